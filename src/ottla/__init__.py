@@ -1,0 +1,1 @@
+"""Ottla: Kafka, in Python."""

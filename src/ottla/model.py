@@ -1,0 +1,71 @@
+"""The small nouns that every part of Ottla shares: frozen values without behaviour."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker's address as clients see it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the next offset to read, a free text, and the last record's leader epoch."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """What a lookup by time finds: the first offset whose record is at least as late, with that record's time in ms."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record lies. Offset is -1 with acks=0; timestamp is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition that the record went to."""
+        return TopicPartition(self.topic, self.partition)
+
+
+CREATE_TIME = 0
+"""timestampType of a record that carries its producer's time."""
+LOG_APPEND_TIME = 1
+"""timestampType of a record that carries the time of its arrival at the broker."""
+NO_TIMESTAMP = -1
+"""The timestamp of a record without one."""
+EARLIEST_TIMESTAMP = -2
+"""ListOffsets: the log's first offset."""
+LATEST_TIMESTAMP = -1
+"""ListOffsets: the offset after the last record that a consumer may read."""
+MAX_TIMESTAMP = -3
+"""ListOffsets: the record with the highest timestamp (KIP-734)."""
