@@ -1,0 +1,84 @@
+"""The table of Kafka's APIs that are declared here. A row costs nothing; its classes are imported when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final, NamedTuple
+
+from ottla.errors import UnsupportedVersionError
+from ottla.protocol.message import Request, Response
+
+
+class Api(NamedTuple):
+    """One API: its number, Kafka's name for it, and the first version with flexible headers (None: no version has)."""
+
+    key: int
+    name: str
+    flexible: int | None
+
+    @property
+    def module(self) -> str:
+        """The module that declares its messages."""
+        words = "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name)
+        return f"ottla.protocol.messages.{words.lstrip('_')}"
+
+    @property
+    def request(self) -> type[Request[Any]]:
+        """The class of its requests."""
+        found: type[Request[Any]] = getattr(importlib.import_module(self.module), f"{self.name}Request")
+        return found
+
+    @property
+    def response(self) -> type[Response]:
+        """The class of its responses."""
+        found: type[Response] = getattr(importlib.import_module(self.module), f"{self.name}Response")
+        return found
+
+
+APIS: Final = (
+    Api(0, "Produce", 9),
+    Api(1, "Fetch", 12),
+    Api(2, "ListOffsets", 6),
+    Api(3, "Metadata", 9),
+    Api(8, "OffsetCommit", 8),
+    Api(9, "OffsetFetch", 6),
+    Api(10, "FindCoordinator", 3),
+    Api(11, "JoinGroup", 6),
+    Api(12, "Heartbeat", 4),
+    Api(13, "LeaveGroup", 4),
+    Api(14, "SyncGroup", 4),
+    Api(15, "DescribeGroups", 5),
+    Api(16, "ListGroups", 3),
+    Api(17, "SaslHandshake", None),
+    Api(18, "ApiVersions", 3),
+    Api(19, "CreateTopics", 5),
+    Api(20, "DeleteTopics", 4),
+    Api(21, "DeleteRecords", 2),
+    Api(22, "InitProducerId", 2),
+    Api(23, "OffsetForLeaderEpoch", 4),
+    Api(24, "AddPartitionsToTxn", 3),
+    Api(25, "AddOffsetsToTxn", 3),
+    Api(26, "EndTxn", 3),
+    Api(28, "TxnOffsetCommit", 3),
+    Api(32, "DescribeConfigs", 4),
+    Api(33, "AlterConfigs", 2),
+    Api(36, "SaslAuthenticate", 2),
+    Api(37, "CreatePartitions", 2),
+    Api(42, "DeleteGroups", 2),
+    Api(44, "IncrementalAlterConfigs", 1),
+    Api(47, "OffsetDelete", None),
+    Api(60, "DescribeCluster", 0),
+    Api(75, "DescribeTopicPartitions", 0),
+)
+"""Every declared API, by its number."""
+
+BY_KEY: Final = {api.key: api for api in APIS}
+BY_NAME: Final = {api.name: api for api in APIS}
+
+
+def api(key: int) -> Api:
+    """The row of an API; UnsupportedVersionError for a number without one."""
+    found = BY_KEY.get(key)
+    if found is None:
+        raise UnsupportedVersionError(f"no API has the number {key}")
+    return found

@@ -1,0 +1,183 @@
+"""What a message is made of: one function per type of Kafka's protocol, used as the right side of a declaration.
+
+    class Topic(Struct):
+        name: str | None = f.string("0+", nullable="10+")
+        partitions: list[int] = f.array(f.int32(), "0+")
+
+`versions` says in which versions of the message a field exists: "3+", "0-12", "4". `nullable` says where it may be
+None. `default` is what a field has that was not sent or not given, zero or empty unless said. A field that is not
+`ignorable` refuses to be left out: encoding a version without it fails when it differs from its default. `tag` makes it
+a tagged field in every version that has it (KIP-482): it is sent only when it differs from its default.
+
+A structure in a tagged field is None when it was not sent.
+"""
+
+from __future__ import annotations
+
+import uuid as _uuid
+from typing import Any, Final
+
+ZERO_UUID: Final = _uuid.UUID(int=0)
+"""The id of nothing: how Kafka says that a topic or directory id is not known."""
+
+ALWAYS: Final = "0+"
+
+FIXED: Final = {
+    "int8": ("b", 1),
+    "int16": ("h", 2),
+    "int32": ("i", 4),
+    "int64": ("q", 8),
+    "uint16": ("H", 2),
+    "uint32": ("I", 4),
+    "float64": ("d", 8),
+    "boolean": ("?", 1),
+}
+"""Types of fixed width: their letter in a struct format, and their bytes."""
+
+
+class Field:
+    """One declared field. `name` is set by the class that it is declared in."""
+
+    __slots__ = ("default", "element", "ignorable", "kind", "name", "nullable", "tag", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        default: Any,
+        nullable: str,
+        ignorable: bool,
+        tag: int | None,
+        element: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.versions = versions
+        self.default = default
+        self.nullable = nullable
+        self.ignorable = ignorable
+        self.tag = tag
+        self.element = element
+        """Of an array: a Struct class or the Field of its items; of a structure: its class."""
+        self.name = ""
+
+    def in_version(self, version: int) -> bool:
+        """Whether this version of the message has the field."""
+        return within(version, self.versions)
+
+    def nullable_in(self, version: int) -> bool:
+        """Whether the field may be None in this version."""
+        return within(version, self.nullable)
+
+
+def within(version: int, span: str) -> bool:
+    """Whether a range as it is written in declarations ("3+", "0-12", "4", "none") holds a version."""
+    low, high = bounds(span)
+    return low <= version <= high
+
+
+NEVER: Final = (1, 0)
+NEWEST: Final = 1 << 15
+
+
+def bounds(span: str) -> tuple[int, int]:
+    """First and last version of a range as it is written in declarations; `NEVER` for none."""
+    if span == "none":
+        return NEVER
+    if span.endswith("+"):
+        return int(span[:-1]), NEWEST
+    low, _, high = span.partition("-")
+    return int(low), int(high or low)
+
+
+def int8(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A signed byte."""
+    return Field("int8", versions, default, "none", ignorable, tag)
+
+
+def int16(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A signed number of 2 bytes."""
+    return Field("int16", versions, default, "none", ignorable, tag)
+
+
+def int32(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A signed number of 4 bytes."""
+    return Field("int32", versions, default, "none", ignorable, tag)
+
+
+def int64(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A signed number of 8 bytes."""
+    return Field("int64", versions, default, "none", ignorable, tag)
+
+
+def uint16(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """An unsigned number of 2 bytes: a port."""
+    return Field("uint16", versions, default, "none", ignorable, tag)
+
+
+def uint32(versions: str = ALWAYS, *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """An unsigned number of 4 bytes."""
+    return Field("uint32", versions, default, "none", ignorable, tag)
+
+
+def float64(versions: str = ALWAYS, *, default: float = 0.0, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A floating point number of 8 bytes."""
+    return Field("float64", versions, default, "none", ignorable, tag)
+
+
+def boolean(versions: str = ALWAYS, *, default: bool = False, ignorable: bool = False, tag: int | None = None) -> Any:
+    """A byte that is read as false only when it is zero."""
+    return Field("boolean", versions, default, "none", ignorable, tag)
+
+
+def string(
+    versions: str = ALWAYS,
+    *,
+    nullable: str = "none",
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """UTF-8 text."""
+    return Field("string", versions, default, nullable, ignorable, tag)
+
+
+def binary(
+    versions: str = ALWAYS,
+    *,
+    nullable: str = "none",
+    default: bytes | None = b"",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """Bytes, copied out of the message."""
+    return Field("binary", versions, default, nullable, ignorable, tag)
+
+
+def records(versions: str = ALWAYS, *, nullable: str = "none", tag: int | None = None) -> Any:
+    """Record batches: a view of the message when read, any buffers or a piece of a file when written."""
+    return Field("records", versions, None, nullable, False, tag)
+
+
+def uuid(versions: str = ALWAYS, *, ignorable: bool = False, tag: int | None = None) -> Any:
+    """An id of 16 bytes."""
+    return Field("uuid", versions, ZERO_UUID, "none", ignorable, tag)
+
+
+def array(
+    element: Any,
+    versions: str = ALWAYS,
+    *,
+    nullable: str = "none",
+    default: tuple[()] | None = (),
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """A list of structures (given by their class) or of plain values (`f.array(f.int32())`)."""
+    return Field("array", versions, default, nullable, ignorable, tag, element)
+
+
+def struct(
+    element: Any, versions: str = ALWAYS, *, nullable: str = "none", ignorable: bool = False, tag: int | None = None
+) -> Any:
+    """A structure; None by default where it may be None or is tagged."""
+    return Field("struct", versions, None, nullable, ignorable, tag, element)

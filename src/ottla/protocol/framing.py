@@ -1,0 +1,122 @@
+"""Frames: what goes over a connection is a size of 4 bytes and that many bytes, again and again.
+
+`FrameReader` takes bytes as they arrive and gives out whole frames; `request_frame` and `response_frame` make the
+chunks to send. No socket is touched here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.errors import MalformedMessageError
+from ottla.protocol.header import encode_request_header, encode_response_header
+from ottla.protocol.message import Request, Response, encode_chunks
+from ottla.protocol.wire import Chunk, size_of
+
+BLOCK_BYTES: Final = 64 * 1024
+"""What is received at once, and the size of the memory that small frames share."""
+
+TRUST_BYTES: Final = 1024 * 1024
+"""Up to here memory is taken for a frame on the word of its size; above, it grows with what has really arrived."""
+
+
+class FrameReader:
+    """Turns a stream of bytes into frames without copying them.
+
+    `space()` is memory to receive into, `received(n)` says how much came and returns the frames that are whole now, as
+    views of that memory. A frame stays valid as long as somebody holds it; memory is used again only when nobody does.
+    """
+
+    def __init__(self, max_bytes: int, block_bytes: int = BLOCK_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._block_bytes = block_bytes
+        self._block = bytearray(block_bytes)
+        self._view = memoryview(self._block)
+        self._start = 0
+        self._end = 0
+
+    def space(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        waiting = self._end - self._start
+        need = self._needed(waiting)
+        if need > len(self._block) or self._end == len(self._block):
+            self._move(need)
+        elif waiting == 0 and self._start and self._free():
+            self._start = self._end = 0
+        return self._view[self._end :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Note that `count` bytes were put into `space()`. MalformedMessageError for a size that cannot be right."""
+        self._end += count
+        frames = []
+        while self._end - self._start >= 4:
+            stop = self._start + 4 + self._size()
+            if stop > self._end:
+                break
+            frames.append(self._view[self._start + 4 : stop])
+            self._start = stop
+        return frames
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an unfinished frame are here."""
+        return self._end - self._start
+
+    def _size(self) -> int:
+        size = int.from_bytes(self._view[self._start : self._start + 4], "big", signed=True)
+        if not 0 <= size <= self.max_bytes:
+            raise MalformedMessageError(f"a frame of {size} bytes; at most {self.max_bytes} are accepted")
+        return size
+
+    def _needed(self, waiting: int) -> int:
+        """The size of the block that the frame in progress wants now."""
+        if waiting < 4:
+            return self._start + 4
+        whole = 4 + self._size()
+        if whole > TRUST_BYTES:
+            whole = min(whole, max(TRUST_BYTES, 2 * waiting))
+        return self._start + whole
+
+    def _move(self, need: int) -> None:
+        """Go on in a new block (or at the begin of this one, if nobody looks at it), with the bytes that wait."""
+        waiting = self._end - self._start
+        rest = bytes(self._view[self._start : self._end])
+        size = max(self._block_bytes, need - self._start)
+        if size != len(self._block) or not self._free():
+            self._block = bytearray(size)
+            self._view = memoryview(self._block)
+        self._view[:waiting] = rest
+        self._start, self._end = 0, waiting
+
+    def _free(self) -> bool:
+        """Whether no frame of this block is in use: Python refuses to resize memory that somebody looks at."""
+        self._view.release()
+        try:
+            self._block.append(self._block.pop())
+        except BufferError:
+            return False
+        else:
+            return True
+        finally:
+            self._view = memoryview(self._block)
+
+
+def request_frame(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:
+    """A request with its size and header, as chunks to send."""
+    out = bytearray(4)
+    encode_request_header(out, request.API_KEY, version, correlation_id, client_id)
+    return seal(out, encode_chunks(request, version, out))
+
+
+def response_frame(response: Response, version: int, correlation_id: int) -> list[Chunk]:
+    """A response with its size and header, as chunks to send."""
+    out = bytearray(4)
+    encode_response_header(out, response.API_KEY, version, correlation_id)
+    return seal(out, encode_chunks(response, version, out))
+
+
+def seal(out: bytearray, chunks: list[Chunk]) -> list[Chunk]:
+    """Write the size of a frame into its first 4 bytes, the begin of `out`."""
+    size = sum(map(size_of, chunks)) - 4
+    out[0:4] = size.to_bytes(4, "big")
+    return chunks

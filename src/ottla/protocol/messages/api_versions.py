@@ -1,0 +1,61 @@
+"""ApiVersions (key 18): which APIs the broker serves, in which versions. Clients ask it first (KIP-35).
+
+A broker that does not know the request's version answers UNSUPPORTED_VERSION in the layout of version 0, with the
+versions of ApiVersions itself in the list, so the client can ask again. The response header is always version 0 for
+the same reason: the client cannot know yet what the broker will choose.
+
+- 1 adds the throttle time; 2 throttles after the response is sent
+- 3 is flexible; the client says what it is, the broker its features (KIP-511, KIP-584)
+- 4 also lists features whose lowest version is 0; 5 names the cluster and node that the client believes to talk to,
+  so that a wrong address is noticed (KIP-1242)
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
+    """Empty, but for what the client tells about itself."""
+
+    client_software_name: str = f.string("3+", ignorable=True)
+    client_software_version: str = f.string("3+", ignorable=True)
+    cluster_id: str | None = f.string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = f.int32("5+", default=-1, ignorable=True)
+
+
+class ApiVersion(Struct):
+    """One API with its first and last version."""
+
+    api_key: int = f.int16("0+")
+    min_version: int = f.int16("0+")
+    max_version: int = f.int16("0+")
+
+
+class SupportedFeatureKey(Struct):
+    """A feature that the broker could use, and up to which level."""
+
+    name: str = f.string("3+")
+    min_version: int = f.int16("3+")
+    max_version: int = f.int16("3+")
+
+
+class FinalizedFeatureKey(Struct):
+    """A feature that the whole cluster uses, and its level."""
+
+    name: str = f.string("3+")
+    max_version_level: int = f.int16("3+")
+    min_version_level: int = f.int16("3+")
+
+
+class ApiVersionsResponse(Response, api_key=18, versions="0-5", flexible="3+"):
+    """The APIs and features of the broker."""
+
+    error_code: int = f.int16("0+")
+    api_keys: list[ApiVersion] = f.array(ApiVersion, "0+")
+    throttle_time_ms: int = f.int32("1+", ignorable=True)
+    supported_features: list[SupportedFeatureKey] = f.array(SupportedFeatureKey, "3+", ignorable=True, tag=0)
+    finalized_features_epoch: int = f.int64("3+", default=-1, ignorable=True, tag=1)
+    finalized_features: list[FinalizedFeatureKey] = f.array(FinalizedFeatureKey, "3+", ignorable=True, tag=2)
+    zk_migration_ready: bool = f.boolean("3+", ignorable=True, tag=3)

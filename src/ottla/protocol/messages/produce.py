@@ -1,0 +1,102 @@
+"""Produce (key 0): append record batches to partitions.
+
+The broker answers when `acks` is met: 0 gets no response at all, 1 the leader's write, -1 that of every in-sync
+replica. The version decides which record formats may be sent: up to 1 format 0 (0.8), 2 format 1, from 3 on format 2.
+
+- 1 adds the throttle time (0.9), 2 the time of a log that stamps records itself (0.10)
+- 3 adds the transactional id; from here on one batch per partition
+- 4 may answer KAFKA_STORAGE_ERROR; 5 adds the log start offset, which tells lost sequences from deleted ones
+- 6 throttles after the response is sent; 7 allows zstd
+- 8 names the records that a batch was refused for (KIP-467)
+- 9 is flexible; 10 tells the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951)
+- 11 and 12 change what a transactional client may rely on (KIP-890): from 12 on the partition joins the transaction
+  with its first batch, without AddPartitionsToTxn
+- 13 names topics by id (KIP-516)
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+from ottla.protocol.wire import RecordData
+
+
+class PartitionProduceData(Struct):
+    """The batches for one partition."""
+
+    index: int = f.int32("0+")
+    records: RecordData | None = f.records("0+", nullable="0+")
+
+
+class TopicProduceData(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0-12", ignorable=True)
+    topic_id: UUID = f.uuid("13+", ignorable=True)
+    partition_data: list[PartitionProduceData] = f.array(PartitionProduceData, "0+")
+
+
+class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", flexible="9+"):
+    """Batches for any number of partitions that one broker leads."""
+
+    transactional_id: str | None = f.string("3+", nullable="3+", default=None)
+    # 0, 1 or -1 (all).
+    acks: int = f.int16("0+")
+    # How long the broker may wait for the in-sync replicas.
+    timeout_ms: int = f.int32("0+")
+    topic_data: list[TopicProduceData] = f.array(TopicProduceData, "0+")
+
+
+class BatchIndexAndErrorMessage(Struct):
+    """A record that made the broker refuse its batch."""
+
+    batch_index: int = f.int32("8+")
+    batch_index_error_message: str | None = f.string("8+", nullable="8+", default=None)
+
+
+class LeaderIdAndEpoch(Struct):
+    """The leader that the broker knows; -1 where it knows none."""
+
+    leader_id: int = f.int32("10+", default=-1)
+    leader_epoch: int = f.int32("10+", default=-1)
+
+
+class PartitionProduceResponse(Struct):
+    """Where the first record of the partition's batches lies, or why it does not."""
+
+    index: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+    base_offset: int = f.int64("0+")
+    # -1 where records keep the time of their producer.
+    log_append_time_ms: int = f.int64("2+", default=-1, ignorable=True)
+    log_start_offset: int = f.int64("5+", default=-1, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = f.array(BatchIndexAndErrorMessage, "8+", ignorable=True)
+    error_message: str | None = f.string("8+", nullable="8+", default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch | None = f.struct(LeaderIdAndEpoch, "10+", tag=0)
+
+
+class TopicProduceResponse(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0-12", ignorable=True)
+    topic_id: UUID = f.uuid("13+", ignorable=True)
+    partition_responses: list[PartitionProduceResponse] = f.array(PartitionProduceResponse, "0+")
+
+
+class NodeEndpoint(Struct):
+    """The address of a leader that the response names."""
+
+    node_id: int = f.int32("10+")
+    host: str = f.string("10+")
+    port: int = f.int32("10+")
+    rack: str | None = f.string("10+", nullable="10+", default=None)
+
+
+class ProduceResponse(Response, api_key=0, versions="0-13", flexible="9+"):
+    """The outcome of each partition."""
+
+    responses: list[TopicProduceResponse] = f.array(TopicProduceResponse, "0+")
+    throttle_time_ms: int = f.int32("1+", ignorable=True)
+    node_endpoints: list[NodeEndpoint] = f.array(NodeEndpoint, "10+", tag=0)

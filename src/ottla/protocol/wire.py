@@ -1,0 +1,109 @@
+"""The smallest pieces of the wire format, as the compiled codecs call them: variable-length numbers, ids, records."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ottla.errors import MalformedMessageError
+
+
+class Sendable(Protocol):
+    """Bytes that are not in memory yet, such as a piece of a log file."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it stands for; this never changes."""
+        ...
+
+    def read(self) -> bytes:
+        """The bytes themselves."""
+        ...
+
+
+Chunk = bytes | bytearray | memoryview | Sendable
+"""What a message is sent as: buffers and pieces of files, one after the other."""
+
+RecordData = Any
+"""The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them."""
+
+
+def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
+    """An unsigned number of 1 to 5 bytes, and the position after it. IndexError where the buffer ends within."""
+    byte = buf[pos]
+    value = byte & 0x7F
+    shift = 0
+    while byte > 0x7F:
+        shift += 7
+        if shift > 28:
+            raise MalformedMessageError("a variable-length number has more than 5 bytes")
+        pos += 1
+        byte = buf[pos]
+        value |= (byte & 0x7F) << shift
+    if value > 0xFFFFFFFF:
+        raise MalformedMessageError("a variable-length number exceeds 32 bits")
+    return value, pos + 1
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned number in as few bytes as it needs."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+_ids: dict[bytes, uuid.UUID] = {}
+MAX_REMEMBERED_IDS = 4096
+
+
+def read_uuid(raw: bytes) -> uuid.UUID:
+    """The id of 16 bytes. Topic ids come in with every request, and making a UUID takes 2 µs: some are remembered."""
+    known = _ids.get(raw)
+    if known is None:
+        if len(_ids) >= MAX_REMEMBERED_IDS:
+            _ids.clear()
+        known = _ids[raw] = uuid.UUID(bytes=raw)
+    return known
+
+
+def size_of(records: Any) -> int:
+    """How many bytes a `records` value will take on the wire."""
+    if isinstance(records, (bytes, bytearray)):
+        return len(records)
+    if isinstance(records, (list, tuple)):
+        return sum(map(size_of, records))
+    size: int = records.nbytes
+    return size
+
+
+def pieces_of(records: Any) -> Iterable[Chunk]:
+    """The buffers and pieces of files that a `records` value consists of."""
+    if isinstance(records, (list, tuple)):
+        for part in records:
+            yield from pieces_of(part)
+    else:
+        yield records
+
+
+def content_of(piece: Chunk) -> bytes | bytearray | memoryview:
+    """The bytes of a chunk, read from the file if need be."""
+    return piece if isinstance(piece, (bytes, bytearray, memoryview)) else piece.read()
+
+
+def splice(out: bytearray, cuts: list[tuple[int, Any]]) -> list[Chunk]:
+    """`out` in pieces, with the `records` values of `cuts` put in where they belong. Nothing is copied."""
+    if not cuts:
+        return [out]
+    view = memoryview(out)
+    chunks: list[Chunk] = []
+    start = 0
+    for at, records in cuts:
+        if at > start:
+            chunks.append(view[start:at])
+        chunks.extend(pieces_of(records))
+        start = at
+    if start < len(out):
+        chunks.append(view[start:])
+    return chunks
