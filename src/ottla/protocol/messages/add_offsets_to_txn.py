@@ -1,0 +1,25 @@
+"""AddOffsetsToTxn (key 25): a transaction is going to commit offsets of a group (KIP-98).
+
+- 1 throttles after the response is sent; 2 may answer PRODUCER_FENCED; 3 is flexible; 4 knows KIP-890's errors
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response
+
+
+class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, versions="0-4", flexible="3+"):
+    """The transaction and the group."""
+
+    transactional_id: str = f.string("0+")
+    producer_id: int = f.int64("0+")
+    producer_epoch: int = f.int16("0+")
+    group_id: str = f.string("0+")
+
+
+class AddOffsetsToTxnResponse(Response, api_key=25, versions="0-4", flexible="3+"):
+    """The outcome."""
+
+    throttle_time_ms: int = f.int32("0+")
+    error_code: int = f.int16("0+")

@@ -1,0 +1,47 @@
+"""AlterConfigs (key 33): replace all options of a resource (KIP-133). IncrementalAlterConfigs is the better way.
+
+- 1 throttles after the response is sent; 2 is flexible
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class AlterableConfig(Struct):
+    """One option; None removes it."""
+
+    name: str = f.string("0+")
+    value: str | None = f.string("0+", nullable="0+")
+
+
+class AlterConfigsResource(Struct):
+    """One resource."""
+
+    resource_type: int = f.int8("0+")
+    resource_name: str = f.string("0+")
+    configs: list[AlterableConfig] = f.array(AlterableConfig, "0+")
+
+
+class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
+    """The resources and all options that they shall have."""
+
+    resources: list[AlterConfigsResource] = f.array(AlterConfigsResource, "0+")
+    validate_only: bool = f.boolean("0+")
+
+
+class AlterConfigsResourceResponse(Struct):
+    """The outcome of one resource."""
+
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    resource_type: int = f.int8("0+")
+    resource_name: str = f.string("0+")
+
+
+class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
+    """The outcome of each resource."""
+
+    throttle_time_ms: int = f.int32("0+")
+    responses: list[AlterConfigsResourceResponse] = f.array(AlterConfigsResourceResponse, "0+")

@@ -1,0 +1,37 @@
+"""The "consumer" protocol: what the members of a classic group say to each other through JoinGroup and SyncGroup.
+
+Both are bytes to the broker: a version of 2 bytes, then the message (`protocol.versioned` reads and writes that).
+Readers take the versions they know and ignore what a newer one adds behind.
+
+- 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
+- 2 adds the generation that it owns them from, so that stale claims are noticed; 3 adds its rack (KIP-881)
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Data, Struct
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic: str = f.string("0+")
+    partitions: list[int] = f.array(f.int32(), "0+")
+
+
+class ConsumerProtocolSubscription(Data, versions="0-3"):
+    """What a member wants, and what it has."""
+
+    topics: list[str] = f.array(f.string(), "0+")
+    user_data: bytes | None = f.binary("0+", nullable="0+", default=None)
+    owned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "1+", ignorable=True)
+    generation_id: int = f.int32("2+", default=-1, ignorable=True)
+    rack_id: str | None = f.string("3+", nullable="3+", default=None, ignorable=True)
+
+
+class ConsumerProtocolAssignment(Data, versions="0-3"):
+    """What a member gets."""
+
+    assigned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
+    user_data: bytes | None = f.binary("0+", nullable="0+", default=None)

@@ -1,0 +1,47 @@
+"""CreatePartitions (key 37): give topics more partitions (KIP-195).
+
+- 1 throttles after the response is sent; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class CreatePartitionsAssignment(Struct):
+    """Where the replicas of one new partition go."""
+
+    broker_ids: list[int] = f.array(f.int32(), "0+")
+
+
+class CreatePartitionsTopic(Struct):
+    """One topic; None lets the broker place the new replicas."""
+
+    name: str = f.string("0+")
+    # All partitions, the present ones included.
+    count: int = f.int32("0+")
+    assignments: list[CreatePartitionsAssignment] | None = f.array(CreatePartitionsAssignment, "0+", nullable="0+")
+
+
+class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"):
+    """The topics and how many partitions they shall have."""
+
+    topics: list[CreatePartitionsTopic] = f.array(CreatePartitionsTopic, "0+")
+    timeout_ms: int = f.int32("0+")
+    validate_only: bool = f.boolean("0+")
+
+
+class CreatePartitionsTopicResult(Struct):
+    """The outcome of one topic."""
+
+    name: str = f.string("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+", default=None)
+
+
+class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
+    """The outcome of each topic."""
+
+    throttle_time_ms: int = f.int32("0+")
+    results: list[CreatePartitionsTopicResult] = f.array(CreatePartitionsTopicResult, "0+")

@@ -1,0 +1,64 @@
+"""DescribeTopicPartitions (key 75): topics with all that Metadata leaves out, page by page (KIP-966)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class TopicRequest(Struct):
+    """One topic."""
+
+    name: str = f.string("0+")
+
+
+class Cursor(Struct):
+    """The partition that the next page begins with."""
+
+    topic_name: str = f.string("0+")
+    partition_index: int = f.int32("0+")
+
+
+class DescribeTopicPartitionsRequest(
+    Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
+):
+    """Which topics, and where to go on; no topics for all."""
+
+    topics: list[TopicRequest] = f.array(TopicRequest, "0+")
+    response_partition_limit: int = f.int32("0+", default=2000)
+    cursor: Cursor | None = f.struct(Cursor, "0+", nullable="0+")
+
+
+class DescribeTopicPartitionsResponsePartition(Struct):
+    """One partition: its leader, replicas, and who may lead after them."""
+
+    error_code: int = f.int16("0+")
+    partition_index: int = f.int32("0+")
+    leader_id: int = f.int32("0+")
+    leader_epoch: int = f.int32("0+", default=-1)
+    replica_nodes: list[int] = f.array(f.int32(), "0+")
+    isr_nodes: list[int] = f.array(f.int32(), "0+")
+    eligible_leader_replicas: list[int] | None = f.array(f.int32(), "0+", nullable="0+", default=None)
+    last_known_elr: list[int] | None = f.array(f.int32(), "0+", nullable="0+", default=None)
+    offline_replicas: list[int] = f.array(f.int32(), "0+")
+
+
+class DescribeTopicPartitionsResponseTopic(Struct):
+    """One topic."""
+
+    error_code: int = f.int16("0+")
+    name: str | None = f.string("0+", nullable="0+")
+    topic_id: UUID = f.uuid("0+")
+    is_internal: bool = f.boolean("0+")
+    partitions: list[DescribeTopicPartitionsResponsePartition] = f.array(DescribeTopicPartitionsResponsePartition, "0+")
+    topic_authorized_operations: int = f.int32("0+", default=-0x8000_0000)
+
+
+class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
+    """A page of partitions."""
+
+    throttle_time_ms: int = f.int32("0+")
+    topics: list[DescribeTopicPartitionsResponseTopic] = f.array(DescribeTopicPartitionsResponseTopic, "0+")
+    next_cursor: Cursor | None = f.struct(Cursor, "0+", nullable="0+")

@@ -1,0 +1,42 @@
+"""FindCoordinator (key 10): which broker looks after a group or a transactional id.
+
+- 0 knows groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
+- 4 asks for several keys at once, in fields of their own; 5 and 6 allow share groups (type 2) and KIP-890's error
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
+    """The groups or transactional ids."""
+
+    key: str = f.string("0-3")
+    # 0 group, 1 transaction, 2 share group.
+    key_type: int = f.int8("1+")
+    coordinator_keys: list[str] = f.array(f.string(), "4+")
+
+
+class Coordinator(Struct):
+    """The coordinator of one key."""
+
+    key: str = f.string("4+")
+    node_id: int = f.int32("4+")
+    host: str = f.string("4+")
+    port: int = f.int32("4+")
+    error_code: int = f.int16("4+")
+    error_message: str | None = f.string("4+", nullable="4+", ignorable=True)
+
+
+class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+"):
+    """Their coordinators."""
+
+    throttle_time_ms: int = f.int32("1+", ignorable=True)
+    error_code: int = f.int16("0-3")
+    error_message: str | None = f.string("1-3", nullable="1-3", ignorable=True)
+    node_id: int = f.int32("0-3")
+    host: str = f.string("0-3")
+    port: int = f.int32("0-3")
+    coordinators: list[Coordinator] = f.array(Coordinator, "4+")

@@ -1,0 +1,25 @@
+"""Heartbeat (key 12): a member of a classic group is alive, and hears of a rebalance.
+
+- 1 adds the throttle time; 2 throttles after the response is sent; 3 adds static members; 4 is flexible
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response
+
+
+class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
+    """The member and the generation that it believes in."""
+
+    group_id: str = f.string("0+")
+    generation_id: int = f.int32("0+")
+    member_id: str = f.string("0+")
+    group_instance_id: str | None = f.string("3+", nullable="3+", default=None)
+
+
+class HeartbeatResponse(Response, api_key=12, versions="0-4", flexible="4+"):
+    """All is well, or REBALANCE_IN_PROGRESS and its like."""
+
+    throttle_time_ms: int = f.int32("1+", ignorable=True)
+    error_code: int = f.int16("0+")

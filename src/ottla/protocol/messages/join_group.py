@@ -1,0 +1,58 @@
+"""JoinGroup (key 11): become a member of a classic group, or stay one through a rebalance.
+
+The coordinator holds the answers until all members have joined or the rebalance timeout is over. The leader's answer
+lists the members with what they subscribed to; it decides who gets what and sends that with SyncGroup.
+
+- 1 adds the rebalance timeout; 2 the throttle time; 3 throttles after the response is sent
+- 4 makes a new member come twice, with the id that MEMBER_ID_REQUIRED brought (KIP-394); 5 adds static members
+- 6 is flexible; 7 tells the protocol type; 8 takes a reason; 9 can tell a static leader to keep the assignment
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class JoinGroupRequestProtocol(Struct):
+    """One protocol, and what the member has to say to its leader."""
+
+    name: str = f.string("0+")
+    metadata: bytes = f.binary("0+")
+
+
+class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
+    """A member and the assignment protocols it supports, the preferred one first."""
+
+    group_id: str = f.string("0+")
+    session_timeout_ms: int = f.int32("0+")
+    # How long a member may take to join again; -1 for the session timeout (version 0).
+    rebalance_timeout_ms: int = f.int32("1+", default=-1, ignorable=True)
+    # Empty at the first time.
+    member_id: str = f.string("0+")
+    group_instance_id: str | None = f.string("5+", nullable="5+", default=None)
+    protocol_type: str = f.string("0+")
+    protocols: list[JoinGroupRequestProtocol] = f.array(JoinGroupRequestProtocol, "0+")
+    reason: str | None = f.string("8+", nullable="8+", default=None, ignorable=True)
+
+
+class JoinGroupResponseMember(Struct):
+    """A member, as its leader sees it."""
+
+    member_id: str = f.string("0+")
+    group_instance_id: str | None = f.string("5+", nullable="5+", default=None, ignorable=True)
+    metadata: bytes = f.binary("0+")
+
+
+class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
+    """The generation that begins, and for its leader the members."""
+
+    throttle_time_ms: int = f.int32("2+", ignorable=True)
+    error_code: int = f.int16("0+")
+    generation_id: int = f.int32("0+", default=-1)
+    protocol_type: str | None = f.string("7+", nullable="7+", default=None, ignorable=True)
+    protocol_name: str | None = f.string("0+", nullable="7+")
+    leader: str = f.string("0+")
+    skip_assignment: bool = f.boolean("9+")
+    member_id: str = f.string("0+")
+    members: list[JoinGroupResponseMember] = f.array(JoinGroupResponseMember, "0+")

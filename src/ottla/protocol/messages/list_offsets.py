@@ -1,0 +1,67 @@
+"""ListOffsets (key 2): the begin of a log, its end, or the first offset at or after a moment.
+
+The moment is given in milliseconds, or as -2 for the log's begin, -1 for its end, -3 for the record with the highest
+timestamp, -4 for the begin of what is on local disk, -5 for the end of what tiered storage has, -6 for its pending end.
+
+- 0 (0.8) answers with a list of segment offsets before the moment, at most `max_num_offsets`
+- 1 answers with one offset and its timestamp; 2 adds the isolation level: the end that committed reads see
+- 3 throttles after the response is sent; 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
+- 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class ListOffsetsPartition(Struct):
+    """The moment to look up in one partition."""
+
+    partition_index: int = f.int32("0+")
+    current_leader_epoch: int = f.int32("4+", default=-1, ignorable=True)
+    timestamp: int = f.int64("0+")
+    max_num_offsets: int = f.int32("0", default=1)
+
+
+class ListOffsetsTopic(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partitions: list[ListOffsetsPartition] = f.array(ListOffsetsPartition, "0+")
+
+
+class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
+    """Moments to look up."""
+
+    # -1 for a consumer.
+    replica_id: int = f.int32("0+")
+    isolation_level: int = f.int8("2+")
+    topics: list[ListOffsetsTopic] = f.array(ListOffsetsTopic, "0+")
+    timeout_ms: int = f.int32("10+", ignorable=True)
+
+
+class ListOffsetsPartitionResponse(Struct):
+    """The offset found; -1 where no record is that late."""
+
+    partition_index: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+    # Version 0: segment begins before the moment, newest first.
+    old_style_offsets: list[int] = f.array(f.int64(), "0")
+    timestamp: int = f.int64("1+", default=-1)
+    offset: int = f.int64("1+", default=-1)
+    leader_epoch: int = f.int32("4+", default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partitions: list[ListOffsetsPartitionResponse] = f.array(ListOffsetsPartitionResponse, "0+")
+
+
+class ListOffsetsResponse(Response, api_key=2, versions="0-11", flexible="6+"):
+    """What was found."""
+
+    throttle_time_ms: int = f.int32("2+", ignorable=True)
+    topics: list[ListOffsetsTopicResponse] = f.array(ListOffsetsTopicResponse, "0+")

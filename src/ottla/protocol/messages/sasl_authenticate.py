@@ -1,0 +1,24 @@
+"""SaslAuthenticate (key 36): one step of a SASL exchange (KIP-152).
+
+- 1 tells how long the session lasts, after which the client authenticates again (KIP-368); 2 is flexible
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response
+
+
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, versions="0-2", flexible="2+"):
+    """The client's step."""
+
+    auth_bytes: bytes = f.binary("0+")
+
+
+class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2+"):
+    """The broker's step."""
+
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    auth_bytes: bytes = f.binary("0+")
+    session_lifetime_ms: int = f.int64("1+", ignorable=True)

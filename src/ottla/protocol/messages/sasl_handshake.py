@@ -1,0 +1,22 @@
+"""SaslHandshake (key 17): which SASL mechanism follows (KIP-43).
+
+- 0 is followed by the mechanism's bytes as they are, 1 by SaslAuthenticate requests (KIP-152)
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response
+
+
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"], api_key=17, versions="0-1"):
+    """The mechanism that the client wants."""
+
+    mechanism: str = f.string("0+")
+
+
+class SaslHandshakeResponse(Response, api_key=17, versions="0-1"):
+    """The mechanisms that the broker offers."""
+
+    error_code: int = f.int16("0+")
+    mechanisms: list[str] = f.array(f.string(), "0+")
