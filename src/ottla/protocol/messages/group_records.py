@@ -29,7 +29,7 @@ class OffsetCommitKey(Data, versions="0-1"):
 class OffsetCommitValue(Data, versions="0-4", flexible="4+"):
     """A committed offset.
 
-    - 1 has an expiry of its own, 2 leaves it to the broker; 3 adds the leader epoch; 4 is flexible and adds the topic id
+    - 1 has an expiry of its own, 2 leaves it to the broker; 3 adds the leader epoch; 4 is flexible, with the topic id
     """
 
     offset: int = f.int64("0+")

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.errors import MalformedMessageError
+from ottla.protocol.framing import TRUST_BYTES, FrameReader, request_frame, response_frame
+from ottla.protocol.header import decode_request_header
+from ottla.protocol.message import decode
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def feed(reader: FrameReader, data: bytes, step: int) -> list[memoryview]:
+    frames = []
+    while data:
+        space = reader.space()
+        count = min(step, len(space), len(data))
+        space[:count] = data[:count]
+        data = data[count:]
+        frames += reader.received(count)
+    return frames
+
+
+def stream(bodies: list[bytes]) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30), st.integers(1, 100))
+@settings(deadline=None)
+def test_frames_come_out_as_they_went_in_however_they_are_cut(bodies: list[bytes], step: int) -> None:
+    reader = FrameReader(10_000, block_bytes=64)
+    assert [bytes(frame) for frame in feed(reader, stream(bodies), step)] == bodies
+    assert reader.waiting == 0
+
+
+def test_a_frame_in_use_is_not_overwritten() -> None:
+    reader = FrameReader(10_000, block_bytes=64)
+    held = feed(reader, stream([b"a" * 40]), 100)
+    for _ in range(20):
+        feed(reader, stream([b"b" * 50]), 100)
+    assert bytes(held[0]) == b"a" * 40
+
+
+def test_memory_is_used_again_when_nobody_holds_a_frame() -> None:
+    reader = FrameReader(10_000, block_bytes=256)
+    block = reader.space().obj
+    for _ in range(100):
+        feed(reader, stream([b"c" * 100]), 300)
+    assert reader.space().obj is block
+
+
+@pytest.mark.parametrize("size", [-1, 10_001, 0x7FFF_FFFF])
+def test_a_size_out_of_bounds_is_refused(size: int) -> None:
+    reader = FrameReader(10_000)
+    with pytest.raises(MalformedMessageError, match=str(size)):
+        feed(reader, size.to_bytes(4, "big", signed=True), 4)
+
+
+def test_a_large_frame_gets_memory_as_it_arrives() -> None:
+    reader = FrameReader(100 * TRUST_BYTES)
+    feed(reader, (50 * TRUST_BYTES).to_bytes(4, "big"), 4)
+    assert len(reader.space()) <= TRUST_BYTES
+
+
+def test_a_large_frame_arrives_whole() -> None:
+    body = bytes(range(256)) * (3 * TRUST_BYTES // 256)
+    (frame,) = feed(FrameReader(10 * TRUST_BYTES), stream([body]), 100_000)
+    assert frame == body
+
+
+def test_request_and_response_frames_carry_size_and_header() -> None:
+    frame = b"".join(request_frame(HeartbeatRequest(group_id="g"), 4, 9, "me"))  # type: ignore[arg-type]
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    header, pos = decode_request_header(frame[4:])
+    assert (header.correlation_id, header.client_id) == (9, "me")
+    assert decode(HeartbeatRequest, frame[4:], 4, pos).group_id == "g"
+    answer = b"".join(response_frame(HeartbeatResponse(error_code=3), 4, 9))  # type: ignore[arg-type]
+    assert answer == b"\0\0\0\x0c\0\0\0\x09\0" + b"\0\0\0\0" + b"\0\3" + b"\0"

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.errors import MalformedMessageError, UnsupportedVersionError
+from ottla.protocol import fields as f
+from ottla.protocol.message import Data, Message, Struct, decode, decode_from, encode, encode_chunks
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+from .messages import ALL, any_message
+
+
+class Inner(Struct):
+    id: int = f.int32("0+")
+
+
+class Everything(Data, versions="0-2", flexible="2+"):
+    number: int = f.int64("0+", default=7)
+    text: str | None = f.string("0+", nullable="1+")
+    added: int = f.int16("1+", default=-1)
+    hint: int = f.int16("1+", default=-1, ignorable=True)
+    inner: Inner = f.struct(Inner, "0+")
+    maybe: Inner | None = f.struct(Inner, "0+", nullable="0+")
+    items: list[Inner] = f.array(Inner, "0+")
+    extra: str = f.string("2+", default="", ignorable=True, tag=0)
+    more: Inner | None = f.struct(Inner, "2+", ignorable=True, tag=1)
+
+
+class Old(Data, versions="2", flexible="2+"):
+    number: int = f.int64("0+", default=7)
+
+
+class New(Data, versions="2", flexible="2+"):
+    number: int = f.int64("0+", default=7)
+    label: str = f.string("2+", tag=5)
+
+
+@given(any_message())
+@settings(max_examples=400, deadline=None)
+def test_any_message_in_any_version_comes_back_as_it_was(made: tuple[Message, int]) -> None:
+    message, version = made
+    data = encode(message, version)
+    back, end = decode_from(type(message), data, version)
+    assert back == message
+    assert end == len(data)
+
+
+@given(any_message())
+@settings(max_examples=100, deadline=None)
+def test_chunks_join_to_the_same_bytes(made: tuple[Message, int]) -> None:
+    message, version = made
+    chunks: Any = encode_chunks(message, version, bytearray(b"head"))
+    assert b"".join(chunks) == b"head" + encode(message, version)
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+def test_every_version_of_a_default_message_comes_back(cls: type[Message]) -> None:
+    for version in cls.VERSIONS:
+        message = cls()
+        assert decode(cls, encode(message, version), version) == message
+
+
+def test_a_new_instance_has_every_default() -> None:
+    message = Everything()
+    assert (message.number, message.text, message.added, message.items) == (7, "", -1, [])
+    assert message.inner == Inner()
+    assert message.maybe is None
+    assert message.more is None
+
+
+def test_instances_do_not_share_lists() -> None:
+    Everything().items.append(Inner())
+    assert Everything().items == []
+
+
+def test_unknown_keyword_is_refused() -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        Everything(nonsense=1)  # type: ignore[call-arg]
+
+
+def test_known_bytes_of_a_classic_version() -> None:
+    message = Everything(number=1, text="ab", inner=Inner(id=2), items=[Inner(id=3)])
+    expected = struct.pack(">q", 1) + b"\0\2ab" + struct.pack(">i", 2) + b"\xff" + struct.pack(">ii", 1, 3)
+    assert encode(message, 0) == expected
+
+
+def test_known_bytes_of_a_flexible_version() -> None:
+    message = Everything(number=1, text=None, inner=Inner(id=2), maybe=Inner(id=4), extra="e", more=Inner(id=9))
+    expected = b"".join(
+        [
+            struct.pack(">q", 1),
+            b"\0",  # text is null
+            struct.pack(">hh", -1, -1),
+            struct.pack(">i", 2) + b"\0",  # inner, no tags
+            b"\1" + struct.pack(">i", 4) + b"\0",  # maybe is there
+            b"\1",  # no items
+            b"\2",  # two tagged fields
+            b"\0\2\2e",
+            b"\1\5" + struct.pack(">i", 9) + b"\0",
+        ]
+    )
+    assert encode(message, 2) == expected
+    assert decode(Everything, expected, 2) == message
+
+
+def test_an_ignorable_field_is_left_out_of_versions_without_it() -> None:
+    assert decode(Everything, encode(Everything(hint=5), 0), 0).hint == -1
+
+
+def test_a_field_that_matters_cannot_be_left_out() -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"Everything\.added"):
+        encode(Everything(added=5), 0)
+
+
+def test_null_is_refused_where_the_version_has_none() -> None:
+    with pytest.raises(MalformedMessageError):
+        encode(Everything(text=None), 0)
+    with pytest.raises(MalformedMessageError, match="null"):
+        decode(Everything, struct.pack(">qh", 1, -1), 0)
+
+
+def test_unknown_tags_are_stepped_over() -> None:
+    data = encode(New(number=3, label="later"), 2)
+    old, end = decode_from(Old, data, 2)
+    assert old.number == 3
+    assert end == len(data)
+
+
+def test_a_tag_whose_size_does_not_fit_its_content_is_malformed() -> None:
+    data = bytearray(encode(New(number=3, label="later"), 2))
+    data[10] += 1  # the size of the tagged field
+    with pytest.raises(MalformedMessageError):
+        decode(New, data + b"\0", 2)
+
+
+def test_an_undeclared_version_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedVersionError, match="ProduceRequest has no version 99; declared: 0 to 13"):
+        encode(ProduceRequest(), 99)
+
+
+def test_bytes_behind_the_message_are_left_alone() -> None:
+    data = encode(OffsetCommitRequest(group_id="g"), 8)
+    assert decode(OffsetCommitRequest, data + b"rest", 8).group_id == "g"
+
+
+def test_records_are_views_of_the_request() -> None:
+    request = ProduceRequest(
+        acks=1, topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(records=b"abc")])]
+    )
+    data = encode(request, 9)
+    view = decode(ProduceRequest, data, 9).topic_data[0].partition_data[0].records
+    view[0:1] = b"X"
+    assert b"Xbc" in data
+
+
+class FileSlice:
+    nbytes = 3
+
+    def read(self) -> bytes:
+        return b"xyz"
+
+
+def test_records_are_passed_through_by_reference() -> None:
+    piece, first, second = FileSlice(), memoryview(b"abc"), b"de"
+    parts = [PartitionData(records=piece), PartitionData(records=[first, second]), PartitionData(records=b"")]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=parts)])
+    chunks = encode_chunks(response, 12, bytearray(b"...."))
+    assert any(chunk is piece for chunk in chunks)
+    assert any(chunk is first for chunk in chunks)
+    assert any(chunk is second for chunk in chunks)
+    joined = b"".join(c.read() if isinstance(c, FileSlice) else c for c in chunks)
+    assert joined == b"...." + encode(response, 12)
+
+
+def test_requests_know_their_responses() -> None:
+    assert ProduceRequest.RESPONSE is ProduceResponse
+    assert (ProduceRequest.API_KEY, ProduceRequest.NAME, ProduceRequest.FLEXIBLE) == (0, "Produce", 9)
+
+
+def test_topic_ids_are_read_as_uuids() -> None:
+    topic = UUID("01234567-89ab-cdef-0123-456789abcdef")
+    data = encode(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic, name=None)]), 12)
+    found = decode(MetadataRequest, data, 12).topics
+    assert found is not None
+    assert found[0].topic_id == topic
+
+
+# What comes from outside may be anything.
+
+
+@given(st.sampled_from(ALL), st.data(), st.binary(max_size=300))
+@settings(max_examples=500, deadline=None)
+def test_random_bytes_only_ever_raise_malformed_message(cls: type[Message], data: st.DataObject, raw: bytes) -> None:
+    version = data.draw(st.sampled_from(list(cls.VERSIONS)))
+    try:
+        decode(cls, raw, version)
+    except MalformedMessageError:
+        pass
+
+
+@given(any_message(), st.data())
+@settings(max_examples=500, deadline=None)
+def test_damaged_messages_only_ever_raise_malformed_message(made: tuple[Message, int], data: st.DataObject) -> None:
+    message, version = made
+    raw = encode(message, version)
+    if raw:
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at] = data.draw(st.integers(0, 255))
+        del raw[data.draw(st.integers(0, len(raw))) :]
+    try:
+        decode(type(message), raw, version)
+    except MalformedMessageError:
+        pass
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_lying_count_takes_no_memory(version: int) -> None:
+    data = encode(ApiVersionsResponse(api_keys=[ApiVersion(api_key=1)]), version)
+    data[2:6] = struct.pack(">i", 0x7FFF_FFFF)
+    decode(ApiVersionsResponse, encode(ApiVersionsResponse(), version), version)
+    tracemalloc.start()
+    with pytest.raises(MalformedMessageError):
+        decode(ApiVersionsResponse, data, version)
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()

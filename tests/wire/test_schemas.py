@@ -1,0 +1,134 @@
+"""Every declared message against Kafka's own schemas.
+
+The schemas are not part of this repository. OTTLA_PROTOCOL_SCHEMAS names a folder with `messages-*.json` (and
+`disk-records-*.json`): a mapping from the name of a message to Kafka's schema of it, one file per release of Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.protocol.apis import APIS
+from ottla.protocol.fields import ZERO_UUID, Field, within
+from ottla.protocol.message import Message, Struct
+from ottla.protocol.messages import consumer_protocol, group_records
+
+FOLDER = os.environ.get("OTTLA_PROTOCOL_SCHEMAS", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="OTTLA_PROTOCOL_SCHEMAS does not name a folder with Kafka's schemas")
+
+MESSAGES: list[type[Message]] = [
+    *(api.request for api in APIS),
+    *(api.response for api in APIS),
+    consumer_protocol.ConsumerProtocolSubscription,
+    consumer_protocol.ConsumerProtocolAssignment,
+    group_records.OffsetCommitValue,
+    group_records.GroupMetadataValue,
+]
+
+KINDS = {"bool": "boolean", "bytes": "binary"}
+
+
+def schemas_of(name: str) -> list[dict[str, Any]]:
+    """The schemas of a message, newest release of Kafka first."""
+
+    def release(path: Path) -> list[int]:
+        return [int(n) for n in re.findall(r"\d+", path.name)]
+
+    files = sorted(Path(FOLDER).glob("*.json"), key=release, reverse=True)
+    found = [content[name] for content in map(lambda p: json.loads(p.read_text()), files) if name in content]
+    return [schema for schema in found if schema["validVersions"] != "none"]
+
+
+def plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def versions_of(schemas: list[dict[str, Any]]) -> set[int]:
+    return {v for v in range(100) for schema in schemas if within(v, schema["validVersions"])}
+
+
+def expected_default(field: dict[str, Any]) -> Any:
+    given, kind = field.get("default"), field["type"]
+    if given == "null":
+        return None
+    if kind.startswith("[]"):
+        return ()
+    if kind == "string":
+        return given or ""
+    if kind == "bool":
+        return str(given).lower() == "true"
+    if kind == "bytes":
+        return b""
+    if kind == "float64":
+        return float(given or 0)
+    if kind == "uuid":
+        return ZERO_UUID
+    return int(str(given or 0), 0)
+
+
+def compare(cls: type[Struct], fields: list[dict[str, Any]], common: dict[str, Any], version: int, where: str) -> None:
+    theirs = [field for field in fields if within(version, field.get("versions", "0+"))]
+    ours = [field for field in cls.FIELDS if field.in_version(version)]
+    assert [plain(field.name) for field in ours] == [plain(field["name"]) for field in theirs], f"{where} v{version}"
+    for mine, field in zip(ours, theirs, strict=True):
+        compare_field(mine, field, common, version, f"{where}.{field['name']} v{version}")
+
+
+def compare_field(mine: Field, field: dict[str, Any], common: dict[str, Any], version: int, where: str) -> None:
+    kind = field["type"]
+    item = kind.removeprefix("[]")
+    tagged = within(version, field.get("taggedVersions", "none"))
+    assert (mine.tag if tagged else None) == field.get("tag"), where
+    assert mine.nullable_in(version) == within(version, field.get("nullableVersions", "none")), where
+    inner = field.get("fields") or common.get(item)
+    if kind.startswith("[]"):
+        assert mine.kind == "array", where
+        if inner is None:
+            assert mine.element.kind == KINDS.get(item, item), where
+    elif inner is not None:
+        assert mine.kind == "struct", where
+    else:
+        assert mine.kind == KINDS.get(kind, kind), where
+    if inner is not None:
+        compare(mine.element, inner, common, version, where)
+    elif mine.kind != "records":
+        assert mine.default == expected_default(field), where
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_declaration_equals_kafkas_schema(cls: type[Message]) -> None:
+    schemas = schemas_of(cls.__name__)
+    assert schemas, f"no file of {FOLDER} has {cls.__name__}"
+    assert set(cls.VERSIONS) == versions_of(schemas)
+    for version in cls.VERSIONS:
+        schema = next(s for s in schemas if within(version, s["validVersions"]))
+        flexible = within(version, schema.get("flexibleVersions", "none"))
+        assert (cls.FLEXIBLE is not None and version >= cls.FLEXIBLE) == flexible, f"v{version}"
+        common = {s["name"]: s["fields"] for s in schema.get("commonStructs", [])}
+        compare(cls, schema["fields"], common, version, cls.__name__)
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+def test_fields_may_be_left_out_where_kafka_says_so(cls: type[Message]) -> None:
+    for schema in schemas_of(cls.__name__)[:1]:
+        common = {s["name"]: s["fields"] for s in schema.get("commonStructs", [])}
+        compare_ignorable(cls, schema["fields"], common, cls.VERSIONS, cls.__name__)
+
+
+def compare_ignorable(cls: type[Struct], fields: list[Any], common: Any, versions: range, where: str) -> None:
+    by_name = {plain(field["name"]): field for field in fields}
+    for mine in cls.FIELDS:
+        field = by_name.get(plain(mine.name))
+        if field is None:
+            continue
+        if any(not mine.in_version(version) for version in versions):
+            assert mine.ignorable == bool(field.get("ignorable")), f"{where}.{mine.name}"
+        inner = field.get("fields") or common.get(field["type"].removeprefix("[]"))
+        if inner:
+            compare_ignorable(mine.element, inner, common, versions, f"{where}.{mine.name}")
