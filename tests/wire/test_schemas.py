@@ -41,7 +41,7 @@ def schemas_of(name: str) -> list[dict[str, Any]]:
         return [int(n) for n in re.findall(r"\d+", path.name)]
 
     files = sorted(Path(FOLDER).glob("*.json"), key=release, reverse=True)
-    found = [content[name] for content in map(lambda p: json.loads(p.read_text()), files) if name in content]
+    found = [content[name] for content in (json.loads(p.read_text()) for p in files) if name in content]
     return [schema for schema in found if schema["validVersions"] != "none"]
 
 
