@@ -1,5 +1,44 @@
-"""Compiles the hot path where Cython and a C compiler are present; everything else is in pyproject.toml."""
+"""Compiles the hot path where Cython and a C compiler are present; everything else is in pyproject.toml.
+
+OTTLA_PURE=1         do not compile
+OTTLA_REQUIRE_EXT=1  fail where it cannot be compiled (CI), instead of going on without
+"""
+
+import os
+import sys
 
 from setuptools import setup
 
-setup()
+COMPILED = ["varint", "builder", "decoder", "column_decoder"]
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "annotation_typing": False,  # annotations are for mypy; the .pxd beside each module has the types of C
+}
+
+
+def extensions() -> list:
+    if os.environ.get("OTTLA_PURE"):
+        return []
+    required = bool(os.environ.get("OTTLA_REQUIRE_EXT"))
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        if required:
+            raise
+        print(
+            "warning: no Cython: Ottla's producer, consumer and Spark reader will run about 15 times slower",
+            file=sys.stderr,
+        )
+        return []
+    found = cythonize([f"src/ottla/records/{name}.py" for name in COMPILED], compiler_directives=DIRECTIVES)
+    for extension in found:
+        extension.optional = not required
+        extension.extra_compile_args = ["-O3"]
+    return found
+
+
+setup(ext_modules=extensions())

@@ -1,1 +1,19 @@
-"""."""
+"""Records and batches: the hot path. Plain Python that Cython also compiles; see `batch`, `builder`, `decoder`.
+
+OTTLA_PURE=1 runs the plain form even where a compiled one lies beside it.
+"""
+
+import os as _os
+
+if _os.environ.get("OTTLA_PURE"):
+    from ottla.records._source import prefer_source
+
+    prefer_source()
+
+
+def __getattr__(name: str) -> bool:
+    if name == "COMPILED":
+        from ottla.records import _source
+
+        return _source.compiled()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

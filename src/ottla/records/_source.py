@@ -1,0 +1,60 @@
+"""Which form of the hot path runs: the compiled one, or the plain source."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+log = logging.getLogger("ottla.records")
+
+MODULES = ("varint", "builder", "decoder", "column_decoder")
+"""What setup.py compiles."""
+
+
+class SourceFinder:
+    """Finds the `.py` of the hot path's modules before the import system sees the `.so` beside it."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a hot module's source; None for every other module."""
+        package, _, module = name.rpartition(".")
+        if package != __package__ or module not in MODULES:
+            return None
+        source = str(Path(__file__).with_name(f"{module}.py"))
+        return importlib.util.spec_from_file_location(name, source, loader=SourceFileLoader(name, source))
+
+
+def prefer_source() -> None:
+    """Import the plain form from now on (OTTLA_PURE=1)."""
+    if SourceFinder not in sys.meta_path:
+        sys.meta_path.insert(0, SourceFinder)
+
+
+def compiled() -> bool:
+    """Whether the compiled form runs."""
+    from ottla.records import varint
+
+    return not str(varint.__file__).endswith(".py")
+
+
+def warn_if_plain() -> None:
+    """Say once what is lost, unless the plain form was asked for. Called where records are first encoded or decoded."""
+    global _warned
+    if _warned or os.environ.get("OTTLA_PURE") or compiled():
+        return
+    _warned = True
+    log.warning(
+        "Ottla's hot path is not compiled (no C compiler when it was installed): encoding and decoding of records "
+        "is about 15 times slower. Install a compiler and reinstall; OTTLA_PURE=1 silences this line."
+    )
+
+
+_warned = False

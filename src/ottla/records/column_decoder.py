@@ -1,0 +1,299 @@
+"""Batches to columns without an object per record: what poll_batch and the Spark reader are made of.
+
+`decode_columns` reads a whole fetched buffer; a reader that decides batch by batch (aborted transactions) uses
+`ColumnDecoder`. Compiled with column_decoder.pxd.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ImportError:
+    from ottla.records import _cython as cython
+
+from ottla.errors import CorruptMessageError
+from ottla.records.batch import BatchHeader, split, verify
+from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
+from ottla.records.decoder import open_records
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+else:
+    from ottla.records.decoder import Cursor, begin_record
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAX_COLUMN_BYTES = (1 << 31) - 1
+"""Data that one column of 32-bit offsets can hold."""
+MAX_OFFSET = (1 << 63) - 1
+
+
+class BinarySink:
+    """A growing BinaryColumn. `reserve` makes room, `put` and `put_null` then only write."""
+
+    __slots__ = ("d", "data", "nulls", "o", "offsets", "rows", "used", "v", "validity")
+
+    def __init__(self) -> None:
+        self.offsets = array("i", [0])
+        self.data = bytearray(1)
+        self.validity = bytearray(1)
+        self.rows = 0
+        self.used = 0
+        self.nulls = 0
+
+    def reserve(self, rows: int, nbytes: int) -> None:
+        """Room for `rows` more rows with `nbytes` of data together. Buffers at least double."""
+        missing = self.rows + rows + 1 - len(self.offsets)
+        if missing > 0:
+            self.offsets.frombytes(bytes(4 * max(missing, len(self.offsets))))
+            self.validity += bytes((len(self.offsets) >> 3) + 1 - len(self.validity))
+        missing = self.used + nbytes - len(self.data)
+        if missing > 0:
+            self.data += bytes(max(missing, len(self.data)))
+        offsets = self.offsets
+        if cython.compiled:
+            self.o = cython.address(offsets[0])
+        else:
+            self.o = offsets
+        self.d = self.data
+        self.v = self.validity
+
+    def put(self, source: bytes, start: int, size: int) -> None:
+        """A row with `source[start:start+size]`."""
+        if cython.compiled:
+            memcpy(self.d + self.used, source + start, size)  # type: ignore[operator]  # pointers
+        else:
+            self.d[self.used : self.used + size] = source[start : start + size]
+        self.used += size
+        self.v[self.rows >> 3] |= 1 << (self.rows & 7)
+        self.rows += 1
+        self.o[self.rows] = self.used
+
+    def put_null(self) -> None:
+        """A row of null."""
+        self.rows += 1
+        self.nulls += 1
+        self.o[self.rows] = self.used
+
+    def column(self) -> BinaryColumn:
+        """What was put. The sink must not be used any more."""
+        return BinaryColumn(
+            memoryview(self.offsets)[: self.rows + 1],
+            memoryview(self.data)[: self.used],
+            memoryview(self.validity)[: (self.rows + 7) >> 3] if self.nulls else None,
+            self.nulls,
+        )
+
+
+class ColumnDecoder:
+    """Collects batches of one partition as columns."""
+
+    __slots__ = (
+        "header_counts",
+        "header_keys",
+        "header_values",
+        "keys",
+        "max_bytes",
+        "offsets",
+        "rows",
+        "timestamp_types",
+        "timestamps",
+        "values",
+        "with_headers",
+    )
+
+    def __init__(self, *, headers: bool = False, max_bytes: int = MAX_COLUMN_BYTES) -> None:
+        """With `headers` they are decoded too; `max_bytes` bounds each column's data, so that offsets stay 32-bit."""
+        self.with_headers = headers
+        self.max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self.offsets = array("q")
+        self.timestamps = array("q")
+        self.timestamp_types = array("i")
+        self.header_counts = array("i", [0])
+        self.keys = BinarySink()
+        self.values = BinarySink()
+        self.header_keys = BinarySink()
+        self.header_values = BinarySink()
+
+    @property
+    def row_count(self) -> int:
+        """Rows collected since the last `take`."""
+        return self.rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values collected since the last `take`."""
+        return self.keys.used + self.values.used
+
+    def add_batch(
+        self, buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0, until_offset: int = MAX_OFFSET
+    ) -> bool:
+        """Add the batch's records with from_offset <= offset < until_offset.
+
+        False, with nothing added, where the columns could grow beyond `max_bytes`: take() first, then add it again. The
+        CRC is not looked at. Raises CorruptMessageError for damaged records; then no batch before it is lost.
+        """
+        data = open_records(buf, start, header)
+        nbytes = memoryview(data).nbytes
+        if self.rows and max(self.keys.used, self.values.used) + nbytes > self.max_bytes:
+            return False
+        self._reserve(header.count, nbytes)
+        self._decode(Cursor(data), header, from_offset, until_offset)
+        return True
+
+    def _reserve(self, count: int, nbytes: int) -> None:
+        missing = self.rows + count - len(self.offsets)
+        if missing > 0:
+            more = max(missing, len(self.offsets))
+            self.offsets.frombytes(bytes(8 * more))
+            self.timestamps.frombytes(bytes(8 * more))
+            self.timestamp_types.frombytes(bytes(4 * more))
+            self.header_counts.frombytes(bytes(4 * more))
+        self.keys.reserve(count, nbytes)
+        self.values.reserve(count, nbytes)
+
+    def _decode(self, cursor: Cursor, header: BatchHeader, from_offset: int, until_offset: int) -> None:
+        # A damaged batch leaves its first records behind in the sinks, so remember where it began.
+        rows, keys, values = self.rows, self.keys.used, self.values.used
+        try:
+            self._decode_rows(cursor, header, from_offset, until_offset)
+        except CorruptMessageError:
+            self._rewind(rows, keys, values)
+            raise
+
+    def _rewind(self, rows: int, keys: int, values: int) -> None:
+        for sink, used in ((self.keys, keys), (self.values, values)):
+            _cut(sink, rows, used)
+        headers = self.header_counts[rows]
+        for sink in (self.header_keys, self.header_values):
+            if sink.rows > headers:
+                _cut(sink, headers, sink.offsets[headers])
+        self.rows = rows
+
+    def _decode_rows(self, cursor: Cursor, header: BatchHeader, from_offset: int, until_offset: int) -> None:
+        append_time = header.timestamp_type
+        base_offset = header.base_offset
+        base_timestamp = header.base_timestamp
+        max_timestamp = header.max_timestamp
+        offsets = self.offsets
+        timestamps = self.timestamps
+        timestamp_types = self.timestamp_types
+        row = self.rows
+        for _ in range(header.count):
+            record_end = begin_record(cursor)
+            timestamp = base_timestamp + cursor.varlong()
+            offset = base_offset + cursor.varlong()
+            if offset < from_offset:
+                cursor.pos = record_end
+                continue
+            if offset >= until_offset:
+                return
+            _put(cursor, self.keys)
+            _put(cursor, self.values)
+            self._headers(cursor, row, record_end)
+            if cursor.pos != record_end:
+                raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
+            offsets[row] = offset
+            timestamps[row] = max_timestamp if append_time else timestamp
+            timestamp_types[row] = append_time
+            row += 1
+            self.rows = row
+        if cursor.pos != cursor.end:
+            raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes after the last record of a batch")
+
+    def _headers(self, cursor: Cursor, row: int, record_end: int) -> None:
+        """Read or pass the headers of the record that ends at `record_end`."""
+        if not self.with_headers:
+            cursor.pos = record_end
+            return
+        count = cursor.header_count()
+        if count:
+            self._read_headers(cursor, count, record_end)
+        self.header_counts[row + 1] = self.header_keys.rows
+
+    def _read_headers(self, cursor: Cursor, count: int, record_end: int) -> None:
+        nbytes = record_end - cursor.pos
+        self.header_keys.reserve(count, max(nbytes, 0))
+        self.header_values.reserve(count, max(nbytes, 0))
+        for _ in range(count):
+            if cursor.pos >= record_end:
+                raise CorruptMessageError("headers run beyond their record")
+            _put(cursor, self.header_keys)
+            _put(cursor, self.header_values)
+            if cursor.pos > record_end:
+                raise CorruptMessageError("headers run beyond their record")
+
+    def take(self) -> Columns:
+        """The columns collected so far; the decoder is empty after it."""
+        headers = None
+        if self.with_headers:
+            counts = memoryview(self.header_counts)[: self.rows + 1]
+            headers = HeadersColumn(counts, self.header_keys.column(), self.header_values.column())
+        columns = Columns(
+            self.rows,
+            memoryview(self.offsets)[: self.rows],
+            memoryview(self.timestamps)[: self.rows],
+            memoryview(self.timestamp_types)[: self.rows],
+            self.keys.column(),
+            self.values.column(),
+            headers,
+        )
+        self._clear()
+        return columns
+
+
+def _put(cursor: Cursor, sink: BinarySink) -> None:
+    """The next value of the record, as a row of `sink`."""
+    size = cursor.size()
+    if size < 0:
+        sink.put_null()
+    else:
+        sink.put(cursor.p, cursor.pos, size)
+        cursor.pos += size
+
+
+def _cut(sink: BinarySink, rows: int, used: int) -> None:
+    """Forget the rows from `rows` on."""
+    for row in range(rows, sink.rows):
+        if sink.validity[row >> 3] >> (row & 7) & 1:
+            sink.validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+        else:
+            sink.nulls -= 1
+    sink.rows = rows
+    sink.used = used
+
+
+def decode_columns(
+    buf: Buffer,
+    from_offset: int = 0,
+    until_offset: int = MAX_OFFSET,
+    *,
+    headers: bool = False,
+    check_crc: bool = True,
+    skip: Callable[[BatchHeader], bool] | None = None,
+) -> Columns:
+    """The records of all whole batches in `buf` with from_offset <= offset < until_offset, as columns.
+
+    Control batches are left out, and those for which `skip` is true. Raises CorruptMessageError for damaged batches and
+    for more than 2 GiB of keys or values (a fetch stays far below).
+    """
+    decoder = ColumnDecoder(headers=headers)
+    for header, start, _ in split(buf):
+        if header.next_offset <= from_offset or header.base_offset >= until_offset:
+            continue
+        if header.is_control or (skip is not None and skip(header)):
+            continue
+        if check_crc:
+            verify(buf, start, header)
+        if not decoder.add_batch(buf, start, header, from_offset, until_offset):
+            raise CorruptMessageError("more than 2 GiB of keys or values in one buffer")
+    return decoder.take()

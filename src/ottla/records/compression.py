@@ -1,0 +1,225 @@
+"""The five codecs of Kafka: one row each in `CODECS`, with the framings that the Java client reads and writes.
+
+- gzip: a gzip member (zlib with a gzip header).
+- snappy: xerial's framing, which Java's SnappyInputStream wants; raw snappy is read as well.
+- lz4: frames of independent 64 KiB blocks. Java refuses linked blocks ("Dependent block stream is unsupported"), and
+  linked is all that the usual frame writers produce, so the frame is put together here from raw blocks.
+- zstd: plain frames, with or without their content size.
+
+cramjam is imported at first use: a broker without compressed topics does not pay its 7 ms.
+Decompression is bounded: an output above `max_bytes` is a CorruptMessageError, whatever the input promises.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""What one batch may decompress to unless the caller says otherwise."""
+
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # magic; version 1, independent blocks; 64 KiB blocks; header checksum
+_LZ4_END = b"\x00\x00\x00\x00"
+_LZ4_STORED = 0x8000_0000
+
+
+def _compress_none(data: Buffer, level: int | None) -> Buffer:
+    return data
+
+
+def _decompress_none(data: memoryview, max_bytes: int) -> Buffer:
+    return data
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
+    return zlib.compress(data, -1 if level is None else level, wbits=31)
+
+
+def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
+    out = bytearray()
+    rest: Buffer = data
+    while rest:  # a gzip file may have several members
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            out += inflater.decompress(rest, max_bytes - len(out) + 1)
+        except zlib.error as error:
+            raise CorruptMessageError(f"gzip data is damaged: {error}") from None
+        if len(out) > max_bytes:
+            raise _too_large(max_bytes)
+        if not inflater.eof:
+            raise CorruptMessageError("gzip data ends too early")
+        rest = inflater.unused_data
+    return out
+
+
+def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
+    import cramjam
+
+    view = memoryview(data).cast("B")
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return out
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
+    if data[: len(_XERIAL_HEADER) - 8] != _XERIAL_HEADER[:-8]:
+        return _decompress_snappy_block(data, max_bytes)
+    out = bytearray()
+    pos = len(_XERIAL_HEADER)
+    while pos < len(data):
+        size = int.from_bytes(data[pos : pos + 4], "big")
+        pos += 4
+        if size > len(data) - pos:
+            raise CorruptMessageError(f"a snappy block of {size} bytes where {len(data) - pos} are left")
+        out += _decompress_snappy_block(data[pos : pos + size], max_bytes - len(out))
+        pos += size
+    return out
+
+
+def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:
+    import cramjam
+
+    size = _snappy_length(block)
+    if size > max_bytes:
+        raise _too_large(max_bytes)
+    out = bytearray(size)
+    try:
+        written = cramjam.snappy.decompress_raw_into(block, out)
+    except cramjam.DecompressionError as error:
+        raise CorruptMessageError(f"snappy data is damaged: {error}") from None
+    if written != size:
+        raise CorruptMessageError(f"a snappy block holds {written} bytes and promises {size}")
+    return out
+
+
+def _snappy_length(block: memoryview) -> int:
+    size = 0
+    for i, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return size
+    raise CorruptMessageError("a snappy block has no length")
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
+    import cramjam
+
+    # Kafka's levels are those of LZ4's high compression; without one the fast compressor is used, as in Kafka.
+    compress_block = cramjam.lz4.compress_block
+    view = memoryview(data).cast("B")
+    out = bytearray(_LZ4_HEADER)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        raw = view[start : start + _LZ4_BLOCK_BYTES]
+        if level is None:
+            block = bytes(compress_block(raw, store_size=False))
+        else:
+            block = bytes(compress_block(raw, store_size=False, mode="high_compression", compression=level))
+        if len(block) < len(raw):
+            out += len(block).to_bytes(4, "little")
+            out += block
+        else:
+            out += (len(raw) | _LZ4_STORED).to_bytes(4, "little")
+            out += raw
+    out += _LZ4_END
+    return out
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> Buffer:
+    import cramjam
+
+    return _grow(cramjam.lz4.decompress_into, data, max_bytes, "lz4")
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
+    import cramjam
+
+    return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int) -> Buffer:
+    import cramjam
+
+    return _grow(cramjam.zstd.decompress_into, data, max_bytes, "zstd")
+
+
+def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
+    """Decompress where the size is not known: into a buffer that quadruples until it is enough or `max_bytes`."""
+    import cramjam
+
+    room = min(max(4 * len(data), 4096), max_bytes)
+    while True:
+        out = bytearray(room)
+        try:
+            return memoryview(out)[: into(data, out)]
+        except cramjam.DecompressionError as error:
+            # The only message that more room can help against; every other one is damage.
+            if "failed to write whole buffer" not in str(error):
+                raise CorruptMessageError(f"{codec} data is damaged: {error}") from None
+            if room == max_bytes:
+                raise _too_large(max_bytes) from None
+            room = min(room * 4, max_bytes)
+
+
+def _too_large(max_bytes: int) -> CorruptMessageError:
+    return CorruptMessageError(f"the batch decompresses to more than {max_bytes} bytes")
+
+
+class Codec(NamedTuple):
+    """One way to compress a batch. `id` is the number in the low three bits of a batch's attributes."""
+
+    id: int
+    name: str
+    compress: Callable[[Buffer, int | None], Buffer]
+    decompress: Callable[[memoryview, int], Buffer]
+    levels: range
+
+
+CODECS: tuple[Codec, ...] = (
+    Codec(NONE, "none", _compress_none, _decompress_none, range(0)),
+    Codec(GZIP, "gzip", _compress_gzip, _decompress_gzip, range(1, 10)),
+    Codec(SNAPPY, "snappy", _compress_snappy, _decompress_snappy, range(0)),
+    Codec(LZ4, "lz4", _compress_lz4, _decompress_lz4, range(1, 18)),
+    Codec(ZSTD, "zstd", _compress_zstd, _decompress_zstd, range(-131072, 23)),
+)
+"""Every codec, at the index of its id."""
+
+CODEC_IDS: dict[str, int] = {codec.name: codec.id for codec in CODECS}
+"""`compression.type` → codec id."""
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` compressed by the codec of that id, at `level` or the codec's default."""
+    return _codec(codec).compress(data, level)
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+    """The original of compressed `data`.
+
+    Raises CorruptMessageError for damaged data and for more than `max_bytes` bytes of output,
+    UnsupportedCompressionTypeError for a codec id that Kafka does not have.
+    """
+    return _codec(codec).decompress(memoryview(data).cast("B"), max_bytes)
+
+
+def _codec(codec: int) -> Codec:
+    if not 0 <= codec < len(CODECS):
+        raise UnsupportedCompressionTypeError(f"there is no codec of number {codec}")
+    return CODECS[codec]
