@@ -1,1 +1,24 @@
-"""."""
+"""Spark reads Ottla's topics: `register(spark)`, then `spark.read` or `spark.readStream` with `format("ottla")`.
+
+Option names, row schema and semantics are those of Spark's own Kafka connector; changing "ottla" to "kafka" is all that
+separates the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("ottla")` known to a session. May be called again; it costs nothing.
+
+    Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing.
+    """
+    from ottla.spark.source import OttlaSource
+
+    spark.dataSource.register(OttlaSource)

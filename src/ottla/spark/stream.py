@@ -1,0 +1,125 @@
+"""`spark.readStream.format("ottla")`: which offsets the next micro-batch takes.
+
+Spark calls initialOffset (new query only), latestOffset(start, limit), partitions(start, end), and so on, then commit.
+Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, "next to read". What is exactly once here
+rests on Spark's own log: it writes `end` before the micro-batch runs and asks for the same range again after a crash.
+
+One thing that log lacks is where the first micro-batch began. If `latest` were looked up again after a crash in the
+first micro-batch, its records would be skipped. So the end of the first micro-batch carries its beginning along, under
+a name that no topic can have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ottla.spark.bounds import Earliest, Offsets, offsets_from_json, offsets_to_json
+from ottla.spark.brokers import Brokers
+from ottla.spark.offsets import check_start, limit_offsets, resolve, stream_ranges
+from ottla.spark.options import SourceOptions
+from ottla.spark.reader import RangeReader
+
+BEGINNING = "#beginning"
+"""The extra entry in the first micro-batch's end; '#' is not allowed in names of topics."""
+
+
+class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The planning side lives as long as the query; the reading side is a copy per task."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._brokers: Brokers | None = None
+        self._beginning: dict[str, Any] | None = None
+        self._available_now = False
+        self._target: Offsets | None = None
+        self._last_trigger = float("-inf")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A connection does not travel to the workers.
+        return {**self.__dict__, "_brokers": None}
+
+    @property
+    def brokers(self) -> Brokers:
+        """The connection for look-ups, made at first use."""
+        if self._brokers is None:
+            self._brokers = Brokers(self.options)
+        return self._brokers
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
+        """Where a new query begins: startingOffsets."""
+        options = self.options
+        partitions = self.brokers.partitions(options.subscription)
+        starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
+        self._beginning = offsets_to_json(check_start(starts, self.brokers, self.report_loss))
+        return dict(self._beginning)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - the name is Spark's
+        """maxOffsetsPerTrigger, if set."""
+        most = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - the name is Spark's
+        """From now on, what is there at the next look is all there is."""
+        self._available_now = True
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next micro-batch; `start` itself where there is nothing to read yet."""
+        begin = offsets_from_json(_without_beginning(start))
+        latest = self._latest(begin)
+        if self._is_too_early(begin, latest):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            new = self.brokers.earliest(latest.keys() - begin.keys())
+            latest = limit_offsets(limit.max_rows, begin, latest, new)
+        end = offsets_to_json(latest)
+        if end == _without_beginning(start):
+            return start
+        if start == self._beginning and not isinstance(self.options.starting, Earliest):
+            return {**end, BEGINNING: start}
+        return end
+
+    def _latest(self, begin: Offsets) -> Offsets:
+        if self._target is not None:
+            return self._target
+        partitions = self.brokers.partitions(self.options.subscription)
+        latest = self.brokers.latest_from(partitions, begin)
+        if self._available_now:
+            self._target = latest
+        return latest
+
+    def _is_too_early(self, begin: Offsets, latest: Offsets) -> bool:
+        """Whether minOffsetsPerTrigger holds the micro-batch back; never when all that is there is to be read."""
+        least = self.options.min_offsets_per_trigger
+        if least is None or self._available_now:
+            return False
+        now = time.monotonic()
+        waited_ms = (now - self._last_trigger) * 1000
+        waiting = sum(latest.values()) - sum(begin.get(tp, 0) for tp in latest)
+        if waiting < least and waited_ms < self.options.max_trigger_delay_ms:
+            return True
+        self._last_trigger = now
+        return False
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        begin = offsets_from_json(end.get(BEGINNING) or _without_beginning(start))
+        until = offsets_from_json(_without_beginning(end))
+        return self.planned(stream_ranges(begin, until, self.brokers, self.report_loss))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: Spark's checkpoint holds the offsets."""
+
+    def stop(self) -> None:
+        """Close the connection for look-ups."""
+        if self._brokers is not None:
+            self._brokers.close()
+            self._brokers = None
+
+
+def _without_beginning(offsets: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in offsets.items() if name != BEGINNING}

@@ -1,0 +1,69 @@
+import datetime as dt
+from collections.abc import Sequence
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from ottla.model import TopicPartition  # noqa: E402
+from ottla.records.columns import BinaryColumn, Columns, HeadersColumn, binary_column  # noqa: E402
+from ottla.spark import arrow  # noqa: E402
+
+TP = TopicPartition("flights", 3)
+
+
+def ints(values: Sequence[int], code: str) -> memoryview:
+    array = pa.array(values, pa.int64() if code == "q" else pa.int32())
+    return memoryview(array.buffers()[1]).cast("B").cast(code)
+
+
+def binary(values: Sequence[bytes | None]) -> BinaryColumn:
+    return binary_column(pa.array(values, pa.binary()))
+
+
+def columns(keys: Sequence[bytes | None], first: int = 0, headers: HeadersColumn | None = None) -> Columns:
+    n = len(keys)
+    offsets = ints(range(first, first + n), "q")
+    times = ints([1_000 + i for i in range(first, first + n)], "q")
+    values = binary([b"v%d" % i for i in range(first, first + n)])
+    return Columns(n, offsets, times, ints([0] * n, "i"), binary(keys), values, headers)
+
+
+def test_a_row_has_the_connectors_columns():
+    (batch,) = arrow.record_batches([columns([b"k", None])], TP, include_headers=False)
+    assert batch.schema == arrow.arrow_schema(False)
+    assert batch.to_pylist()[1] == {
+        "key": None,
+        "value": b"v1",
+        "topic": "flights",
+        "partition": 3,
+        "offset": 1,
+        "timestamp": dt.datetime(1970, 1, 1, 0, 0, 1, 1000, tzinfo=dt.UTC),
+        "timestampType": 0,
+    }
+    batch.validate(full=True)
+
+
+def test_headers_are_a_list_and_null_where_there_are_none():
+    headers = HeadersColumn(ints([0, 2, 2], "i"), binary([b"a", b"b"]), binary([b"1", None]))
+    (batch,) = arrow.record_batches([columns([b"k", b"l"], headers=headers)], TP, include_headers=True)
+    assert batch.column("headers").to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
+    batch.validate(full=True)
+
+
+def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrow, "TARGET_ROWS", 4)
+    chunks = [columns([b"k"] * 2, first) for first in range(0, 10, 2)]
+    batches = list(arrow.record_batches(chunks, TP, include_headers=False))
+    assert [b.num_rows for b in batches] == [4, 4, 2]
+    assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(10))
+
+
+def test_empty_chunks_make_no_batch():
+    assert list(arrow.record_batches([columns([])], TP, include_headers=False)) == []
+
+
+def test_memory_is_wrapped_not_copied():
+    chunk = columns([b"key"])
+    (batch,) = arrow.record_batches([chunk], TP, include_headers=False)
+    assert batch.column("value").buffers()[2].address == pa.py_buffer(chunk.values.data).address

@@ -1,0 +1,112 @@
+import logging
+
+import pytest
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla.spark.bounds import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
+from ottla.spark.options import SourceOptions, read_options
+
+MINIMAL = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}
+
+
+def batch(**more: str) -> SourceOptions:
+    return read_options({**MINIMAL, **more}, streaming=False)
+
+
+def stream(**more: str) -> SourceOptions:
+    return read_options({**MINIMAL, **more}, streaming=True)
+
+
+def test_defaults_are_those_of_the_connector():
+    assert (batch().starting, batch().ending) == (Earliest(), Latest())
+    assert stream().starting == Latest()
+    options = batch()
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert options.min_partitions is None
+    assert options.max_trigger_delay_ms == 900_000
+
+
+def test_names_are_case_insensitive():
+    assert batch(STARTINGOFFSETS="earliest", minpartitions="7").min_partitions == 7
+
+
+def test_subscriptions():
+    assert batch().subscription.topics == ("a",)
+    assert batch(subscribe=" a, b ,").subscription.topics == ("a", "b")
+    assign = read_options({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0, 2]}'}, streaming=False).subscription
+    assert assign.assigned == {TopicPartition("a", 0), TopicPartition("a", 2)}
+    assert assign.matches("a")
+    assert not assign.matches("b")
+
+
+def test_a_pattern_is_found_anywhere_in_the_name():
+    pattern = read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "b.d"}, streaming=True).subscription
+    assert pattern.matches("abcde")
+    assert not pattern.matches("abde")
+
+
+def test_offsets_and_times():
+    json = '{"a": {"0": 23, "1": -2}}'
+    assert batch(startingOffsets=json).starting == Specific({TopicPartition("a", 0): 23, TopicPartition("a", 1): -2})
+    assert batch(endingOffsetsByTimestamp='{"a": {"0": 5}}').ending == AtTimestamps({TopicPartition("a", 0): 5}, True)
+    assert stream(startingTimestamp="99").starting == AtTimestamp(99, False)
+    assert stream(startingTimestamp="99", startingOffsetsByTimestampStrategy="latest").starting == AtTimestamp(99, True)
+
+
+def test_a_global_time_wins_over_times_per_partition_and_those_over_offsets():
+    by_time = {"startingOffsetsByTimestamp": '{"a": {"0": 5}}', "startingOffsets": "earliest"}
+    assert batch(**by_time).starting == AtTimestamps({TopicPartition("a", 0): 5}, False)
+    assert batch(**by_time, startingTimestamp="7").starting == AtTimestamp(7, False)
+
+
+def test_kafka_options_are_passed_on_without_their_prefix():
+    kafka = batch(**{"kafka.client.id": "me"}).kafka
+    assert kafka == {"bootstrap.servers": "localhost:9092", "client.id": "me"}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"subscribe": ","}, "subscribe"),
+        ({"assign": '{"a": [0]}'}, "assign and subscribe"),
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"startingOffsets": '{"a": {"0": -1}}'}, "startingOffsets"),
+        ({"endingOffsets": "earliest"}, "endingOffsets"),
+        ({"endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets"),
+        ({"startingOffsets": "first"}, "startingOffsets: 'first'"),
+        ({"startingOffsets": '{"a": 3}'}, "startingOffsets"),
+        ({"startingOffsets": '{"a": {"0": "x"}}'}, "startingOffsets"),
+        ({"minPartitions": "0"}, "minPartitions: '0'"),
+        ({"includeHeaders": "yes"}, "includeHeaders: 'yes'"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon'"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetsPerTrigger"),
+        ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset"),
+        ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers"),
+    ],
+)
+def test_what_is_not_allowed_is_named(given: dict[str, str], named: str):
+    with pytest.raises(ConfigurationError) as raised:
+        batch(**given)
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str):
+    with pytest.raises(ConfigurationError, match=name):
+        stream(**{name: "latest"})
+
+
+def test_nothing_to_read_is_an_error_that_names_the_three_ways():
+    with pytest.raises(ConfigurationError, match="assign, subscribe, subscribePattern"):
+        read_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
+
+
+def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        batch(minPartition="3")
+    assert "minPartition" in caplog.text
+    assert "did you mean minPartitions?" in caplog.text
