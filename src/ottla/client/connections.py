@@ -1,0 +1,299 @@
+"""Connections to the brokers of a cluster, made when needed. Kafka's `NetworkClient`.
+
+A connection is ready when the broker has told the versions it speaks and, where asked for, who we are. A broker that
+could not be reached is left alone for a while, longer each time. Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ottla import errors
+from ottla.config.client import ClientConfig
+from ottla.errors import (
+    BrokerConnectionError,
+    BrokerNotAvailableError,
+    IllegalStateError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    UnsupportedVersionError,
+)
+from ottla.model import Node
+from ottla.net.channel import Channel, SocketOptions
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+log = logging.getLogger("ottla.client")
+
+R = TypeVar("R", bound=Response)
+Ask = Request[R] | Callable[[int], Request[R]]
+
+SOFTWARE: Final = ("ottla", "0.1.0")
+"""What a client tells the broker about itself (KIP-511)."""
+DATA: Final = "data"
+"""Connections for producing, fetching and everything short."""
+GROUP: Final = "group"
+"""Connections to coordinators: JoinGroup may wait for minutes, and a heartbeat must not wait behind a fetch."""
+
+
+class Connection:
+    """A channel that is ready, and the versions that its broker speaks."""
+
+    __slots__ = ("channel", "versions")
+
+    def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]]) -> None:
+        self.channel = channel
+        self.versions = versions
+
+    def version(self, request: type[Request[Any]], at_most: int | None = None) -> int:
+        """The newest version that both sides speak; UnsupportedVersionError when there is none."""
+        low, high = self.versions.get(request.API_KEY, (0, -1))
+        ours = request.VERSIONS
+        best = min(high, ours.stop - 1 if at_most is None else at_most)
+        if best < max(low, ours.start):
+            offered = f"versions {low} to {high}" if high >= 0 else "no version"
+            raise UnsupportedVersionError(
+                f"{self.channel.host}:{self.channel.port} speaks {offered} of {request.NAME},"
+                f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
+            )
+        return best
+
+
+class BackOff:
+    """How long a broker is left alone: doubling pauses, a bit random, so that clients do not come together."""
+
+    __slots__ = ("failures", "first", "longest", "until")
+
+    def __init__(self, first_ms: int, longest_ms: int) -> None:
+        self.first = first_ms / 1000
+        self.longest = longest_ms / 1000
+        self.failures = 0
+        self.until = 0.0
+
+    def failed(self, now: float) -> None:
+        """Another failure at `now`."""
+        pause = min(self.first * 2**self.failures, self.longest)
+        self.until = now + pause * random.uniform(0.8, 1.2)
+        self.failures = min(self.failures + 1, 30)
+
+    def succeeded(self) -> None:
+        """All is well again."""
+        self.failures = 0
+        self.until = 0.0
+
+
+class Connections:
+    """The connections of one client. `nodes` tells the addresses of brokers by id (from the metadata)."""
+
+    def __init__(self, config: ClientConfig, client_id: str, nodes: Callable[[], dict[int, Node]]) -> None:
+        self.config = config
+        self.client_id = client_id
+        self.request_timeout = config.request_timeout_ms / 1000
+        self._nodes = nodes
+        self._bootstrap = {-2 - i: Node(-2 - i, host, port) for i, (host, port) in enumerate(config.bootstrap_servers)}
+        self._ready: dict[tuple[int, str], Connection] = {}
+        self._making: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._back_off: dict[int, BackOff] = {}
+        self._options: SocketOptions | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # Asking
+
+    async def ask(
+        self,
+        node_id: int,
+        request: Ask[R],
+        *,
+        of: type[Request[R]] | None = None,
+        at_most: int | None = None,
+        timeout: float | None = None,
+        purpose: str = DATA,
+    ) -> R:
+        """The broker's response, in the newest version that both sides speak (`at_most` that one).
+
+        `request` may be a function of the version; then `of` is its class. Raises BrokerConnectionError or another
+        error of the connection; what the response says is left to the caller.
+        """
+        connection = await self.connect(node_id, purpose)
+        version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
+        made = request if isinstance(request, Request) else request(version)
+        limit = self.request_timeout if timeout is None else timeout
+        return await connection.channel.ask(made, version, limit)
+
+    async def ask_any(self, request: Request[R]) -> R:
+        """The response of some broker: one that is connected and idle rather than one that is not."""
+        last: KafkaError = BrokerNotAvailableError("no broker is known")
+        for node_id in self._by_load():
+            try:
+                return await self.ask(node_id, request)
+            except KafkaError as error:
+                if isinstance(error, (UnsupportedVersionError, SaslAuthenticationFailedError)):
+                    raise
+                last = error
+        raise last
+
+    def _by_load(self) -> list[int]:
+        """Every node's id, the ones to be asked first first; the bootstrap addresses at the end."""
+        known = list(self._nodes())
+        random.shuffle(known)
+
+        def load(node_id: int) -> tuple[int, int]:
+            connection = self._ready.get((node_id, DATA))
+            if connection is None or not connection.channel.is_open:
+                back_off = self._back_off.get(node_id)
+                return (2 if back_off and back_off.failures else 1, 0)
+            return (0, len(connection.channel.in_flight))
+
+        bootstrap = list(self._bootstrap)
+        random.shuffle(bootstrap)
+        return sorted(known, key=load) + sorted(bootstrap, key=load)
+
+    def ready(self, node_id: int, purpose: str = DATA) -> Connection | None:
+        """The connection, if there is one at this moment."""
+        connection = self._ready.get((node_id, purpose))
+        return connection if connection is not None and connection.channel.is_open else None
+
+    # Connecting
+
+    async def connect(self, node_id: int, purpose: str = DATA) -> Connection:
+        """A ready connection to a broker. BrokerConnectionError when it cannot be reached, or could not just before."""
+        connection = self.ready(node_id, purpose)
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise IllegalStateError("the client is closed")
+        key = (node_id, purpose)
+        making = self._making.get(key)
+        if making is None:
+            making = asyncio.get_running_loop().create_task(self._make(node_id, purpose))
+            self._making[key] = making
+            making.add_done_callback(lambda _: self._making.pop(key, None))
+        # Several may wait for the same connection; one that gives up must not take it from the others.
+        return await asyncio.shield(making)
+
+    async def _make(self, node_id: int, purpose: str) -> Connection:
+        node = self._node(node_id)
+        loop = asyncio.get_running_loop()
+        back_off = self._back_off.setdefault(
+            node_id, BackOff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms)
+        )
+        if back_off.until > loop.time():
+            await asyncio.sleep(back_off.until - loop.time())
+        channel = Channel(loop, node.host, node.port, client_id=self.client_id, options=self._socket_options())
+        try:
+            await channel.connect()
+            connection = await self._introduce(channel)
+        except BaseException as error:
+            back_off.failed(loop.time())
+            channel.close(error if isinstance(error, KafkaError) else None)
+            raise
+        back_off.succeeded()
+        self._ready[(node_id, purpose)] = connection
+        self._watch_idle()
+        return connection
+
+    def _node(self, node_id: int) -> Node:
+        node = self._nodes().get(node_id) or self._bootstrap.get(node_id)
+        if node is None:
+            raise BrokerNotAvailableError(f"broker {node_id} is not part of the cluster, as far as is known")
+        return node
+
+    async def _introduce(self, channel: Channel) -> Connection:
+        """Learn the broker's versions; then tell it who we are."""
+        request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
+        # A broker that does not know version 4 answers in version 0 with what it knows.
+        response = await channel.ask(request, 4, self.request_timeout)
+        if response.error_code == UnsupportedVersionError.code:
+            offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)
+            response = await channel.ask(request, min(offered, 4), self.request_timeout)
+        if response.error_code:
+            raise errors.for_code(response.error_code)
+        connection = Connection(channel, _versions(response))
+        if self.config.security_protocol.startswith("SASL"):
+            await self._authenticate(connection)
+        return connection
+
+    async def _authenticate(self, connection: Connection) -> None:
+        """SASL PLAIN: one step."""
+        shake = SaslHandshakeRequest(mechanism=self.config.sasl_mechanism)
+        shaken = await connection.channel.ask(shake, connection.version(SaslHandshakeRequest), self.request_timeout)
+        if shaken.error_code:
+            raise errors.for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
+        user, password = self.config.sasl_plain_username or "", self.config.sasl_plain_password or ""
+        step = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+        done = await connection.channel.ask(step, connection.version(SaslAuthenticateRequest), self.request_timeout)
+        if done.error_code:
+            raise errors.for_code(done.error_code)(done.error_message)
+
+    def _socket_options(self) -> SocketOptions:
+        if self._options is None:
+            config = self.config
+            self._options = SocketOptions(
+                config.receive_buffer_bytes,
+                config.send_buffer_bytes,
+                config.socket_connection_setup_timeout_ms / 1000,
+                _ssl_context(config) if config.security_protocol.endswith("SSL") else None,
+                config.ssl_check_hostname,
+            )
+        return self._options
+
+    # Going
+
+    def disconnect(self, node_id: int, error: KafkaError) -> None:
+        """Drop the connections to a broker."""
+        for key in [key for key in self._ready if key[0] == node_id]:
+            self._ready.pop(key).channel.close(error)
+
+    def _watch_idle(self) -> None:
+        idle = self.config.connections_max_idle_ms
+        if idle >= 0 and self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(idle / 2000, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close what nobody has used; at once also from the table what has been closed by the peer."""
+        self._idle_timer = None
+        oldest = asyncio.get_running_loop().time() - self.config.connections_max_idle_ms / 1000
+        for key, connection in list(self._ready.items()):
+            channel = connection.channel
+            if not channel.in_flight and channel.last_used < oldest:
+                channel.close(BrokerConnectionError(f"{channel.host}:{channel.port}: closed, as it was idle"))
+            if not channel.is_open:
+                del self._ready[key]
+        if self._ready:
+            self._watch_idle()
+
+    async def close(self) -> None:
+        """Close every connection; what waits fails."""
+        self._closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        making = list(self._making.values())
+        for task in making:
+            task.cancel()
+        await asyncio.gather(*making, return_exceptions=True)
+        for connection in self._ready.values():
+            connection.channel.close(IllegalStateError("the client is closed"))
+        self._ready.clear()
+
+
+def _versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
+    if config.ssl_context is not None:
+        made: ssl.SSLContext = config.ssl_context
+        return made
+    context = ssl.create_default_context(cafile=config.ssl_cafile)
+    context.check_hostname = config.ssl_check_hostname
+    if config.ssl_certfile:
+        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, config.ssl_password)
+    return context

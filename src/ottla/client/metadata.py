@@ -1,0 +1,313 @@
+"""What a client knows of its cluster, and how it stays up to date. Kafka's `Metadata` and `Cluster`.
+
+`Cluster` is a snapshot that nobody changes: any thread may read it. `Metadata` swaps snapshots, on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from ottla import errors
+from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.model import Node, TopicPartition
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+log = logging.getLogger("ottla.client")
+
+NO_LEADER: Final = -1
+
+
+class PartitionInfo(NamedTuple):
+    """One partition as the brokers describe it; leader -1 for none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """One topic; `partitions` in the order of their numbers."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+    error: type[KafkaError] | None = None
+
+
+class Cluster:
+    """Brokers and topics at one moment."""
+
+    __slots__ = ("cluster_id", "controller_id", "nodes", "topics")
+
+    def __init__(
+        self,
+        nodes: dict[int, Node] | None = None,
+        topics: dict[str, TopicInfo] | None = None,
+        controller_id: int = -1,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.nodes = nodes or {}
+        self.topics = topics or {}
+        self.controller_id = controller_id
+        self.cluster_id = cluster_id
+
+    def partitions_of(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic; none when it is not known."""
+        info = self.topics.get(topic)
+        return info.partitions if info is not None else ()
+
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
+        """One partition; None when it is not known."""
+        partitions = self.partitions_of(tp.topic)
+        if tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
+            return partitions[tp.partition]
+        return next((p for p in partitions if p.partition == tp.partition), None)
+
+    def leader(self, tp: TopicPartition) -> int:
+        """The node that leads a partition; -1 for none or unknown."""
+        info = self.partition(tp)
+        return NO_LEADER if info is None or info.leader not in self.nodes else info.leader
+
+
+class Asker(Protocol):
+    """Who can ask some broker, as `Connections` does."""
+
+    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+        """The answer of a broker that is reachable and not busy."""
+        ...
+
+
+class Metadata:
+    """Keeps a `Cluster` up to date: on demand, on error and by age.
+
+    `topics` are those of interest; None means all of them. On the loop's thread, but for `cluster`, which any may read.
+    """
+
+    def __init__(
+        self,
+        asker: Asker,
+        *,
+        max_age_ms: int,
+        retry_backoff_ms: int,
+        retry_backoff_max_ms: int,
+        allow_auto_create: bool,
+        topic_idle_ms: int | None = None,
+    ) -> None:
+        self.cluster = Cluster()
+        self.version = 0
+        """Counts the snapshots."""
+        self.listeners: list[Callable[[Cluster], None]] = []
+        """Called on the loop with every new snapshot."""
+        self.all_topics = False
+        self.error: KafkaError | None = None
+        """Why the last refresh failed; None when it did not."""
+        self._asker = asker
+        self._topics: dict[str, float] = {}
+        self._max_age = max_age_ms / 1000
+        self._backoff = retry_backoff_ms / 1000
+        self._backoff_max = retry_backoff_max_ms / 1000
+        self._allow_auto_create = allow_auto_create
+        self._topic_idle = None if topic_idle_ms is None else topic_idle_ms / 1000
+        self._wanted = asyncio.Event()
+        self._updated: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to refresh."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End refreshing."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # What is of interest
+
+    def touch(self, topic: str) -> None:
+        """A topic is in use; any thread. A new one is asked for at the next refresh."""
+        self._topics[topic] = time.monotonic()
+
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Exactly these topics are of interest; refresh when one of them is new."""
+        now = time.monotonic()
+        before = set(self._topics)
+        self._topics = dict.fromkeys(topics, now)
+        if set(self._topics) - before:
+            self.request_update()
+
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """These topics are of interest too; refresh when one of them is new."""
+        self.set_topics([*self._topics, *topics])
+
+    # Refreshing
+
+    def request_update(self) -> None:
+        """Refresh as soon as the back-off allows."""
+        self._wanted.set()
+
+    def next_update(self) -> asyncio.Future[None]:
+        """Done when the next snapshot is there."""
+        if self._updated is None or self._updated.done():
+            self._updated = asyncio.get_running_loop().create_future()
+        return self._updated
+
+    async def refresh(self, timeout: float) -> Cluster:
+        """A new snapshot. KafkaTimeoutError, with the reason where there is one, after `timeout` seconds."""
+        update = self.next_update()
+        self.request_update()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(update)
+        except TimeoutError:
+            raise self._timed_out("no metadata", timeout) from self.error
+        return self.cluster
+
+    async def wait_for_topic(self, topic: str, timeout: float, partition: int = 0) -> TopicInfo:
+        """A topic with (at least) a partition of this number.
+
+        KafkaTimeoutError when it does not appear within `timeout` seconds; what is certain to stay wrong (an invalid
+        name, no permission) is raised at once.
+        """
+        deadline = time.monotonic() + timeout
+        self.touch(topic)
+        while True:
+            info = self.cluster.topics.get(topic)
+            if info is not None and len(info.partitions) > partition:
+                return info
+            if info is not None and info.error is not None and not info.error.retriable:
+                raise info.error(f"topic {topic!r}: {info.error.__doc__}")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                found = f"has {len(info.partitions)} partitions" if info and info.partitions else "is not known"
+                raise self._timed_out(f"topic {topic!r}, partition {partition}: the topic {found}", timeout)
+            try:
+                await self.refresh(left)
+            except KafkaTimeoutError:
+                raise self._timed_out(f"topic {topic!r} is not known", timeout) from self.error
+
+    def _timed_out(self, what: str, timeout: float) -> KafkaTimeoutError:
+        reason = f" ({self.error})" if self.error is not None else ""
+        return KafkaTimeoutError(f"{what} after {timeout:g} s{reason}")
+
+    async def _run(self) -> None:
+        """Refresh when asked to, and by age; after a failure or for want of a leader again, with growing pauses."""
+        pause = self._backoff
+        while True:
+            try:
+                async with asyncio.timeout(self._max_age):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            complete = await self._refresh_once()
+            # At least the first pause between two refreshes, whoever asks; longer while something is missing.
+            pause = self._backoff if complete else min(pause * 2, self._backoff_max)
+            await asyncio.sleep(pause if not complete else self._backoff / 4)
+            if not complete:
+                self._wanted.set()
+
+    async def _refresh_once(self) -> bool:
+        """Ask once; whether everything of interest is there."""
+        request = self._request()
+        if request.topics == [] and self.cluster.nodes:
+            return True
+        try:
+            response = await self._asker.ask_any(request)
+        except KafkaError as error:
+            log.debug("metadata: %s", error)
+            self.error = error
+            return False
+        self.error = None
+        self._apply(response)
+        waiting = [t for t in self._topics if not self._is_complete(t)]
+        return not waiting
+
+    def _is_complete(self, topic: str) -> bool:
+        info = self.cluster.topics.get(topic)
+        if info is None:
+            return False
+        if info.error is not None:
+            return not info.error.retriable
+        return all(p.leader != NO_LEADER for p in info.partitions)
+
+    def _request(self) -> MetadataRequest:
+        self._forget_idle()
+        topics = None if self.all_topics else [MetadataRequestTopic(name=name) for name in list(self._topics)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=self._allow_auto_create)
+
+    def _forget_idle(self) -> None:
+        if self._topic_idle is None:
+            return
+        oldest = time.monotonic() - self._topic_idle
+        for topic in [t for t, used in self._topics.items() if used < oldest]:
+            del self._topics[topic]
+
+    def _apply(self, response: MetadataResponse) -> None:
+        """Make the new snapshot, and tell."""
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        topics = {}
+        for topic in response.topics:
+            if topic.name is not None:
+                topics[topic.name] = _topic_info(topic, self.cluster.topics.get(topic.name))
+        self.cluster = Cluster(nodes, topics, response.controller_id, response.cluster_id)
+        self.version += 1
+        if self._updated is not None and not self._updated.done():
+            self._updated.set_result(None)
+        for listener in self.listeners:
+            listener(self.cluster)
+
+    def leader_changed(self, tp: TopicPartition, leader: int, epoch: int) -> bool:
+        """A broker has told of a newer leader; whether it was news and can be used at once."""
+        info = self.cluster.partition(tp)
+        if info is None or epoch <= info.leader_epoch or leader not in self.cluster.nodes:
+            return False
+        topic = self.cluster.topics[tp.topic]
+        changed = info._replace(leader=leader, leader_epoch=epoch)
+        partitions = tuple(changed if p.partition == tp.partition else p for p in topic.partitions)
+        topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
+        self.cluster = Cluster(self.cluster.nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
+        return True
+
+
+def _topic_info(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    assert topic.name is not None
+    error = errors.for_code(topic.error_code) if topic.error_code else None
+    same = known is not None and known.topic_id == topic.topic_id
+    before = {p.partition: p for p in known.partitions} if known is not None and same else {}
+    partitions = sorted(
+        (_partition_info(topic.name, p, before.get(p.partition_index)) for p in topic.partitions),
+        key=lambda p: p.partition,
+    )
+    return TopicInfo(topic.name, topic.topic_id, topic.is_internal, tuple(partitions), error)
+
+
+def _partition_info(topic: str, p: MetadataResponsePartition, known: PartitionInfo | None) -> PartitionInfo:
+    """A partition, unless the broker lags behind what another one told: older epochs are not believed (KIP-320)."""
+    if known is not None and -1 < p.leader_epoch < known.leader_epoch:
+        return known
+    return PartitionInfo(
+        topic,
+        p.partition_index,
+        p.leader_id,
+        p.leader_epoch,
+        tuple(p.replica_nodes),
+        tuple(p.isr_nodes),
+        tuple(p.offline_replicas),
+    )

@@ -1,0 +1,363 @@
+"""The client's side of a socket: ask one peer, get answers in order. Kafka's `KafkaChannel` and `InFlightRequests`.
+
+The socket is non-blocking and sits directly on the event loop. Requests are sent as soon as the socket takes them,
+many of them without waiting for answers; the peer answers in the order of the requests, so an answer belongs to the
+oldest one that waits. Anything that breaks this order breaks the connection: an answer that does not fit, a request
+that waits for too long. Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.errors import BrokerConnectionError, KafkaError, MalformedMessageError, NetworkError, RequestTimedOutError
+from ottla.protocol.framing import FrameReader, request_frame
+from ottla.protocol.header import decode_response_header
+from ottla.protocol.message import Request, Response, decode
+from ottla.protocol.wire import Chunk, content_of
+
+log = logging.getLogger("ottla.net")
+
+R = TypeVar("R", bound=Response)
+
+MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
+"""A response that claims to be larger is taken for nonsense."""
+MAX_CHUNKS: Final = 512
+"""Buffers handed to one sendmsg; Linux takes 1024."""
+READS_IN_A_ROW: Final = 16
+"""Reads from one socket before the loop looks at the others again."""
+
+
+class InFlight(NamedTuple):
+    """A request that waits for its answer."""
+
+    correlation_id: int
+    request: type[Request[Any]]
+    version: int
+    answered: asyncio.Future[Any]
+    deadline: float
+
+
+class SocketOptions(NamedTuple):
+    """How a connection is made. Sizes in bytes, -1 for the system's; the limit in seconds."""
+
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+    connect_timeout: float = 10.0
+    ssl_context: ssl.SSLContext | None = None
+    ssl_check_hostname: bool = True
+
+
+class Channel:
+    """One connection to one peer. `connect` first; after `close`, or when the peer is gone, every `ask` fails."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        options: SocketOptions = SocketOptions(),  # noqa: B008  (frozen)
+        on_close: Callable[[Channel], None] | None = None,
+    ) -> None:
+        self.loop = loop
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self.options = options
+        self.on_close = on_close
+        self.error: KafkaError | None = None
+        """Why the connection is closed; None while it may be used."""
+        self.last_used = loop.time()
+        self.in_flight: deque[InFlight] = deque()
+        self._socket: socket.socket | None = None
+        self._frames = FrameReader(MAX_RESPONSE_BYTES)
+        self._outgoing: deque[Chunk] = deque()
+        self._writing = False
+        self._when_written: deque[asyncio.Future[None]] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.host}:{self.port} {self.error or 'open'}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._socket is not None and self.error is None
+
+    async def connect(self) -> None:
+        """Make the connection. BrokerConnectionError, with the address and the reason, when that fails."""
+        limit = self.options.connect_timeout
+        try:
+            async with asyncio.timeout(limit):
+                self._socket = await self._connect_any(await self._addresses())
+                if self.options.ssl_context is not None:
+                    await self._shake_hands(self.options.ssl_context)
+        except TimeoutError:
+            self.close(BrokerConnectionError(f"{self.host}:{self.port}: no connection within {limit:g} s"))
+        except (OSError, ssl.SSLError) as error:
+            self.close(BrokerConnectionError(f"{self.host}:{self.port}: {error.strerror or error}"))
+        except asyncio.CancelledError:
+            self.close(BrokerConnectionError(f"{self.host}:{self.port}: connecting was given up"))
+            raise
+        if self.error is not None:
+            raise self.error
+        assert self._socket is not None
+        self.loop.add_reader(self._socket, self._readable)
+        self.last_used = self.loop.time()
+
+    async def _addresses(self) -> list[tuple[socket.AddressFamily, Any]]:
+        try:
+            ip = ipaddress.ip_address(self.host)
+        except ValueError:
+            found = await self.loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            return [(family, address) for family, _, _, _, address in found]
+        # No look-up, and so no thread, for what is an address already.
+        return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (self.host, self.port))]
+
+    async def _connect_any(self, addresses: list[tuple[socket.AddressFamily, Any]]) -> socket.socket:
+        """The first address that answers (KIP-302); the last one's error when none does."""
+        for number, (family, address) in enumerate(addresses, 1):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.setblocking(False)
+                self._tune(sock)
+                await self.loop.sock_connect(sock, address)
+            except OSError:
+                sock.close()
+                if number == len(addresses):
+                    raise
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise OSError(f"{self.host} has no address")
+
+    def _tune(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.options.receive_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer_bytes)
+        if self.options.send_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.options.send_buffer_bytes)
+
+    async def _shake_hands(self, context: ssl.SSLContext) -> None:
+        assert self._socket is not None
+        name = self.host if self.options.ssl_check_hostname or context.check_hostname else None
+        secure = context.wrap_socket(self._socket, server_hostname=name, do_handshake_on_connect=False)
+        self._socket = secure
+        while True:
+            try:
+                secure.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._until(self.loop.add_reader, self.loop.remove_reader)
+            except ssl.SSLWantWriteError:
+                await self._until(self.loop.add_writer, self.loop.remove_writer)
+            else:
+                return
+
+    async def _until(self, add: Callable[..., None], remove: Callable[..., Any]) -> None:
+        ready = self.loop.create_future()
+        add(self._socket, _settle, ready, None)
+        try:
+            await ready
+        finally:
+            remove(self._socket)
+
+    # Asking
+
+    def ask(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+        """Send a request now; the future is its response.
+
+        It fails with RequestTimedOutError after `timeout` seconds (and the connection with it, since the answer may
+        still come), and with the connection's error when that is lost.
+        """
+        answered: asyncio.Future[R] = self.loop.create_future()
+        if not self.is_open:
+            answered.set_exception(self.error or NetworkError(f"{self.host}:{self.port}: not connected"))
+            return answered
+        correlation_id = self._next_id()
+        chunks = request_frame(request, version, correlation_id, self.client_id)
+        deadline = self.loop.time() + timeout
+        self.in_flight.append(InFlight(correlation_id, type(request), version, answered, deadline))
+        self._send(chunks)
+        self._watch(deadline)
+        return answered
+
+    def tell(self, request: Request[Any], version: int) -> asyncio.Future[None]:
+        """Send a request that gets no response (acks=0); the future is done when the socket has taken it."""
+        if self.is_open:
+            self._send(request_frame(request, version, self._next_id(), self.client_id))
+        taken: asyncio.Future[None] = self.loop.create_future()
+        if not self.is_open:
+            taken.set_exception(self.error or NetworkError(f"{self.host}:{self.port}: not connected"))
+        elif not self._outgoing:
+            taken.set_result(None)
+        else:
+            self._when_written.append(taken)
+        return taken
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.last_used = self.loop.time()
+        return self._correlation_id
+
+    # Writing
+
+    def _send(self, chunks: list[Chunk]) -> None:
+        self._outgoing.extend(chunks)
+        if not self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        """Hand over as much as the socket takes; the rest when it is ready for more."""
+        assert self._socket is not None
+        try:
+            while self._outgoing:
+                self._write_some()
+        except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not self._writing:
+                self._writing = True
+                self.loop.add_writer(self._socket, self._write)
+            return
+        except OSError as error:
+            self.close(NetworkError(f"{self.host}:{self.port}: {error.strerror or error}"))
+            return
+        if self._writing:
+            self._writing = False
+            self.loop.remove_writer(self._socket)
+        while self._when_written:
+            _settle(self._when_written.popleft(), None)
+
+    def _write_some(self) -> None:
+        assert self._socket is not None
+        out = self._outgoing
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._sent(self._socket.send(content_of(out[0])))
+        elif len(out) <= MAX_CHUNKS:
+            self._sent(self._socket.sendmsg(map(content_of, out)))
+        else:
+            self._sent(self._socket.sendmsg([content_of(out[i]) for i in range(MAX_CHUNKS)]))
+
+    def _sent(self, count: int) -> None:
+        """Forget what was sent; a chunk that was sent in part stays with its rest."""
+        out = self._outgoing
+        while count:
+            first = memoryview(content_of(out[0]))
+            if count < first.nbytes:
+                out[0] = first[count:]
+                return
+            count -= first.nbytes
+            out.popleft()
+        while out and not memoryview(content_of(out[0])).nbytes:
+            out.popleft()
+
+    # Reading
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            for _ in range(READS_IN_A_ROW):
+                space = self._frames.space()
+                count = self._socket.recv_into(space)
+                if not count:
+                    self.close(NetworkError(f"{self.host}:{self.port}: the peer closed the connection"))
+                    return
+                for frame in self._frames.received(count):
+                    self._answered(frame)
+                if self.error is not None or count < len(space):
+                    return
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except MalformedMessageError as error:
+            self.close(error)
+        except OSError as error:
+            self.close(NetworkError(f"{self.host}:{self.port}: {error.strerror or error}"))
+
+    def _answered(self, frame: memoryview) -> None:
+        """Match a response with the oldest request."""
+        if not self.in_flight:
+            raise MalformedMessageError(f"{self.host}:{self.port}: a response that nobody asked for")
+        asked = self.in_flight.popleft()
+        key = asked.request.API_KEY
+        try:
+            correlation_id, pos = decode_response_header(frame, key, asked.version)
+            if correlation_id != asked.correlation_id:
+                raise MalformedMessageError(
+                    f"{self.host}:{self.port}: response {correlation_id} where {asked.correlation_id} is due"
+                )
+            version = _version_of_answer(asked, frame, pos)
+            response = decode(asked.request.RESPONSE, frame, version, pos)
+        except MalformedMessageError as error:
+            _fail(asked.answered, error)
+            raise
+        self.last_used = self.loop.time()
+        _settle(asked.answered, response)
+
+    # Deadlines and the end
+
+    def _watch(self, deadline: float) -> None:
+        """See to it that somebody looks at this deadline."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        late = [asked for asked in self.in_flight if asked.deadline <= now]
+        if late:
+            what = late[0].request.NAME
+            self.close(RequestTimedOutError(f"{self.host}:{self.port} did not answer {what} in time"))
+        elif self.in_flight:
+            self._watch(min(asked.deadline for asked in self.in_flight))
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """End the connection; requests that wait fail with `error`. Once is enough."""
+        if self.error is not None:
+            return
+        self.error = error or NetworkError(f"{self.host}:{self.port}: the connection was closed")
+        if self._socket is not None:
+            self.loop.remove_reader(self._socket)
+            self.loop.remove_writer(self._socket)
+            self._socket.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._outgoing.clear()
+        while self.in_flight:
+            _fail(self.in_flight.popleft().answered, self.error)
+        while self._when_written:
+            _fail(self._when_written.popleft(), self.error)
+        if self.on_close is not None:
+            self.on_close(self)
+
+
+def _version_of_answer(asked: InFlight, frame: memoryview, pos: int) -> int:
+    """A broker that does not know the version of an ApiVersions request answers with an error in version 0."""
+    if asked.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
+        return 0
+    return asked.version
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Whoever asked may be gone; then nobody has to hear of it.
+        future.exception()
