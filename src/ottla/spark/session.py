@@ -23,6 +23,8 @@ LOCAL_DEFAULTS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
+    # Spark's default is INT96, which loses the zone and which others have given up.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A few cores need few shuffle partitions; 200, the default, costs seconds per micro-batch.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

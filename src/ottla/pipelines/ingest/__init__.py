@@ -1,0 +1,1 @@
+"""Events into topics: readers of files, and a replay that can be killed and resumed."""

@@ -1,0 +1,30 @@
+"""How the parts of a run tell the one that started them what they do: one JSON object per line on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def tell(**facts: Any) -> None:
+    """Say something now."""
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+class Ticker:
+    """Says whether it is time again; asking costs little, so that a hot loop may ask often."""
+
+    def __init__(self, interval_s: float = 0.2) -> None:
+        self.interval_s = interval_s
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """True at most once per interval."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self.interval_s
+        return True

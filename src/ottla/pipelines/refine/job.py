@@ -1,0 +1,107 @@
+"""The Structured Streaming job: `python -m ottla.pipelines.refine.job --run DIR --bootstrap-servers HOST:PORT`.
+
+Ends by itself when everything that was sent has been committed. May be killed at any moment and started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.pipelines.ingest.nycflights import table
+from ottla.pipelines.progress import tell
+from ottla.pipelines.refine.batches import Batches, Refiner
+from ottla.pipelines.refine.counts import CountRefiner
+from ottla.pipelines.refine.flights import FlightRefiner
+from ottla.pipelines.refine.store import Store
+from ottla.pipelines.run import Run
+from ottla.spark.session import local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MAX_OFFSETS = 60_000
+"""Per micro-batch: large enough that its fixed cost of a second or two is small, small enough that progress shows."""
+_POLL_S = 0.2
+
+
+def refiner_of(run: Run, spark: SparkSession, store: Store) -> Refiner:
+    """The run's pipeline."""
+    if run.input:
+        return CountRefiner()
+    return FlightRefiner(spark, store, table("airlines.csv"), table("planes.csv"))
+
+
+def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -> StreamingQuery:
+    """Start the query, or go on where it was killed."""
+    events = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("subscribe", ",".join(topic.name for topic in run.topics))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", MAX_OFFSETS)
+        .load()
+    )
+    batches = Batches(refiner_of(run, spark, store), store, run.datasets, run.checkpoint)
+
+    def commit(batch: DataFrame, batch_id: int) -> None:
+        batches(batch, batch_id)
+        tell_totals(store)
+
+    writer = events.writeStream.foreachBatch(commit).option("checkpointLocation", str(run.checkpoint))
+    return writer.trigger(processingTime="1 second").queryName(run.noun).start()
+
+
+def tell_totals(store: Store) -> None:
+    """Report what is committed."""
+    count, records, rows = store.totals()
+    tell(batches=count, read=records, rows=rows)
+
+
+def is_done(run: Run, store: Store) -> bool:
+    """Whether all that was sent is committed."""
+    ends = run.end_offsets()
+    if ends is None:
+        return False
+    progress = store.progress()
+    return all(tp in progress and progress[tp].next_offset >= end for tp, end in ends.items() if end)
+
+
+def work(run: Run, bootstrap_servers: str) -> None:
+    """Run the query until everything is committed; its error is raised."""
+    with Store.open(run.database_url) as store:
+        store.create()
+        spark = local_session("ottla-demo", warehouse=run.directory / "warehouse")
+        tell(spark=spark.version)
+        tell_totals(store)
+        query = start(run, spark, store, bootstrap_servers)
+        while not is_done(run, store):
+            if not query.isActive:
+                # Raises the query's error.
+                query.awaitTermination()
+            time.sleep(_POLL_S)
+        query.stop()
+        spark.stop()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The process."""
+    parser = argparse.ArgumentParser(prog="ottla.pipelines.refine.job", description=__doc__)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--bootstrap-servers", required=True)
+    args = parser.parse_args(arguments)
+    try:
+        work(Run.load(args.run), args.bootstrap_servers)
+    except KafkaError as error:
+        print(f"spark: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

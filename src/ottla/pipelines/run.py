@@ -1,0 +1,147 @@
+"""One run of a pipeline: what was asked for, and where everything of it lies. Written down, so that it can be resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+from ottla.pipelines.catalog import EVENTS, FLIGHTS, WEATHER, Topic
+
+_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings that must stay the same when a run is resumed."""
+
+    directory: Path
+    limit: int | None = None
+    """Only the first so many flights."""
+    input: Path | None = None
+    """A file to count events of, instead of the flights."""
+    by: str | None = None
+    """The field to count by."""
+    database: str | None = None
+    """A SQLAlchemy URL; None: SQLite in `directory`."""
+
+    @property
+    def topics(self) -> tuple[Topic, ...]:
+        """What is produced and read."""
+        return (EVENTS,) if self.input else (FLIGHTS, WEATHER)
+
+    @property
+    def noun(self) -> str:
+        """What is counted."""
+        return "events" if self.input else "flights"
+
+    @property
+    def broker_data(self) -> Path:
+        """The broker's log directory."""
+        return self.directory / "broker"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint."""
+        return self.directory / "checkpoint"
+
+    @property
+    def datasets(self) -> Path:
+        """Parquet, a directory per dataset."""
+        return self.directory / "parquet"
+
+    @property
+    def logs(self) -> Path:
+        """What broker, replay and Spark write to stderr."""
+        return self.directory / "logs"
+
+    @property
+    def database_url(self) -> str:
+        """Where the statistics go."""
+        return self.database or f"sqlite:///{self.directory / 'results.db'}"
+
+    @property
+    def page(self) -> Path:
+        """The HTML page."""
+        return self.directory / "report.html"
+
+    @property
+    def chart(self) -> Path:
+        """The PNG chart."""
+        return self.directory / "delays.png"
+
+    @property
+    def _end(self) -> Path:
+        return self.directory / "replay.json"
+
+    def save(self) -> None:
+        """Write the settings down."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {k: None if v is None else str(v) for k, v in asdict(self).items() if k != "directory"}
+        settings["limit"] = self.limit  # type: ignore[assignment]
+        _write(self.directory / _FILE, settings)
+
+    @classmethod
+    def load(cls, directory: Path) -> Run:
+        """The run that was started in `directory`. ConfigurationError where there is none."""
+        path = directory / _FILE
+        try:
+            found = json.loads(path.read_text())
+            source = found["input"]
+            return cls(directory, found["limit"], Path(source) if source else None, found["by"], found["database"])
+        except FileNotFoundError:
+            raise ConfigurationError(f"--resume: no run was started in {directory}; leave --resume out") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"--resume: {path} is damaged ({error}); leave --resume out to start afresh"
+            ) from None
+
+    def end_offsets(self) -> dict[TopicPartition, int] | None:
+        """The ends of all partitions once everything was sent; None before."""
+        try:
+            found = json.loads(self._end.read_text())
+        except FileNotFoundError:
+            return None
+        return {TopicPartition(topic, int(p)): end for topic, ends in found.items() for p, end in ends.items()}
+
+    def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note that everything was sent."""
+        nested: dict[str, dict[str, int]] = {}
+        for tp, end in ends.items():
+            nested.setdefault(tp.topic, {})[str(tp.partition)] = end
+        _write(self._end, nested)
+
+    def clear(self) -> None:
+        """Remove what an earlier run left; ConfigurationError where the directory is not one of a run."""
+        if not self.directory.exists():
+            return
+        if any(self.directory.iterdir()) and not (self.directory / _FILE).exists():
+            raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
+        shutil.rmtree(self.directory)
+
+    def clear_working_files(self) -> None:
+        """Remove what only a resume would need; results stay."""
+        for path in (self.broker_data, self.checkpoint, self._end):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _write(path: Path, value: Any) -> None:
+    # Renamed into place: a killed process leaves the old file or the new one, never half of one.
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(value, indent=1))
+    draft.replace(path)
+
+
+def partitions(topics: tuple[Topic, ...]) -> Iterator[TopicPartition]:
+    """All partitions of the topics."""
+    for topic in topics:
+        for partition in range(topic.partitions):
+            yield TopicPartition(topic.name, partition)

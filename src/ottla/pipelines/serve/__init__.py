@@ -1,0 +1,1 @@
+"""Tables to people: the account, the terminal, the chart and the page."""
