@@ -1,0 +1,137 @@
+"""Files as storage uses them: a descriptor that stays open while anybody reads, slices of it, atomic replacement."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Buffer
+
+
+class LogFile:
+    """An open file. It closes with its last reference, so a slice being sent outlives the deletion of its segment.
+
+    Python counts the references; counting them by hand would need a lock, since flushes run on other threads.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.fd = -1
+        self.path = path
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self.fd = os.open(path, flags, 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return os.fstat(self.fd).st_size
+
+    def read(self, position: int, nbytes: int) -> bytes:
+        """Up to `nbytes` from `position`; fewer only at the end of the file."""
+        found = os.pread(self.fd, nbytes, position)
+        if len(found) == nbytes or not found:
+            return found
+        parts = [found]
+        missing = nbytes - len(found)
+        while missing:
+            more = os.pread(self.fd, missing, position + nbytes - missing)
+            if not more:
+                break
+            parts.append(more)
+            missing -= len(more)
+        return b"".join(parts)
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of `data` at `position`. After an OSError the file may hold a part of it."""
+        view = memoryview(data).cast("B")
+        written = os.pwrite(self.fd, view, position)
+        while written < len(view):
+            more = os.pwrite(self.fd, view[written:], position + written)
+            if more == 0:
+                raise OSError(f"{self.path}: nothing more could be written")
+            written += more
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file."""
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk."""
+        os.fsync(self.fd)
+
+
+class FileSlice:
+    """A range of a file with whole batches: sent with sendfile, or read. Its length never changes.
+
+    The file stays readable until `release`, although its segment may be deleted meanwhile.
+    """
+
+    __slots__ = ("_file", "nbytes", "position")
+
+    def __init__(self, file: LogFile | None, position: int, nbytes: int) -> None:
+        assert nbytes == 0 or file is not None
+        self._file = file
+        self.position = position
+        self.nbytes = nbytes
+
+    def fileno(self) -> int:
+        """The descriptor to read from, at `position`."""
+        if self._file is None:
+            raise ValueError("the slice is released or empty")
+        return self._file.fd
+
+    def read(self) -> bytes:
+        """The bytes."""
+        if self._file is None:
+            return b""
+        found = self._file.read(self.position, self.nbytes)
+        if len(found) != self.nbytes:
+            raise KafkaStorageError(f"{self._file.path} ends within a slice of it")
+        return found
+
+    def release(self) -> None:
+        """Let go of the file."""
+        self._file = None
+
+    def __enter__(self) -> FileSlice:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+
+def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write `content` to `path` so that a crash leaves the old or the new file, never a part."""
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            if sync:
+                os.fsync(fd)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if sync:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and new names in the directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,221 @@
+"""The two sparse indexes of a segment, in memory-mapped files of fixed entries that only grow.
+
+- `.index`: 8 bytes, the batch's last offset relative to the segment's base, and the batch's position in the `.log`.
+- `.timeindex`: 12 bytes, the highest timestamp so far, and the relative offset of the batch that had it.
+
+An active segment's index is as long as it may become, zeros behind its entries; it is cut to its entries when the
+segment is rolled or closed. After a crash the zeros are still there, which is why recovery builds indexes anew.
+Used from the loop's thread; `sync` may run on another.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from struct import Struct
+from typing import ClassVar
+
+from ottla.errors import KafkaStorageError
+
+
+class CorruptIndexError(KafkaStorageError):
+    """An index file contradicts itself or its log; it is rebuilt."""
+
+
+class Index:
+    """What both indexes share. The first of an entry's two fields is the one that lookups go by."""
+
+    ENTRY: ClassVar[Struct]
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        size = self.ENTRY.size
+        self.max_entries = max(max_bytes // size, 1)
+        self.entries = 0
+        self._map: mmap.mmap | None = None
+
+    def open(self, *, writable: bool) -> None:
+        """Map the file, made if it is not there. Writable, it is extended to all the entries it may take.
+
+        Every whole entry in the file counts; `sanity_check` tells whether they make sense.
+        """
+        assert self._map is None, f"{self.path} is open"
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            size = os.fstat(fd).st_size
+            self.entries = size // self.ENTRY.size
+            wanted = max(self.max_entries, self.entries) * self.ENTRY.size if writable else size
+            if wanted != size:
+                os.ftruncate(fd, wanted)
+            if wanted:
+                self._map = mmap.mmap(fd, wanted, access=mmap.ACCESS_WRITE)
+        finally:
+            os.close(fd)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is mapped; an empty index of a closed segment never is."""
+        return self._map is not None
+
+    @property
+    def is_full(self) -> bool:
+        """No entry fits any more, so the segment must be rolled."""
+        return self.entries >= self.max_entries
+
+    def entry(self, i: int) -> tuple[int, int]:
+        """Entry `i` as it is stored."""
+        assert self._map is not None
+        assert 0 <= i < self.entries
+        a, b = self.ENTRY.unpack_from(self._map, i * self.ENTRY.size)
+        return a, b
+
+    def _put(self, a: int, b: int) -> None:
+        assert self._map is not None
+        self.ENTRY.pack_into(self._map, self.entries * self.ENTRY.size, a, b)
+        self.entries += 1
+
+    def find(self, target: int, field: int = 0) -> int:
+        """The last entry whose `field` is at most `target`, or -1."""
+        if self.entries == 0 or self.entry(0)[field] > target:
+            return -1
+        if self.entry(self.entries - 1)[field] <= target:
+            return self.entries - 1
+        low, high = 0, self.entries - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.entry(middle)[field] <= target:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def truncate(self, entries: int) -> None:
+        """Keep the first `entries` entries. The bytes behind them are zeroed, as Kafka leaves them."""
+        if entries < self.entries and self._map is not None:
+            start, end = entries * self.ENTRY.size, self.entries * self.ENTRY.size
+            self._map[start:end] = bytes(end - start)
+            self.entries = entries
+
+    def trim(self) -> None:
+        """Cut the file to its entries; nothing can be added until it is opened anew."""
+        self.close()
+        os.truncate(self.path, self.entries * self.ENTRY.size)
+
+    def close(self) -> None:
+        """Unmap. The file keeps its length."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk. Callable from another thread."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:  # the segment was deleted meanwhile
+            return
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove_zero_tail(self) -> None:
+        """Do not count entries of zeros at the end: what a process that was killed leaves behind."""
+        blank = bytes(self.ENTRY.size)
+        while self.entries > 0 and self._map is not None:
+            start = (self.entries - 1) * self.ENTRY.size
+            if self._map[start : start + self.ENTRY.size] != blank:
+                break
+            self.entries -= 1
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError where file and entries cannot be what was written."""
+        if self.path.stat().st_size % self.ENTRY.size:
+            raise CorruptIndexError(f"{self.path}: its size is no multiple of {self.ENTRY.size}")
+
+
+class OffsetIndex(Index):
+    """Offset → position of the batch."""
+
+    ENTRY = Struct(">ii")
+
+    def append(self, offset: int, position: int) -> None:
+        """The batch that ends with `offset` begins at `position`."""
+        relative = offset - self.base_offset
+        assert 0 <= relative <= 0x7FFFFFFF, f"{self.path}: offset {offset}"
+        self._put(relative, position)
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`."""
+        i = self.find(offset - self.base_offset)
+        return 0 if i < 0 else self.entry(i)[1]
+
+    def position_before(self, position: int) -> int:
+        """The last known start of a batch at or before `position`."""
+        i = self.find(position, field=1)
+        return 0 if i < 0 else self.entry(i)[1]
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry, or the base offset."""
+        return self.base_offset + (self.entry(self.entries - 1)[0] if self.entries else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at `offset` and after."""
+        self.truncate(self.find(offset - self.base_offset - 1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError where offsets or positions do not grow at the ends of the file."""
+        super().sanity_check()
+        if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(0)[0] < 0):
+            raise CorruptIndexError(f"{self.path}: its last offset lies before its first")
+        if self.entries > 1 and self.entry(self.entries - 1)[0] == 0:
+            raise CorruptIndexError(f"{self.path}: its last entry is empty")
+
+
+class TimeIndex(Index):
+    """Timestamp → offset. Timestamps and offsets only grow, so an entry says: nothing before this offset is later."""
+
+    ENTRY = Struct(">qi")
+
+    def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
+        """Add an entry if it is later than the last. `even_if_full`: the last entry of a segment always has room."""
+        if timestamp <= self.last_timestamp or (self.is_full and not even_if_full):
+            return
+        assert self._map is not None
+        if (self.entries + 1) * self.ENTRY.size > len(self._map):
+            return
+        relative = offset - self.base_offset
+        assert 0 <= relative <= 0x7FFFFFFF, f"{self.path}: offset {offset}"
+        self._put(timestamp, relative)
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept for the end of the segment."""
+        return self.entries >= self.max_entries - 1
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset from which on a record at `timestamp` or later can lie."""
+        i = self.find(timestamp)
+        return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
+
+    @property
+    def last_timestamp(self) -> int:
+        """The highest timestamp, -1 without entries."""
+        return self.entry(self.entries - 1)[0] if self.entries else -1
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry, or the base offset."""
+        return self.base_offset + (self.entry(self.entries - 1)[1] if self.entries else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the entries at `offset` and after."""
+        self.truncate(self.find(offset - self.base_offset - 1, field=1) + 1)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError where times or offsets do not grow at the ends of the file."""
+        super().sanity_check()
+        if self.entries and (self.entry(self.entries - 1)[0] < self.entry(0)[0] or self.entry(self.entries - 1)[1] < 0):
+            raise CorruptIndexError(f"{self.path}: its last time lies before its first")

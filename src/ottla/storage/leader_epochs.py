@@ -1,0 +1,99 @@
+"""Which leader epoch began at which offset: the log's memory of its leaders (KIP-101).
+
+Entries grow strictly in epoch and in start offset. A follower is told by it where an epoch ended.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import KafkaStorageError
+from ottla.storage.checkpoints import read_lines, write_lines
+from ottla.storage.files import LogFile
+
+
+class EpochEntry(NamedTuple):
+    """The epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The cache over `leader-epoch-checkpoint`. Used from the loop's thread only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[EpochEntry] = []
+
+    def load(self) -> None:
+        """Read the file. Damaged or unsorted content is a KafkaStorageError."""
+        try:
+            self.entries = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(self.path, 2)]
+        except ValueError as error:
+            raise KafkaStorageError(f"{self.path} is damaged: {error}") from None
+        if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(self.entries)):
+            raise KafkaStorageError(f"{self.path}: epochs and offsets must grow")
+
+    @property
+    def latest(self) -> int:
+        """The latest epoch, -1 without any."""
+        return self.entries[-1].epoch if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that records from `start_offset` on have `epoch`. Entries that contradict it go."""
+        if epoch < 0 or (self.entries and self.entries[-1].epoch == epoch):
+            return
+        kept = [e for e in self.entries if e.epoch < epoch and e.start_offset < start_offset]
+        self._replace([*kept, EpochEntry(epoch, start_offset)])
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest known epoch <= `epoch`, the offset after its last record); (-1, -1) where none is known."""
+        if epoch < 0 or not self.entries:
+            return -1, -1
+        if epoch == self.entries[-1].epoch:
+            return epoch, log_end_offset
+        if epoch > self.entries[-1].epoch:
+            return -1, -1
+        i = bisect_right(self.entries, epoch, key=lambda e: e.epoch)
+        if i == 0:
+            # Older than all that is known: the log begins where the first known epoch does.
+            return epoch, self.entries[0].start_offset
+        return self.entries[i - 1].epoch, self.entries[i].start_offset
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch of the record at `offset`, -1 where unknown."""
+        i = bisect_right(self.entries, offset, key=lambda e: e.start_offset)
+        return self.entries[i - 1].epoch if i else -1
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that began at `end_offset` or later."""
+        if self.entries and self.entries[-1].start_offset >= end_offset:
+            self._replace([e for e in self.entries if e.start_offset < end_offset])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended before `start_offset`; the one that covers it now begins there."""
+        i = bisect_right(self.entries, start_offset, key=lambda e: e.start_offset)
+        if (i and self.entries[i - 1].start_offset != start_offset) or i > 1:
+            first = EpochEntry(self.entries[i - 1].epoch, start_offset)
+            self._replace([first, *self.entries[i:]])
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self.entries:
+            self._replace([])
+
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        # Not waited for: Log.flush does, and recovery reads the epochs of what was not flushed from the batches.
+        self.entries = entries
+        write_lines(self.path, (f"{e.epoch} {e.start_offset}" for e in entries), sync=False)
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk. Callable from a worker thread."""
+        try:
+            LogFile(self.path).sync()
+        except FileNotFoundError:  # no epoch yet
+            return

@@ -1,0 +1,506 @@
+"""The log of one partition: its segments, what was appended, what can be read.
+
+Offsets: log start <= recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The
+high watermark is set by the partition that owns the log. Everything runs on the loop's thread, except `flush`, which
+a worker may run while the loop appends.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    InvalidRecordError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+)
+from ottla.model import OffsetAndTimestamp, TopicPartition
+from ottla.records.batch import BatchHeader, assign, split
+from ottla.records.decoder import decode_records
+from ottla.storage import checkpoints, validation
+from ottla.storage.files import FileSlice, sync_directory
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
+from ottla.storage.segment import (
+    DELETED_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    TXN_INDEX_SUFFIX,
+    Segment,
+    TimestampAndOffset,
+)
+from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
+from ottla.storage.validation import Batch
+
+log = logging.getLogger("ottla.storage")
+
+REPLAY_BYTES = 1024 * 1024
+"""Read at once when a log is replayed."""
+
+
+class Appended(NamedTuple):
+    """Where an append came to lie. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class Log:
+    """One partition's log. Made by `recovery.open_log`, which loads it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> None:
+        self.dir = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.clock = clock
+        self.topic_id: str | None = None
+        """Kafka's text form of the topic's UUID, from partition.metadata."""
+        self.segments: list[Segment] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        self.leader_epochs = LeaderEpochs(directory / checkpoints.LEADER_EPOCHS)
+        self.producers = ProducerStates(directory, producer_expiration_ms)
+        self.last_flush_ms = clock.now_ms()
+        self.on_roll: Callable[[Log], None] | None = None
+        """Called after a roll; the broker flushes the closed segment on a worker then."""
+        self._doomed: deque[tuple[int, Segment]] = deque()
+        self._txn_indexes: dict[int, TransactionIndex] = {}
+        self.closed = False
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' logs."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def unflushed_messages(self) -> int:
+        """Offsets that are not surely on the disk."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here a read_committed consumer may read: no open transaction lies before it."""
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    # Appending
+
+    def append(self, data: memoryview, *, leader_epoch: int, origin_client: bool = True) -> Appended:
+        """Append a leader's batches: checked, given their offsets and the epoch in place, written.
+
+        `data` is writable and holds one or more whole v2 batches. With `origin_client` they are held to a producer's
+        rules; otherwise they come from this broker (group metadata, transaction markers). A batch that repeats one of
+        its producer's last five is answered with that one's offsets. Raises the errors that a producer is answered
+        with, and KafkaStorageError where the disk fails; the log is then as it was.
+        """
+        now_ms = self.clock.now_ms()
+        if origin_client:
+            data, batches = validation.prepare(data, self.config, now_ms)
+        else:
+            batches = validation.read_batches(data)
+        appended_ms = now_ms if self.config.message_timestamp_type == validation.LOG_APPEND_TIME else -1
+        duplicate = self._check_producers(data, batches, origin_client=origin_client)
+        if duplicate is not None:
+            return duplicate
+        offset = first_offset = self.log_end_offset
+        placed = []
+        for batch in batches:
+            header = batch.header
+            assign(data, batch.start, offset, leader_epoch)
+            header = BatchHeader._make((offset, header.length, leader_epoch, *header[3:]))
+            placed.append(Batch(header, batch.start, batch.end))
+            offset = header.next_offset
+        self._write(data, placed)
+        return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset)
+
+    def append_as_follower(self, data: memoryview) -> Appended:
+        """Append what the leader sent, as it is. Raises InvalidRecordError where its offsets do not follow the log."""
+        batches = validation.read_batches(data)
+        next_offset = self.log_end_offset
+        for batch in batches:
+            if batch.header.base_offset < next_offset:
+                raise InvalidRecordError(
+                    f"{self.topic_partition}: the leader sent offset {batch.header.base_offset}, {next_offset} follows"
+                )
+            next_offset = batch.header.next_offset
+        self._write(data, batches)
+        return Appended(batches[0].header.base_offset, next_offset - 1, -1, self.log_start_offset)
+
+    def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
+        """Hold idempotent batches to their producers' sequences; the append that a repeated batch stands for."""
+        for batch in batches:
+            header = batch.header
+            if not header.has_producer_id:
+                continue
+            if header.is_control:
+                marker = self._marker(data, batch)
+                if marker is not None:
+                    self.producers.check_marker(header, marker)
+                continue
+            known = self.producers.duplicate_of(header) if origin_client else None
+            if known is not None:
+                return Appended(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
+            self.producers.check(header)
+        return None
+
+    @staticmethod
+    def _marker(data: memoryview, batch: Batch) -> Marker | None:
+        records = decode_records(data, batch.start, batch.header)
+        return read_marker(records[0]) if records else None
+
+    def _write(self, data: memoryview, batches: list[Batch]) -> None:
+        """Write batches that have their offsets, and note what they change."""
+        if self.closed:
+            raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
+        first, last = batches[0].header, batches[-1].header
+        latest = TimestampAndOffset(last.max_timestamp, last.last_offset)
+        for batch in batches[:-1]:
+            if batch.header.max_timestamp >= latest.timestamp:
+                latest = TimestampAndOffset(batch.header.max_timestamp, batch.header.last_offset)
+        nbytes = len(data)
+        try:
+            self._roll_if_needed(nbytes, last.last_offset, latest.timestamp)
+            self.active.append(data, nbytes, first, last, latest)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        self.log_end_offset = last.next_offset
+        for batch in batches:
+            header = batch.header
+            if header.leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._update_producer(header, self._marker(data, batch) if header.is_control else None)
+        self.producers.end_offset = self.log_end_offset
+
+    def _update_producer(self, header: BatchHeader, marker: Marker | None) -> None:
+        completed = self.producers.update(header, marker)
+        if completed is not None and completed.aborted:
+            stable = self.producers.last_stable_offset_after(completed)
+            self.txn_index(self.active).append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+
+    def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
+        reason = "no space is left on the device" if error.errno == errno.ENOSPC else str(error)
+        return KafkaStorageError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {reason}")
+
+    # Segments
+
+    def _roll_if_needed(self, nbytes: int, last_offset: int, timestamp: int) -> None:
+        config, segment = self.config, self.active
+        if nbytes > config.segment_bytes:
+            raise RecordListTooLargeError(f"{nbytes} bytes do not fit into a segment of {config.segment_bytes}")
+        if segment.size == 0:
+            return
+        if (
+            segment.size > config.segment_bytes - nbytes
+            or segment.offset_index.is_full
+            or segment.time_index.is_full
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or self._is_old(segment, timestamp)
+        ):
+            self.roll()
+
+    def _is_old(self, segment: Segment, timestamp: int) -> bool:
+        """Whether segment.ms has passed: by the records' times, or by the clock where they have none."""
+        limit = self.config.segment_ms - self._jitter(segment)
+        first = segment.first_batch_timestamp()
+        if first >= 0 and timestamp >= 0:
+            return timestamp - first > limit
+        return self.clock.now_ms() - segment.created_ms > limit
+
+    def _jitter(self, segment: Segment) -> int:
+        """A share of segment.jitter.ms that is the same at each call for a segment."""
+        if self.config.segment_jitter_ms == 0:
+            return 0
+        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return hash((self.topic_partition, segment.base_offset)) % spread
+
+    def roll(self) -> Segment:
+        """Close the active segment and begin a new one at the log's end; an empty one is only begun anew."""
+        old = self.active
+        if old.size == 0 and old.base_offset == self.log_end_offset:
+            return old
+        old.finish()
+        self.producers.end_offset = self.log_end_offset
+        self.producers.write_snapshot()
+        segment = self._new_segment(self.log_end_offset)
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return segment
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        segment = self.segment_at(base_offset)
+        segment.create(self.clock.now_ms())
+        self.segments.append(segment)
+        return segment
+
+    def segment_at(self, base_offset: int) -> Segment:
+        """A segment object with the log's settings; its files are not touched."""
+        return Segment(
+            self.dir,
+            base_offset,
+            index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+
+    def txn_index(self, segment: Segment) -> TransactionIndex:
+        """The aborted transactions of a segment."""
+        index = self._txn_indexes.get(segment.base_offset)
+        if index is None:
+            index = self._txn_indexes[segment.base_offset] = TransactionIndex(segment.path(TXN_INDEX_SUFFIX))
+        return index
+
+    def segment_number(self, offset: int) -> int:
+        """Index of the segment that holds `offset`, 0 for offsets before the log."""
+        return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
+
+    def discard(self, segments: list[Segment]) -> None:
+        """Take segments out of the log. Their files get the ending .deleted and go after file.delete.delay.ms."""
+        gone = {id(segment) for segment in segments}
+        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        due = self.clock.now_ms() + self.config.file_delete_delay_ms
+        for segment in segments:
+            segment.close()
+            segment.rename("", DELETED_SUFFIX)
+            self._txn_indexes.pop(segment.base_offset, None)
+            self._doomed.append((due, segment))
+
+    def delete_files(self, now_ms: int | None = None) -> None:
+        """Remove the files of discarded segments whose delay has passed by `now_ms`; all of them without it."""
+        while self._doomed and (now_ms is None or self._doomed[0][0] <= now_ms):
+            self._doomed.popleft()[1].delete_files()
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
+        """Whole batches from the one that holds `offset`, below `max_offset`, at most `max_bytes`.
+
+        Where the first batch alone is larger it is returned whole, unless `at_least_one` is False. Empty at the end.
+        Raises OffsetOutOfRangeError for an offset outside of the log.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+            )
+        if offset >= max_offset:
+            return FileSlice(None, 0, 0)
+        for segment in self.segments[self.segment_number(offset) :]:
+            if segment.base_offset >= max_offset:
+                break
+            start = segment.position_of(offset)
+            if start is None:  # compaction left nothing here at or after the offset
+                continue
+            end = self._end_position(segment, max_offset)
+            return segment.read(start, max_bytes, max(start, end), at_least_one=at_least_one)
+        return FileSlice(None, 0, 0)
+
+    def _end_position(self, segment: Segment, max_offset: int) -> int:
+        """Where the batches of the segment end that lie below `max_offset`."""
+        if max_offset >= self.log_end_offset or (segment is not self.active and self._next_base(segment) <= max_offset):
+            return segment.size
+        end = segment.position_of(max_offset)
+        return segment.size if end is None else end
+
+    def _next_base(self, segment: Segment) -> int:
+        return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
+
+    def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """(header, bytes) of every batch from the one that holds `offset` to the end of the log: for replay."""
+        offset = max(offset, self.log_start_offset)
+        while offset < self.log_end_offset:
+            with self.read(offset, REPLAY_BYTES, max_offset=self.log_end_offset) as found:
+                view = memoryview(found.read())
+            if not view:
+                return
+            for header, start, end in split(view):
+                yield header, view[start:end]
+                offset = header.next_offset
+
+    def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
+        """The first record at `timestamp_ms` or later."""
+        for segment in self.segments:
+            if segment.latest().timestamp >= timestamp_ms:
+                found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    (timestamp, offset), epoch = found
+                    return OffsetAndTimestamp(offset, timestamp, epoch)
+        return None
+
+    def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
+        """The first record with the log's highest timestamp (KIP-734); None for a log without timestamps."""
+        latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
+        return None if latest < 0 else self.offset_for_time(latest)
+
+    def aborted_transactions(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
+        """The rolled back transactions with records in [from_offset, until_offset): for read_committed fetches."""
+        found = []
+        for segment in self.segments[self.segment_number(from_offset) :]:
+            for aborted in self.txn_index(segment).entries:
+                if aborted.last_offset >= from_offset and aborted.first_offset < until_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= until_offset:
+                    return found
+        return found
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch of the log that is <= `epoch`, the offset after its last record); (-1, -1) if unknown."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch under which the record at `offset` was written; -1 if unknown."""
+        return self.leader_epochs.epoch_for(offset)
+
+    # Durability
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Wait until everything before `up_to` (or the log's end) is on the disk; the recovery point moves there.
+
+        Callable from a worker thread. Raises KafkaStorageError; the recovery point then stays.
+        """
+        end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+        if end <= self.recovery_point:
+            return
+        first = self.segment_number(self.recovery_point)
+        dirty = [segment for segment in self.segments[first:] if segment.base_offset < end]
+        try:
+            for segment in dirty:
+                segment.sync()
+            self.leader_epochs.sync()
+            sync_directory(self.dir)
+        except OSError as error:
+            raise self._storage_error("flush", error) from error
+        self.recovery_point = max(self.recovery_point, end)
+        self.last_flush_ms = self.clock.now_ms()
+
+    def close(self) -> None:
+        """Flush, write the producer snapshot, cut the indexes: the state that a clean start takes up."""
+        if self.closed:
+            return
+        self.closed = True
+        self.producers.end_offset = self.log_end_offset
+        self.producers.write_snapshot()
+        self.active.finish()
+        self.flush()
+        for segment in self.segments:
+            segment.close()
+        self.delete_files()
+
+    def abandon(self) -> None:
+        """Let go of all files without writing anything: the disk failed, or the partition is deleted."""
+        self.closed = True
+        for segment in self.segments:
+            segment.close()
+
+    # Shortening
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove all records at `offset` and after; a batch that only begins before goes whole. True if any went."""
+        if offset >= self.log_end_offset:
+            return False
+        if offset <= self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        keep = self.segment_number(offset)
+        self.discard(self.segments[keep + 1 :])
+        self.active.truncate_to(offset)
+        self.txn_index(self.active).truncate_to(offset)
+        self._end_at(offset)
+        self.leader_epochs.truncate_from_end(offset)
+        self._rebuild_producers()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Throw all records away; the next one gets `offset`."""
+        self.discard(list(self.segments))
+        self.delete_files()  # the new segment may have the name of an old one
+        self._new_segment(offset)
+        self._end_at(offset)
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self.producers.clear(offset)
+        for _, path in snapshots_in(self.dir):
+            path.unlink(missing_ok=True)
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    def _rebuild_producers(self) -> None:
+        from ottla.storage.recovery import load_producers
+
+        for offset, path in snapshots_in(self.dir):
+            if offset > self.log_end_offset:
+                path.unlink(missing_ok=True)
+        load_producers(self)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log's start to `offset` and drop segments that lie before it; returns the new start.
+
+        Raises OffsetOutOfRangeError above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition}: records can be deleted up to {self.high_watermark}, not {offset}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.drop_before_start()
+        return self.log_start_offset
+
+    def drop_before_start(self) -> int:
+        """Discard the segments that lie wholly before the log's start, never the active one; their number."""
+        gone = []
+        for segment, following in pairwise(self.segments):
+            if following.base_offset > self.log_start_offset:
+                break
+            gone.append(segment)
+        if gone:
+            self.discard(gone)
+            self._drop_snapshots()
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+        return len(gone)
+
+    def _drop_snapshots(self) -> None:
+        """Snapshots older than the first segment stand for nothing; the newest always stays."""
+        for offset, path in snapshots_in(self.dir)[:-1]:
+            if offset <= self.segments[0].base_offset:
+                path.unlink(missing_ok=True)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop what retention.ms, retention.bytes and the log's start allow; the number of segments dropped."""
+        from ottla.storage.retention import apply_retention
+
+        return apply_retention(self, now_ms)

@@ -1,0 +1,335 @@
+"""A data directory: the lock on it, whose it is, the logs in it, and their checkpoints.
+
+    with LogDir.open(path, broker_id=0, options=LogDirOptions(...)) as log_dir:
+        log_dir.load(...)
+
+`.kafka_cleanshutdown` says that all logs were closed in order; it is removed before the first one is opened for
+appends. Runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.topic import LogConfig
+from ottla.errors import KafkaStorageError, StartupError
+from ottla.model import TopicPartition
+from ottla.storage import checkpoints
+from ottla.storage.files import replace_file, sync_directory
+from ottla.storage.log import Log
+from ottla.storage.partition_metadata import write_topic_id
+from ottla.storage.recovery import open_log
+
+log = logging.getLogger("ottla.storage")
+
+LOCK = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+MAX_DIRECTORY_NAME = 255
+PROGRESS_SECONDS = 2.0
+"""Between two lines about the progress of loading."""
+
+ConfigOf = Callable[[TopicPartition], LogConfig]
+
+
+class LogDir:
+    """One of the broker's `log.dirs`."""
+
+    def __init__(self, path: Path, *, clock: Clock = SYSTEM_CLOCK, producer_expiration_ms: int = 86_400_000) -> None:
+        self.path = path
+        self.clock = clock
+        self.producer_expiration_ms = producer_expiration_ms
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, KafkaStorageError] = {}
+        """Logs that could not be opened, and why; the others are served."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """As checkpointed: what each partition begins with."""
+        self.cluster_id: str | None = None
+        self.directory_id = ""
+        self._lock_fd = -1
+        self._doomed: list[tuple[int, Path]] = []
+        self._clean = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        broker_id: int,
+        cluster_id: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> LogDir:
+        """Make and lock the directory and see that it belongs to this broker. Raises StartupError in clear words."""
+        found = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms)
+        found._make()
+        found._acquire()
+        try:
+            found._identify(broker_id, cluster_id)
+        except BaseException:
+            found._release()
+            raise
+        return found
+
+    def __enter__(self) -> LogDir:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Opening
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise StartupError(f"log.dirs: {self.path} is not a directory") from None
+        except OSError as error:
+            raise StartupError(f"log.dirs: {self.path} cannot be made: {error.strerror}") from None
+        if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
+            raise StartupError(f"log.dirs: {self.path} is not writable for this user")
+
+    def _acquire(self) -> None:
+        try:
+            self._lock_fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Kafka's own lock is of the other kind; take it too, so that neither runs on the other's directory.
+            fcntl.lockf(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            raise StartupError(
+                f"log.dirs: {self.path} is in use by another process; stop it or choose another"
+            ) from None
+        except OSError as error:
+            self._release()
+            raise StartupError(f"log.dirs: {self.path} is not writable: {error.strerror}") from None
+
+    def _release(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _identify(self, broker_id: int, cluster_id: str | None) -> None:
+        """Compare with meta.properties, or write it for a new directory."""
+        path = self.path / META_PROPERTIES
+        known = _read_properties(path)
+        owner = known.get("broker.id", known.get("node.id"))
+        if owner is not None and owner != str(broker_id):
+            raise StartupError(
+                f"log.dirs: {self.path} belongs to broker {owner}, and this is broker {broker_id}; "
+                f"set broker.id={owner} or choose another directory"
+            )
+        stored_cluster = known.get("cluster.id")
+        if cluster_id is not None and stored_cluster is not None and stored_cluster != cluster_id:
+            raise StartupError(
+                f"log.dirs: {self.path} belongs to cluster {stored_cluster}, and this is cluster {cluster_id}; "
+                f"choose another directory"
+            )
+        self.cluster_id = cluster_id or stored_cluster or new_id()
+        self.directory_id = known.get("directory.id") or new_id()
+        wanted = {
+            **known,
+            "version": known.get("version", "0"),
+            "node.id" if known.get("version") == "1" else "broker.id": str(broker_id),
+            "cluster.id": self.cluster_id,
+            "directory.id": self.directory_id,
+        }
+        if wanted != known:
+            lines = ["#", *(f"{key}={value}" for key, value in wanted.items()), ""]
+            replace_file(path, "\n".join(lines).encode())
+
+    # Loading
+
+    def load(self, config_of: ConfigOf) -> None:
+        """Open every log. `config_of` gives a partition's settings.
+
+        A log that cannot be opened is left out and noted in `failed`; the others are not touched by it.
+        """
+        began = perf_counter()
+        marker = self.path / CLEAN_SHUTDOWN
+        self._clean = marker.exists()
+        recovery_points = self._offsets(checkpoints.RECOVERY_POINTS)
+        start_offsets = self._offsets(checkpoints.LOG_START_OFFSETS)
+        self.high_watermarks = self._offsets(checkpoints.HIGH_WATERMARKS)
+        found = self._partitions()
+        marker.unlink(missing_ok=True)
+        reported = began
+        for i, (tp, directory) in enumerate(found):
+            self._load_one(tp, directory, config_of, recovery_points.get(tp, 0), start_offsets.get(tp, 0))
+            if perf_counter() - reported > PROGRESS_SECONDS:
+                reported = perf_counter()
+                log.info("%s: %d of %d logs loaded", self.path, i + 1, len(found))
+        if found:
+            how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
+            log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self.path / name)
+        except KafkaStorageError as error:
+            # Without it more is checked, or more is kept: slower, and never wrong.
+            log.warning("%s; going on without it", error)
+            return {}
+
+    def _partitions(self) -> list[tuple[TopicPartition, Path]]:
+        """The log directories; those that were being deleted go now."""
+        found = []
+        with os.scandir(self.path) as entries:
+            for entry in sorted(entries, key=lambda e: e.name):
+                if not entry.is_dir():
+                    continue
+                if entry.name.endswith(DELETE_SUFFIX):
+                    self._remove(Path(entry.path))
+                    continue
+                tp = parse_directory_name(entry.name)
+                if tp is not None:
+                    found.append((tp, Path(entry.path)))
+        return found
+
+    def _load_one(
+        self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int, start_offset: int
+    ) -> None:
+        try:
+            opened = open_log(
+                directory,
+                tp,
+                config_of(tp),
+                clock=self.clock,
+                recovery_point=recovery_point,
+                log_start_offset=start_offset,
+                clean=self._clean,
+                producer_expiration_ms=self.producer_expiration_ms,
+            )
+        except KafkaStorageError as error:
+            log.error("%s", error)
+            self.failed[tp] = error
+            return
+        opened.high_watermark = min(
+            max(self.high_watermarks.get(tp, 0), opened.log_start_offset), opened.log_end_offset
+        )
+        self.logs[tp] = opened
+
+    # Logs
+
+    def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
+        """A new, empty log; the one that is there already is returned as it is."""
+        existing = self.logs.get(tp)
+        if existing is not None:
+            return existing
+        created = open_log(
+            self.path / str(tp), tp, config, clock=self.clock, producer_expiration_ms=self.producer_expiration_ms
+        )
+        if topic_id is not None and created.topic_id != topic_id:
+            write_topic_id(created.dir, topic_id)
+            created.topic_id = topic_id
+        self.logs[tp] = created
+        return created
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Take a log out of service. Its directory is renamed at once and removed after file.delete.delay.ms."""
+        gone = self.logs.pop(tp, None)
+        if gone is None:
+            return
+        gone.abandon()
+        suffix = f".{uuid.uuid4().hex}{DELETE_SUFFIX}"
+        doomed = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
+        try:
+            gone.dir.rename(doomed)
+            sync_directory(self.path)
+        except OSError as error:
+            raise KafkaStorageError(f"the log of {tp} in {self.path} cannot be deleted: {error}") from error
+        self._doomed.append((self.clock.now_ms() + gone.config.file_delete_delay_ms, doomed))
+        self.checkpoint()
+
+    def delete_files(self, now_ms: int) -> None:
+        """Remove directories and segments whose delay has passed."""
+        due = [path for when, path in self._doomed if when <= now_ms]
+        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+        for path in due:
+            self._remove(path)
+        for opened in self.logs.values():
+            opened.delete_files(now_ms)
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", path, error)
+
+    # Checkpoints and the end
+
+    def checkpoint(self, *, sync: bool = True) -> None:
+        """Write recovery points, high watermarks and log start offsets. Raises KafkaStorageError."""
+        by_file = {
+            checkpoints.RECOVERY_POINTS: {tp: opened.recovery_point for tp, opened in self.logs.items()},
+            checkpoints.HIGH_WATERMARKS: {tp: opened.high_watermark for tp, opened in self.logs.items()},
+            checkpoints.LOG_START_OFFSETS: {
+                tp: opened.log_start_offset
+                for tp, opened in self.logs.items()
+                if opened.log_start_offset > opened.segments[0].base_offset
+            },
+        }
+        try:
+            for name, offsets in by_file.items():
+                checkpoints.write_offsets(self.path / name, offsets, sync=sync)
+        except OSError as error:
+            raise KafkaStorageError(f"the checkpoints in {self.path} cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """Flush and close all logs, write the checkpoints and, where nothing failed, the mark of a clean shutdown."""
+        if self._lock_fd < 0:
+            return
+        clean = not self.failed
+        try:
+            for tp, opened in self.logs.items():
+                try:
+                    opened.close()
+                except (KafkaStorageError, OSError) as error:
+                    clean = False
+                    log.error("closing %s: %s", tp, error)
+            self.checkpoint()
+            for _, path in self._doomed:
+                self._remove(path)
+            if clean:
+                replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        finally:
+            self._release()
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """`topic-N` as a TopicPartition; None for any other name."""
+    topic, _, partition = name.rpartition("-")
+    if not topic or not partition.isdigit() or name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def new_id() -> str:
+    """A random UUID in Kafka's text form: 22 characters of URL-safe base64, none at the front that flags could be."""
+    while True:
+        text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"{path} cannot be read: {error}") from None
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return {key.strip(): value.strip() for key, value in pairs}

@@ -1,0 +1,28 @@
+"""`partition.metadata`: the id of the topic that a log directory belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.errors import KafkaStorageError
+from ottla.storage.files import replace_file
+
+FILE_NAME = "partition.metadata"
+
+
+def read_topic_id(directory: Path) -> str | None:
+    """The topic id in Kafka's text form; None where the file is absent. Damaged content is a KafkaStorageError."""
+    path = directory / FILE_NAME
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if fields.get("version") != "0" or not fields.get("topic_id"):
+        raise KafkaStorageError(f"{path} holds no topic id")
+    return fields["topic_id"].strip()
+
+
+def write_topic_id(directory: Path, topic_id: str) -> None:
+    """Note the topic's id."""
+    replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode())

@@ -1,0 +1,326 @@
+"""What a log knows of its idempotent and transactional producers: sequences, epochs, open transactions.
+
+Rebuilt from a snapshot and the batches after it, so that a leader recognises a repeated batch after a restart.
+`check` raises and changes nothing; `update` notes a batch that is in the log. Used from the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import NamedTuple
+
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaStorageError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from ottla.records.crc import crc32c
+from ottla.records.decoder import Record
+from ottla.storage.files import replace_file
+from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
+
+BATCHES_KEPT = 5
+"""Batches per producer that a repeat is recognised of: the most that may be in flight."""
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_TRANSACTION = -1
+
+ABORT = 0
+COMMIT = 1
+"""The type in a transaction marker's key."""
+
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = Struct(">hIi")
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_MARKER_KEY = Struct(">hh")
+_MARKER_VALUE = Struct(">hi")
+
+
+class AppendedBatch(NamedTuple):
+    """A batch of a producer that is in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class Marker(NamedTuple):
+    """What a control batch says about a transaction."""
+
+    type: int
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker was appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class Producer:
+    """One producer's state in one log."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "first_txn_offset", "id", "last_timestamp")
+
+    def __init__(self, producer_id: int) -> None:
+        self.id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
+        self.coordinator_epoch = -1
+        self.first_txn_offset = NO_TRANSACTION
+        self.last_timestamp = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Of its last batch; -1 without one."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch in the log that `header` repeats."""
+        if header.producer_epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        return None
+
+
+def read_marker(record: Record) -> Marker | None:
+    """The marker in a control batch's record; None for kinds of control records that do not end transactions."""
+    try:
+        version, kind = _MARKER_KEY.unpack_from(record.key or b"")
+        if version < 0:
+            raise CorruptMessageError(f"a control record of version {version}")
+        if kind not in (ABORT, COMMIT):
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
+    except StructError:
+        raise CorruptMessageError(f"the control record at offset {record.offset} is damaged") from None
+    return Marker(kind, coordinator_epoch)
+
+
+def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of a transaction marker (ABORT or COMMIT)."""
+    return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
+
+
+class ProducerStates:
+    """All producers of one log."""
+
+    def __init__(self, directory: Path, expiration_ms: int = 86_400_000) -> None:
+        self.directory = directory
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, Producer] = {}
+        self.ongoing: dict[int, int] = {}
+        """First offset of each open transaction → producer id, in the order of the offsets."""
+        self._unreplicated: dict[int, int] = {}
+        """First offset → marker's offset of transactions that ended above the high watermark."""
+        self.end_offset = 0
+        """The offset after the last batch that the state knows of."""
+
+    # Before an append
+
+    def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch in the log that this one repeats, if it is one of the producer's last five."""
+        producer = self.producers.get(header.producer_id)
+        return None if producer is None else producer.duplicate_of(header)
+
+    def check(self, header: BatchHeader) -> None:
+        """Raise unless the batch may be appended as its producer's next."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        epoch = header.producer_epoch
+        if epoch < producer.epoch:
+            raise InvalidProducerEpochError(
+                f"producer {header.producer_id} has epoch {epoch}, the log has seen {producer.epoch}"
+            )
+        if producer.first_txn_offset != NO_TRANSACTION and not header.is_transactional:
+            raise InvalidTxnStateError(f"producer {producer.id} may only write inside of its open transaction")
+        if header.base_sequence == NO_SEQUENCE:
+            return
+        if epoch != producer.epoch:
+            if header.base_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
+                raise OutOfOrderSequenceNumberError(
+                    f"producer {header.producer_id} begins its epoch {epoch} with sequence {header.base_sequence}"
+                )
+            return
+        expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
+        if header.base_sequence != expected:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+            )
+
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """Raise where a transaction marker comes from an older coordinator or for an older epoch."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpochError(
+                f"a marker of producer {header.producer_id} has epoch {header.producer_epoch}, "
+                f"the log has seen {producer.epoch}"
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"a marker of coordinator epoch {marker.coordinator_epoch} after one of {producer.coordinator_epoch}"
+            )
+
+    # After an append
+
+    def update(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTransaction | None:
+        """Note a batch that is in the log; the transaction that it completed, if it did."""
+        self.end_offset = header.next_offset
+        if not header.has_producer_id:
+            return None
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer(header.producer_id)
+        self._begin_epoch(producer, header.producer_epoch)
+        producer.last_timestamp = header.max_timestamp
+        if header.is_control:
+            return None if marker is None else self._complete(producer, header, marker)
+        producer.batches.append(
+            AppendedBatch(
+                header.base_sequence,
+                header.last_sequence,
+                header.last_offset,
+                header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        if header.is_transactional and producer.first_txn_offset == NO_TRANSACTION:
+            producer.first_txn_offset = header.base_offset
+            self.ongoing[header.base_offset] = producer.id
+        return None
+
+    @staticmethod
+    def _begin_epoch(producer: Producer, epoch: int) -> None:
+        if producer.epoch != epoch:
+            producer.batches.clear()
+            producer.epoch = epoch
+
+    def _complete(self, producer: Producer, header: BatchHeader, marker: Marker) -> CompletedTransaction | None:
+        producer.coordinator_epoch = marker.coordinator_epoch
+        first = producer.first_txn_offset
+        producer.first_txn_offset = NO_TRANSACTION
+        if first == NO_TRANSACTION:
+            return None
+        self.ongoing.pop(first, None)
+        self._unreplicated[first] = header.last_offset
+        return CompletedTransaction(producer.id, first, header.last_offset, marker.type == ABORT)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction began that a read_committed reader must wait for."""
+        if self._unreplicated:
+            done = [first for first, last in self._unreplicated.items() if last < high_watermark]
+            for first in done:
+                del self._unreplicated[first]
+        firsts = [next(iter(offsets)) for offsets in (self.ongoing,) if offsets]
+        firsts += self._unreplicated
+        return min(firsts, default=None)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The offset up to which all is decided once `completed` is: what its index entry records."""
+        return next(iter(self.ongoing), completed.last_offset + 1)
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers without an open transaction that were silent for producer.id.expiration.ms."""
+        horizon = now_ms - self.expiration_ms
+        expired = [p.id for p in self.producers.values() if p.first_txn_offset < 0 and p.last_timestamp < horizon]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def clear(self, end_offset: int = 0) -> None:
+        """Forget everybody."""
+        self.producers.clear()
+        self.ongoing.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    # Snapshots
+
+    def write_snapshot(self, *, sync: bool = False) -> None:
+        """Write the state at `end_offset` into its `.snapshot` file."""
+        entries = b"".join(_pack(p) for p in self.producers.values())
+        body = len(self.producers).to_bytes(4, "big") + entries
+        head = _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body, 0), len(self.producers))
+        replace_file(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX), head + entries, sync=sync)
+
+    def load_snapshot(self, path: Path) -> None:
+        """Take the state from a snapshot. Raises KafkaStorageError for a damaged one."""
+        content = path.read_bytes()
+        try:
+            version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)
+            sound = (
+                version == SNAPSHOT_VERSION
+                and count >= 0
+                and len(content) == _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size
+                and crc == crc32c(memoryview(content)[6:], 0)
+            )
+        except StructError:
+            sound = False
+        if not sound:
+            raise KafkaStorageError(f"{path} is no producer snapshot of version {SNAPSHOT_VERSION}, or is damaged")
+        self.clear(int(path.name.removesuffix(SNAPSHOT_SUFFIX)))
+        for fields in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size :]):
+            self._add(_unpack(fields))
+        self.ongoing = dict(sorted(self.ongoing.items()))
+
+    def _add(self, producer: Producer) -> None:
+        self.producers[producer.id] = producer
+        if producer.first_txn_offset != NO_TRANSACTION:
+            self.ongoing[producer.first_txn_offset] = producer.id
+
+
+def _pack(producer: Producer) -> bytes:
+    last = producer.batches[-1] if producer.batches else AppendedBatch(-1, NO_SEQUENCE, -1, 0, -1)
+    return _SNAPSHOT_ENTRY.pack(
+        producer.id,
+        producer.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.first_txn_offset,
+    )
+
+
+def _unpack(fields: tuple[int, ...]) -> Producer:
+    producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp, coordinator_epoch, first_txn = fields
+    producer = Producer(producer_id)
+    producer.epoch = epoch
+    producer.last_timestamp = timestamp
+    producer.coordinator_epoch = coordinator_epoch
+    producer.first_txn_offset = first_txn
+    if last_offset >= 0:
+        first_sequence = (last_sequence - offset_delta) & MAX_SEQUENCE
+        producer.batches.append(AppendedBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+    return producer
+
+
+def snapshots_in(directory: Path) -> list[tuple[int, Path]]:
+    """(offset, path) of all producer snapshots, oldest first."""
+    found = []
+    for path in directory.glob(f"*{SNAPSHOT_SUFFIX}"):
+        name = path.name.removesuffix(SNAPSHOT_SUFFIX)
+        if name.isdigit():
+            found.append((int(name), path))
+    return sorted(found)

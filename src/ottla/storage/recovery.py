@@ -1,0 +1,306 @@
+"""Opening a log: finish what a crash interrupted, check what may be torn, cut it at the last sound batch.
+
+After a clean shutdown nothing is read but the end of the last segment. After any other end every batch from the
+recovery point on is checked; what lies before it was flushed. In both cases a segment whose index is missing or
+senseless gets new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.topic import LogConfig
+from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.model import TopicPartition
+from ottla.records.batch import BatchHeader
+from ottla.records.decoder import decode_records
+from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.log import Log
+from ottla.storage.partition_metadata import read_topic_id
+from ottla.storage.producer_state import read_marker, snapshots_in
+from ottla.storage.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from ottla.storage.txn_index import AbortedTransaction
+
+log = logging.getLogger("ottla.storage")
+
+
+def open_log(
+    directory: Path,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
+    producer_expiration_ms: int = 86_400_000,
+) -> Log:
+    """The log in `directory`, made if it is not there, ready for appends.
+
+    `clean` says that it was closed in order; then nothing is checked beyond its names. The high watermark is the log's
+    start until its owner sets it. Raises KafkaStorageError where the files cannot be read or make no log.
+    """
+    opened = Log(directory, topic_partition, config, clock=clock, producer_expiration_ms=producer_expiration_ms)
+    try:
+        directory.mkdir(exist_ok=True)
+        opened.topic_id = read_topic_id(directory)
+        names = _tidy(directory)
+        _load_segments(opened, names)
+        if clean:
+            _ensure_indexes(opened, names)
+            _load_end(opened, log_start_offset, None)
+        else:
+            _load_end(opened, log_start_offset, _recover(opened, recovery_point))
+    except OSError as error:
+        raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
+    opened.recovery_point = opened.log_end_offset if clean else min(recovery_point, opened.log_end_offset)
+    return opened
+
+
+# Left over from an interrupted change
+
+
+def _tidy(directory: Path) -> set[str]:
+    """Finish or undo what was going on; the names that are left.
+
+    The cleaner writes `.cleaned`, renames all of it to `.swap` once it is whole, removes the old segments, and renames
+    `.swap` to nothing. So `.cleaned` is worth nothing, and `.swap` beside no `.cleaned` is worth all.
+    """
+    names = set(os.listdir(directory))
+    cleaned = {name for name in names if name.endswith(CLEANED_SUFFIX)}
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            (directory / name).unlink(missing_ok=True)
+    swaps = sorted(name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    oldest_cleaned = min((_offset(name) for name in cleaned), default=None)
+    for name in swaps:
+        if oldest_cleaned is not None and _offset(name) >= oldest_cleaned:
+            # The renames run from the last segment to the first: this one's group was not yet complete.
+            _unlink_all(directory, _offset(name), SWAP_SUFFIX)
+        else:
+            _complete_swap(directory, name)
+    for name in os.listdir(directory):
+        if name.endswith(SWAP_SUFFIX):
+            (directory / name).unlink(missing_ok=True)
+    return set(os.listdir(directory))
+
+
+def _offset(name: str) -> int:
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _complete_swap(directory: Path, name: str) -> None:
+    """Remove the segments that the swapped-in one replaces, then give it its name."""
+    base = _offset(name)
+    segment = Segment(directory, base, index_bytes=0, index_interval_bytes=0)
+    end = _swap_end(directory / name, base)
+    for other in os.listdir(directory):
+        if other.endswith(LOG_SUFFIX) and base <= _offset(other) < max(end, base + 1):
+            _unlink_all(directory, _offset(other), "")
+    segment.rename(SWAP_SUFFIX, "")
+
+
+def _swap_end(path: Path, base: int) -> int:
+    """The offset after the last batch in a `.swap` file."""
+    from ottla.storage.files import LogFile
+    from ottla.storage.scan import headers
+
+    end = base
+    file = LogFile(path)
+    for _, header in headers(file, 0, file.size()):
+        end = header.next_offset
+    return end
+
+
+def _unlink_all(directory: Path, base: int, suffix: str) -> None:
+    for own in SEGMENT_SUFFIXES:
+        (directory / (file_name(base, own) + suffix)).unlink(missing_ok=True)
+
+
+# Segments
+
+
+def _load_segments(opened: Log, names: set[str]) -> None:
+    logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit())
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        if f".{suffix}" in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem + LOG_SUFFIX not in names:
+            log.warning("%s has no log beside it and is removed", opened.dir / name)
+            (opened.dir / name).unlink(missing_ok=True)
+    for name in logs:
+        segment = opened.segment_at(int(name.removesuffix(LOG_SUFFIX)))
+        segment.load()
+        opened.segments.append(segment)
+    if not opened.segments:
+        first = opened.segment_at(0)
+        first.create(opened.clock.now_ms())
+        opened.segments.append(first)
+
+
+def _recover(opened: Log, recovery_point: int) -> int:
+    """Check all segments from the recovery point on; behind the first cut nothing stays.
+
+    Returns the first offset that was checked.
+    """
+    segments = opened.segments
+    checked_from = segments[opened.segment_number(recovery_point)].base_offset
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        if following is not None and following <= recovery_point:
+            _check_indexes(segment)
+            continue
+        before = segment.size
+        found = segment.recover()
+        opened.txn_index(segment).clear()
+        if segment.size != before:
+            log.warning(
+                "%s: %d bytes at the end of %s are no sound batch and are cut off",
+                opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
+            )  # fmt: skip
+        end = found[-1].next_offset if found else segment.base_offset
+        if following is not None and (segment.size != before or end > following):
+            _drop_after(opened, i)
+            break
+        if following is not None:
+            segment.finish()
+    return checked_from
+
+
+def _drop_after(opened: Log, i: int) -> None:
+    """What follows a cut cannot be kept: offsets must have no gap."""
+    for segment in opened.segments[i + 1 :]:
+        log.warning("%s: %s follows a cut and is removed", opened.topic_partition, segment.path(LOG_SUFFIX).name)
+        segment.close()
+        segment.delete_files("")
+    del opened.segments[i + 1 :]
+
+
+def _check_indexes(segment: Segment) -> None:
+    """New indexes for a flushed segment whose old ones make no sense."""
+    try:
+        segment.sanity_check()
+    except KafkaStorageError as error:
+        log.warning("%s: the index is built anew", error)
+        segment.rebuild_indexes()
+        segment.finish()
+
+
+def _ensure_indexes(opened: Log, names: set[str]) -> None:
+    """After a clean end: only look whether the files are there and have a possible size."""
+    for segment in opened.segments:
+        for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):
+            path = segment.path(suffix)
+            if path.name not in names or path.stat().st_size % entry:
+                _check_indexes(segment)
+                break
+    _check_indexes(opened.active)
+
+
+# The end of the log, and what is derived from it
+
+
+def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> None:
+    active = opened.active
+    active.open_for_appends()
+    try:
+        opened.log_end_offset = active.next_offset
+    except CorruptMessageError:
+        # The last index entry is sound in itself and yet points at no batch.
+        active.rebuild_indexes()
+        opened.log_end_offset = active.next_offset
+    if log_start_offset > opened.log_end_offset:
+        log.warning("%s: its records up to %d are gone", opened.topic_partition, log_start_offset)
+        opened.truncate_fully_and_start_at(log_start_offset)
+    opened.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
+    opened.high_watermark = opened.log_start_offset
+    _load_leader_epochs(opened, checked_from)
+    load_producers(opened)
+
+
+def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
+    """From the file, and after a crash from the batches that were perhaps written after it."""
+    epochs = opened.leader_epochs
+    try:
+        epochs.load()
+        epochs.truncate_from_end(opened.log_end_offset)
+        epochs.truncate_from_start(opened.log_start_offset)
+    except KafkaStorageError as error:
+        log.warning("%s; it is read from the log anew", error)
+        epochs.entries = []
+    if not epochs.entries:
+        checked_from = opened.log_start_offset
+    if checked_from is not None:
+        _each_header(opened, checked_from, lambda header, _: _note_epoch(opened, header))
+
+
+def _note_epoch(opened: Log, header: BatchHeader) -> None:
+    if header.leader_epoch > opened.leader_epochs.latest:
+        opened.leader_epochs.assign(header.leader_epoch, header.base_offset)
+
+
+def load_producers(opened: Log) -> None:
+    """Producer state from the newest snapshot that the log still reaches, and the batches after it."""
+    producers = opened.producers
+    producers.clear(opened.log_start_offset)
+    for offset, path in reversed(snapshots_in(opened.dir)):
+        if offset > opened.log_end_offset:
+            path.unlink(missing_ok=True)
+            continue
+        try:
+            producers.load_snapshot(path)
+            break
+        except KafkaStorageError as error:
+            log.warning("%s; it is removed", error)
+            path.unlink(missing_ok=True)
+    start = producers.end_offset = max(producers.end_offset, opened.log_start_offset)
+    _each_header(opened, start, lambda header, segment: _replay(opened, header, segment))
+    producers.end_offset = opened.log_end_offset
+
+
+def _each_header(opened: Log, from_offset: int, do: Callable[[BatchHeader, Segment], None]) -> None:
+    """`do` for every batch from `from_offset` on, by its header."""
+    from ottla.storage.scan import headers
+
+    for i, segment in enumerate(opened.segments):
+        following = opened.segments[i + 1].base_offset if i + 1 < len(opened.segments) else opened.log_end_offset
+        if following <= from_offset:
+            continue
+        start = segment.position_of(from_offset)
+        if start is not None:
+            for _, header in headers(segment.file, start, segment.size):
+                do(header, segment)
+
+
+def _replay(opened: Log, header: BatchHeader, segment: Segment) -> None:
+    if not header.has_producer_id:
+        return
+    marker = None
+    if header.is_control:
+        position = segment.position_of(header.base_offset)
+        assert position is not None
+        records = decode_records(segment.file.read(position, header.size_in_bytes), 0, header)
+        marker = read_marker(records[0]) if records else None
+    completed = opened.producers.update(header, marker)
+    index = opened.txn_index(segment)
+    if completed is None or not completed.aborted:
+        return
+    if index.entries and index.entries[-1].last_offset >= completed.last_offset:
+        return
+    stable = opened.producers.last_stable_offset_after(completed)
+    index.append(AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable))

@@ -1,0 +1,67 @@
+"""Which segments may go: by age, by the log's size, by its start. Never above the high watermark.
+
+Kafka's rules: by time a segment goes once its highest timestamp is older than retention.ms; if that holds for all of
+them the active one is rolled first, so that an idle topic empties too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.storage.log import Log
+    from ottla.storage.segment import Segment
+
+
+def apply_retention(log: Log, now_ms: int) -> int:
+    """Drop the oldest segments that retention allows to go; returns their number."""
+    if not log.config.deletes:
+        return log.drop_before_start()
+    count = max(_too_old(log, now_ms), _too_many_bytes(log))
+    if count:
+        if count == len(log.segments):
+            log.roll()
+        log.log_start_offset = max(log.log_start_offset, log.segments[count].base_offset)
+    return log.drop_before_start()
+
+
+def _end(log: Log, i: int) -> int:
+    """The offset after segment `i`."""
+    return log.segments[i + 1].base_offset if i + 1 < len(log.segments) else log.log_end_offset
+
+
+def _may_go(log: Log, i: int) -> bool:
+    """Segments above the high watermark stay, and an empty active one has nothing to lose."""
+    return _end(log, i) <= log.high_watermark and log.segments[i].size > 0
+
+
+def _too_old(log: Log, now_ms: int) -> int:
+    """How many segments at the front are past retention.ms."""
+    if log.config.retention_ms < 0:
+        return 0
+    count = 0
+    for i, segment in enumerate(log.segments):
+        if not _may_go(log, i) or now_ms - newest_ms(segment) <= log.config.retention_ms:
+            break
+        count += 1
+    return count
+
+
+def newest_ms(segment: Segment) -> int:
+    """The highest timestamp in a segment; the file's own time where records have none."""
+    timestamp = segment.latest().timestamp
+    return timestamp if timestamp >= 0 else segment.created_ms
+
+
+def _too_many_bytes(log: Log) -> int:
+    """How many segments at the front can go with retention.bytes still left in the log."""
+    if log.config.retention_bytes < 0:
+        return 0
+    excess = log.size - log.config.retention_bytes
+    count = 0
+    for i, segment in enumerate(log.segments):
+        if not _may_go(log, i) or excess < segment.size:
+            break
+        excess -= segment.size
+        count += 1
+    return count

@@ -1,0 +1,352 @@
+"""A segment: one `.log` file of batches and the two indexes over it.
+
+Invariants: `[0, size)` of the file holds whole batches with growing offsets; bytes behind `size` are the rest of a
+failed write and are cut at the next chance. Every offset index entry points at the start of a batch. Only the last
+segment of a log is written. Everything runs on the loop's thread except `sync`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.records.batch import HEADER_BYTES, BatchHeader
+from ottla.records.decoder import decode_records
+from ottla.storage.files import FileSlice, LogFile
+from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.scan import headers, sound_batches
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+log = logging.getLogger("ottla.storage")
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+TXN_INDEX_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+"""What makes up a segment; a producer snapshot stands for the log up to its offset."""
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+MAX_SEGMENT_BYTES = (1 << 31) - 1
+"""Positions in an index have 31 bits."""
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+"""Offsets in an index have 31 bits."""
+RECENT_BATCHES = 512
+"""Positions of the last appended batches that are kept in memory: where consumers at the end of the log read on."""
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Kafka's file name: 20 digits and the suffix."""
+    return f"{offset:020d}{suffix}"
+
+
+class TimestampAndOffset(NamedTuple):
+    """A time in milliseconds and the offset of a record that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class Segment:
+    """One segment of a log, opened when it is first used."""
+
+    def __init__(self, directory: Path, base_offset: int, *, index_bytes: int, index_interval_bytes: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.size = 0
+        self.max_timestamp = -1
+        self.offset_of_max_timestamp = base_offset
+        self.first_timestamp = -1
+        self.created_ms = 0
+        self._file: LogFile | None = None
+        self._bytes_since_index_entry = 0
+        self._recent: dict[int, int] = {}
+        self._indexes_loaded = False
+
+    def path(self, suffix: str) -> Path:
+        """Path of one of the segment's files."""
+        return self.directory / file_name(self.base_offset, suffix)
+
+    @property
+    def file(self) -> LogFile:
+        """The `.log` file, opened at its first use."""
+        if self._file is None:
+            self._file = LogFile(self.path(LOG_SUFFIX))
+        return self._file
+
+    # Opening and closing
+
+    def create(self, now_ms: int) -> None:
+        """Make the files of an empty segment and open it for writing."""
+        self._file = LogFile(self.path(LOG_SUFFIX), create=True)
+        self._file.truncate(0)
+        for index in (self.offset_index, self.time_index):
+            index.path.unlink(missing_ok=True)
+        self.created_ms = now_ms
+        self.open_for_appends()
+
+    def load(self) -> None:
+        """Take up an existing `.log`; the indexes are mapped when they are first needed."""
+        stat = self.path(LOG_SUFFIX).stat()
+        self.size = stat.st_size
+        self.created_ms = int(stat.st_mtime * 1000)
+
+    def open_for_appends(self) -> None:
+        """Map the indexes with room for what they may become."""
+        self._load_indexes(writable=True)
+
+    def _load_indexes(self, *, writable: bool = False) -> None:
+        if self._indexes_loaded and not writable:
+            return
+        for index in (self.offset_index, self.time_index):
+            index.close()
+            index.open(writable=False)
+            index.remove_zero_tail()
+            if writable:
+                entries = index.entries
+                index.close()
+                index.open(writable=True)
+                index.entries = entries
+        self._indexes_loaded = True
+        if self.time_index.last_timestamp > self.max_timestamp:
+            self.max_timestamp = self.time_index.last_timestamp
+            self.offset_of_max_timestamp = self.time_index.last_offset
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError where an index is missing or cannot belong to the log."""
+        for index in (self.offset_index, self.time_index):
+            if not index.path.exists():
+                raise KafkaStorageError(f"{index.path} is missing")
+        self._load_indexes()
+        self.offset_index.sanity_check()
+        self.time_index.sanity_check()
+        if self.offset_index.entries and self.offset_index.entry(self.offset_index.entries - 1)[1] >= self.size:
+            raise KafkaStorageError(f"{self.offset_index.path} points behind the end of its log")
+
+    def finish(self) -> None:
+        """Make the segment read-only: the last time entry, indexes cut to their entries."""
+        self._load_indexes()
+        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._indexes_loaded = False
+        self._recent.clear()
+
+    def close(self) -> None:
+        """Let go of the files; slices of the log stay readable."""
+        self.offset_index.close()
+        self.time_index.close()
+        self._indexes_loaded = False
+        self._file = None
+
+    def sync(self) -> None:
+        """Wait until log and indexes are on the disk. Callable from a worker thread while the loop appends."""
+        file = self._file
+        if file is not None:
+            file.sync()
+        elif self.size:
+            LogFile(self.path(LOG_SUFFIX)).sync()
+        self.offset_index.sync()
+        self.time_index.sync()
+
+    # Writing
+
+    def append(
+        self, data: Buffer, nbytes: int, first: BatchHeader, last: BatchHeader, latest: TimestampAndOffset
+    ) -> None:
+        """Write whole batches, from `first` to `last`, at the end. `latest` is their highest timestamp.
+
+        An OSError leaves the segment as it was.
+        """
+        position = self.size
+        try:
+            self.file.write(position, data)
+        except OSError:
+            self.file.truncate(position)
+            raise
+        if len(self._recent) >= RECENT_BATCHES:
+            del self._recent[next(iter(self._recent))]
+        self._recent[first.base_offset] = position
+        self.size = position + nbytes
+        self._note(position, nbytes, last.last_offset, latest)
+        if self.first_timestamp < 0:
+            self.first_timestamp = latest.timestamp
+
+    def _note(self, position: int, nbytes: int, last_offset: int, latest: TimestampAndOffset) -> None:
+        """Indexes and highest timestamp after a batch came to lie at `position`."""
+        if latest.timestamp > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = latest
+        if self._bytes_since_index_entry > self.index_interval_bytes and not self.offset_index.is_full:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += nbytes
+
+    def recover(self) -> list[BatchHeader]:
+        """Check every batch, cut the file behind the last sound one and build both indexes anew.
+
+        Returns the headers of all batches that stand, for producer state and leader epochs.
+        """
+        found = self._index_anew(sound_batches(self.file, self.file.size(), self.base_offset))
+        if self.size != self.file.size():
+            self.file.truncate(self.size)
+        return found
+
+    def rebuild_indexes(self) -> None:
+        """Build both indexes anew from a log that is sound."""
+        self._index_anew(headers(self.file, 0, self.size))
+
+    def _index_anew(self, batches: Iterable[tuple[int, BatchHeader]]) -> list[BatchHeader]:
+        for index in (self.offset_index, self.time_index):
+            index.close()
+            index.path.unlink(missing_ok=True)
+            index.open(writable=True)
+        self._indexes_loaded = True
+        self._recent.clear()
+        self.max_timestamp, self.offset_of_max_timestamp = -1, self.base_offset
+        self._bytes_since_index_entry = 0
+        found = []
+        self.size = 0
+        for position, header in batches:
+            if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                break
+            latest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+            self._note(position, header.size_in_bytes, header.last_offset, latest)
+            self.size = position + header.size_in_bytes
+            found.append(header)
+        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
+        return found
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
+        self._load_indexes(writable=True)
+        position = self.position_of(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.max_timestamp = self.time_index.last_timestamp
+        self.offset_of_max_timestamp = self.time_index.last_offset
+        self._bytes_since_index_entry = 0
+        if position is None:
+            return
+        self.file.truncate(position)
+        self.size = position
+        start = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
+        for _, header in headers(self.file, start, position):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+
+    # Reading
+
+    def position_of(self, offset: int) -> int | None:
+        """Where the first batch begins that ends at `offset` or later; None where all end before it."""
+        known = self._recent.get(offset)
+        if known is not None:
+            return known
+        if offset <= self.base_offset:
+            return 0 if self.size else None
+        self._load_indexes()
+        start = self.offset_index.lookup(offset)
+        try:
+            return self._walk_to(offset, start)
+        except CorruptMessageError:
+            if start == 0:
+                raise
+            log.warning("%s does not fit its log and is built anew", self.offset_index.path)
+            self.rebuild_indexes()
+            return self._walk_to(offset, self.offset_index.lookup(offset))
+
+    def _walk_to(self, offset: int, start: int) -> int | None:
+        for position, header in headers(self.file, start, self.size):
+            if start and position == start and not self.base_offset <= header.base_offset <= offset:
+                raise CorruptMessageError(f"{self.offset_index.path} points at the wrong batch")
+            if header.last_offset >= offset:
+                return position
+        return None
+
+    def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> FileSlice:
+        """Whole batches in [start, end), both starts of batches or ends: at most `max_bytes`, or the first."""
+        assert 0 <= start <= end <= self.size
+        if end - start <= max_bytes:
+            return FileSlice(self.file, start, end - start)
+        limit = start + max_bytes
+        self._load_indexes()
+        stop = max(start, self.offset_index.position_before(limit))
+        for position, header in headers(self.file, stop, end):
+            after = position + header.size_in_bytes
+            if after > limit:
+                if position == start and at_least_one:
+                    stop = after
+                break
+            stop = after
+        return FileSlice(self.file if stop > start else None, start, stop - start)
+
+    def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:
+        """(position, header) of all batches from the one at `start`."""
+        return list(headers(self.file, start, self.size))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch, found by walking from the last index entry."""
+        self._load_indexes()
+        start = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
+        last = self.base_offset
+        for _, header in headers(self.file, start, self.size):
+            last = header.next_offset
+        return last
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
+        """(the first record at `timestamp` or later from `from_offset` on, its leader epoch)."""
+        self._load_indexes()
+        start = self.position_of(max(self.time_index.lookup(timestamp), from_offset))
+        if start is None:
+            return None
+        for position, header in headers(self.file, start, self.size):
+            if header.max_timestamp < timestamp:
+                continue
+            batch = self.file.read(position, header.size_in_bytes)
+            for record in decode_records(batch, 0, header, from_offset):
+                if record.timestamp >= timestamp:
+                    return TimestampAndOffset(record.timestamp, record.offset), header.leader_epoch
+        return None
+
+    def latest(self) -> TimestampAndOffset:
+        """The highest timestamp and the last offset of the batch that has it."""
+        self._load_indexes()
+        return TimestampAndOffset(self.max_timestamp, self.offset_of_max_timestamp)
+
+    def first_batch_timestamp(self) -> int:
+        """The first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
+        if self.first_timestamp < 0 and self.size >= HEADER_BYTES:
+            try:
+                self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.size)), -1)
+            except CorruptMessageError:
+                return -1
+        return self.first_timestamp
+
+    # Names
+
+    def rename(self, old_suffix: str, new_suffix: str) -> None:
+        """Give every file that is there another ending, behind its own: `.log` + old → `.log` + new."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                path.with_name(path.name + old_suffix).rename(path.with_name(path.name + new_suffix))
+            except FileNotFoundError:  # an index that was never made
+                continue
+
+    def delete_files(self, suffix: str = DELETED_SUFFIX) -> None:
+        """Remove the files that end in `suffix`. Slices that are being sent stay readable."""
+        for own in SEGMENT_SUFFIXES:
+            path = self.path(own)
+            path.with_name(path.name + suffix).unlink(missing_ok=True)

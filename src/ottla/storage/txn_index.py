@@ -1,0 +1,73 @@
+"""The aborted transactions of a segment, in its `.txnindex`: 34 bytes each, appended, in the order of their markers.
+
+A reader with read_committed is told the transactions that were aborted after its offset, and skips their batches.
+Most segments have none, so the file is only made with the first.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.errors import KafkaStorageError
+
+VERSION = 0
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was rolled back: its producer, its first record, its marker, the last stable offset then."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment. Used from the loop's thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, read at first use. A torn last entry is left out; KafkaStorageError for other damage."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def _read(self) -> list[AbortedTransaction]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole = len(content) - len(content) % _ENTRY.size
+        found = list(_ENTRY.iter_unpack(content[:whole]))
+        if any(version > VERSION for version, *_ in found):
+            raise KafkaStorageError(f"{self.path} has an entry of a later version than {VERSION}")
+        return [AbortedTransaction(*fields) for _, *fields in found]
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add one at the end."""
+        entries = self.entries
+        assert not entries or entries[-1].last_offset < aborted.last_offset
+        with self.path.open("ab") as file:
+            os.truncate(file.fileno(), len(entries) * _ENTRY.size)
+            file.write(_ENTRY.pack(VERSION, *aborted))
+        entries.append(aborted)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget those whose marker lies at `offset` or after."""
+        kept = [e for e in self.entries if e.last_offset < offset]
+        if len(kept) != len(self.entries):
+            os.truncate(self.path, len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def clear(self) -> None:
+        """Forget all, with the file."""
+        self.path.unlink(missing_ok=True)
+        self._entries = []

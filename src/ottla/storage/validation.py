@@ -1,0 +1,157 @@
+"""What a leader checks and changes in the batches of a produce request before it appends them. Kafka's LogValidator.
+
+Nothing is decoded unless the topic asks for it: keys are looked at for a compacted topic, records are written anew
+where the topic's compression.type is not the producer's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.config.topic import LogConfig
+from ottla.errors import CorruptMessageError, InvalidRecordError, InvalidTimestampError, MessageTooLargeError
+from ottla.records.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    read_header,
+    split,
+    stamp_append_time,
+    verify,
+)
+from ottla.records.compression import CODEC_IDS, GZIP, LZ4, NONE, ZSTD
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+class Batch(NamedTuple):
+    """A checked batch and where it lies in the buffer."""
+
+    header: BatchHeader
+    start: int
+    end: int
+
+
+def read_batches(view: memoryview) -> list[Batch]:
+    """The batches that fill `view`, each with its CRC checked. Raises CorruptMessageError for anything else in it."""
+    found = []
+    end = 0
+    for header, start, end in split(view):  # the last end is looked at below
+        verify(view, start, header)
+        found.append(Batch(header, start, end))
+    if end != len(view) or not found:
+        raise CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
+    return found
+
+
+def check_size(batches: list[Batch], max_message_bytes: int) -> None:
+    """Raise MessageTooLargeError for a batch above max.message.bytes."""
+    for batch in batches:
+        size = batch.end - batch.start
+        if size > max_message_bytes:
+            raise MessageTooLargeError(f"a batch of {size} bytes where max.message.bytes is {max_message_bytes}")
+
+
+def check_client_batch(header: BatchHeader) -> None:
+    """Raise where a producer's batch claims what only a broker may, or counts wrongly."""
+    if header.is_control:
+        raise InvalidRecordError("clients may not write control records")
+    if header.count <= 0 or header.last_offset_delta + 1 != header.count:
+        raise InvalidRecordError(
+            f"a batch of {header.count} records cannot end with offset delta {header.last_offset_delta}"
+        )
+    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecordError(
+            f"producer {header.producer_id} sent sequence {header.base_sequence} and epoch {header.producer_epoch}"
+        )
+    if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
+        raise InvalidRecordError("a transactional batch without a producer id")
+
+
+def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidTimestampError for CreateTime too far from the broker's time."""
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {header.max_timestamp} lies more than message.timestamp.after.max.ms "
+            f"({config.message_timestamp_after_max_ms}) after the broker's time, {now_ms}"
+        )
+    if 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {header.base_timestamp} lies more than message.timestamp.before.max.ms "
+            f"({config.message_timestamp_before_max_ms}) before the broker's time, {now_ms}"
+        )
+
+
+def check_keys(view: memoryview, batch: Batch) -> None:
+    """Raise InvalidRecordError if a record has no key: compaction could never tell it from others."""
+    from ottla.records.column_decoder import ColumnDecoder
+
+    decoder = ColumnDecoder()
+    decoder.add_batch(view, batch.start, batch.header)
+    if decoder.take().keys.null_count:
+        raise InvalidRecordError("a compacted topic takes no records without a key")
+
+
+def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
+    """Check a producer's batches and bring them into the topic's form; offsets are not assigned yet.
+
+    Returns the buffer to write, which is `view` itself unless batches were compressed anew. Raises what a producer is
+    answered with.
+    """
+    batches = read_batches(view)
+    check_size(batches, config.max_message_bytes)
+    append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    for batch in batches:
+        check_client_batch(batch.header)
+        if not append_time:
+            check_timestamps(batch.header, config, now_ms)
+        if config.compacted:
+            check_keys(view, batch)
+    view, batches = _compress(view, batches, config)
+    if append_time:
+        batches = [_stamp(view, batch, now_ms) for batch in batches]
+    return view, batches
+
+
+def _stamp(view: memoryview, batch: Batch, now_ms: int) -> Batch:
+    stamp_append_time(view, batch.start, batch.header, now_ms)
+    return Batch(read_header(view, batch.start), batch.start, batch.end)
+
+
+def target_codec(config: LogConfig) -> int | None:
+    """The codec that the topic's batches must have; None to keep the producer's."""
+    if config.compression_type == "producer":
+        return None
+    return NONE if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
+
+
+def _level(codec: int, config: LogConfig) -> int | None:
+    if codec == GZIP:
+        return None if config.compression_gzip_level == -1 else config.compression_gzip_level
+    if codec == LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec == ZSTD else None
+
+
+def _compress(view: memoryview, batches: list[Batch], config: LogConfig) -> tuple[memoryview, list[Batch]]:
+    codec = target_codec(config)
+    if codec is None or all(batch.header.codec == codec for batch in batches):
+        return view, batches
+    written = b"".join(rewrite(view, batch, codec, _level(codec, config)) for batch in batches)
+    fresh = memoryview(bytearray(written))
+    return fresh, [Batch(*found) for found in split(fresh)]
+
+
+def rewrite(view: memoryview, batch: Batch, codec: int, level: int | None) -> bytes:
+    """The batch with its records compressed by another codec. Everything else in it stays."""
+    from ottla.records import compression
+    from ottla.records.batch import CODEC_MASK, LOG_OVERHEAD, write_header
+    from ottla.records.decoder import open_records
+
+    raw = open_records(view, batch.start, batch.header)
+    packed = memoryview(compression.compress(codec, raw, level))
+    out = bytearray(HEADER_BYTES + len(packed))
+    out[HEADER_BYTES:] = packed
+    attributes = batch.header.attributes & ~CODEC_MASK | codec
+    write_header(out, 0, batch.header._replace(length=len(out) - LOG_OVERHEAD, attributes=attributes))
+    return bytes(out)
