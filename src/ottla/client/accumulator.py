@@ -1,0 +1,417 @@
+"""Records that wait to be sent, as open and closed batches per partition. Kafka's `RecordAccumulator`.
+
+Any thread appends; the sender, on the loop, drains. One lock guards the queues and is held for moments only: memory is
+waited for, and batches are compressed, without it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ottla.client.buffer_pool import BufferPool
+from ottla.client.futures import Outcome, RecordFuture
+from ottla.client.metadata import Cluster
+from ottla.client.partitioner import StickyPartition
+from ottla.model import TopicPartition
+from ottla.records.batch import BatchHeader, read_header, write_header
+from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import decode_records
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+NO_SEQUENCE: Final = -1
+
+
+class ProducerBatch:
+    """Records of one partition that travel together. Open until it is full or drained."""
+
+    __slots__ = (
+        "attempts",
+        "base_sequence",
+        "buffer",
+        "builder",
+        "closed",
+        "count",
+        "created",
+        "data",
+        "last_attempt",
+        "outcome",
+        "producer_epoch",
+        "producer_id",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray, created: float) -> None:
+        self.tp = tp
+        self.builder = builder
+        self.buffer: bytearray | None = buffer
+        """The pool's; None when it has gone back."""
+        self.outcome = Outcome(tp)
+        self.created = created
+        self.count = 0
+        self.closed = False
+        """No more records."""
+        self.data: memoryview | None = None
+        """The bytes to send, from the first drain on."""
+        self.attempts = 0
+        self.last_attempt = 0.0
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = NO_SEQUENCE
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire; before it is finished, before compression."""
+        return self.builder.estimated_size if self.data is None else self.data.nbytes
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record."""
+        return (self.base_sequence + self.count - 1) & 0x7FFFFFFF
+
+    def finish(self, transactional: bool) -> None:
+        """Make the bytes to send."""
+        if self.data is None:
+            self.data = self.builder.close(
+                self.producer_id, self.producer_epoch, self.base_sequence, transactional=transactional
+            )
+
+    def renumber(self) -> None:
+        """Write a new producer id, epoch and sequence into finished bytes."""
+        if self.data is not None:
+            header: BatchHeader = read_header(self.data, 0)
+            write_header(
+                self.data,
+                0,
+                header._replace(
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    base_sequence=self.base_sequence,
+                ),
+            )
+
+
+class PartitionQueue:
+    """The batches of one partition, the oldest first; the last one may be open."""
+
+    __slots__ = ("batches", "muted", "open", "tp")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.muted = False
+        """One batch is on its way and the next one must wait, for the order's sake."""
+
+
+class TopicQueues:
+    """What the producer keeps per topic: its partitions' queues and the sticky partition."""
+
+    __slots__ = ("available", "count", "queues", "sticky", "version")
+
+    def __init__(self, topic: str, count: int, stick_bytes: int) -> None:
+        self.count = count
+        self.queues = [PartitionQueue(TopicPartition(topic, i)) for i in range(count)]
+        self.sticky = StickyPartition(stick_bytes)
+        self.available: list[int] = []
+        """Partitions with a leader."""
+        self.version = -1
+        """The metadata's version that `count` and `available` come from."""
+
+    def update(self, cluster: Cluster, topic: str, version: int) -> None:
+        """Follow the metadata: more partitions, other leaders."""
+        partitions = cluster.partitions_of(topic)
+        for number in range(len(self.queues), len(partitions)):
+            self.queues.append(PartitionQueue(TopicPartition(topic, number)))
+        self.count = len(partitions)
+        self.available = [p.partition for p in partitions if p.leader in cluster.nodes] or list(range(self.count))
+        self.version = version
+
+
+class Ready:
+    """Who can be sent to now: nodes with something ready, when to look again, and topics without a leader."""
+
+    __slots__ = ("leaderless", "next_check", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: set[int] = set()
+        self.next_check: float | None = None
+        self.leaderless: set[str] = set()
+
+
+class Accumulator:
+    """All queues, with the memory that they may take. `wake` is called when the sender should look."""
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        memory_bytes: int,
+        codec: int,
+        level: int | None,
+        linger: float,
+        back_off: tuple[float, float],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.batch_bytes = batch_bytes
+        self.pool = BufferPool(memory_bytes, batch_bytes)
+        self.topics: dict[str, TopicQueues] = {}
+        self.lock = threading.Lock()
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+        """Queues that hold batches."""
+        self.incomplete: set[ProducerBatch] = set()
+        """Batches without an outcome, wherever they are."""
+        self.flushing = 0
+        self.closing = False
+        self._codec = codec
+        self._level = level
+        self._linger = linger
+        self._back_off = back_off
+        self._wake = wake
+        self._clock = clock
+        self._drain_index: dict[int, int] = {}
+
+    # Appending (any thread)
+
+    def topic(self, name: str) -> TopicQueues:
+        """The queues of a topic, made when it is new."""
+        found = self.topics.get(name)
+        if found is None:
+            with self.lock:
+                found = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
+        return found
+
+    def append_to_open(
+        self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None
+    ) -> RecordFuture | None:
+        """Add a record to the open batch; None when there is none or it is full."""
+        with self.lock:
+            batch = queue.open
+            if batch is None:
+                return None
+            if not batch.builder.append(timestamp, key, value, headers):
+                batch.closed = True
+                queue.open = None
+                full = True
+            else:
+                index = batch.count
+                batch.count = index + 1
+                full = False
+        if full:
+            self._wake()
+            return None
+        return RecordFuture(
+            (
+                batch.outcome,
+                index,
+                timestamp,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+            )
+        )
+
+    def open_batch(self, queue: PartitionQueue, buffer: bytearray) -> None:
+        """Begin a new batch in a buffer of the pool; where another thread was first, the buffer goes back."""
+        with self.lock:
+            used = queue.open is None
+            if used:
+                builder = BatchBuilder(buffer, self._codec, level=self._level)
+                batch = ProducerBatch(queue.tp, builder, buffer, self._clock())
+                queue.batches.append(batch)
+                queue.open = batch
+                self.active[queue.tp] = queue
+                self.incomplete.add(batch)
+        if used:
+            self._wake()
+        else:
+            self.pool.release(buffer)
+
+    # Draining (the loop)
+
+    def ready(self, cluster: Cluster, now: float) -> Ready:
+        """Which nodes can be sent to, by what is full, old enough, or flushed."""
+        found = Ready()
+        hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
+        with self.lock:
+            queues = list(self.active.values())
+        for queue in queues:
+            batch = self._head(queue)
+            if batch is None or queue.muted:
+                continue
+            leader = cluster.leader(queue.tp)
+            if leader < 0:
+                found.leaderless.add(queue.tp.topic)
+                continue
+            due = self._due(batch, len(queue.batches), hurry)
+            if due <= now:
+                found.nodes.add(leader)
+            elif found.next_check is None or due < found.next_check:
+                found.next_check = due
+        return found
+
+    def _head(self, queue: PartitionQueue) -> ProducerBatch | None:
+        with self.lock:
+            if queue.batches:
+                return queue.batches[0]
+            self.active.pop(queue.tp, None)
+            return None
+
+    def _due(self, batch: ProducerBatch, queued: int, hurry: bool) -> float:
+        """When a batch at the head of its queue may go."""
+        if batch.attempts > 0:
+            first, longest = self._back_off
+            pause: float = min(first * 2 ** min(batch.attempts - 1, 20), longest)
+            return batch.last_attempt + pause
+        if batch.closed or queued > 1 or hurry or batch.builder.estimated_size >= self.batch_bytes:
+            return 0.0
+        return batch.created + self._linger
+
+    def drain(
+        self,
+        cluster: Cluster,
+        node: int,
+        max_bytes: int,
+        now: float,
+        may_send: Callable[[PartitionQueue, ProducerBatch], bool],
+    ) -> list[ProducerBatch]:
+        """One batch of each partition that the node leads, up to `max_bytes`; a first batch larger than that goes too.
+
+        It begins where the last drain ended, so that no partition starves.
+        """
+        with self.lock:
+            led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
+        if not led:
+            return []
+        led.sort(key=lambda queue: queue.tp)
+        start = self._drain_index.get(node, 0) % len(led)
+        hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
+        drained: list[ProducerBatch] = []
+        size = 0
+        for step in range(len(led)):
+            queue = led[(start + step) % len(led)]
+            with self.lock:
+                if queue.muted or not queue.batches:
+                    continue
+                batch = queue.batches[0]
+                if self._due(batch, len(queue.batches), hurry) > now:
+                    continue
+                if drained and size + batch.size > max_bytes:
+                    self._drain_index[node] = start + step
+                    break
+                if not may_send(queue, batch):
+                    continue
+                queue.batches.popleft()
+                batch.closed = True
+                if queue.open is batch:
+                    queue.open = None
+            drained.append(batch)
+            size += batch.size
+        else:
+            self._drain_index[node] = start + 1
+        return drained
+
+    # Outcomes (the loop)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """A batch that has to be sent again, before what came after it."""
+        queue = self._queue(batch.tp)
+        with self.lock:
+            place = 0
+            if batch.base_sequence != NO_SEQUENCE:
+                # Several may come back in any order; those with a sequence stay in its order.
+                for waiting in queue.batches:
+                    if waiting.base_sequence == NO_SEQUENCE or _after(waiting.base_sequence, batch.base_sequence):
+                        break
+                    place += 1
+            queue.batches.insert(place, batch)
+            self.active[batch.tp] = queue
+
+    def _queue(self, tp: TopicPartition) -> PartitionQueue:
+        return self.topics[tp.topic].queues[tp.partition]
+
+    def mute(self, tp: TopicPartition, muted: bool) -> None:
+        """Hold a partition's batches back, or let them go again."""
+        self._queue(tp).muted = muted
+
+    def expired(self, now: float, timeout: float) -> list[ProducerBatch]:
+        """Take out the batches that have waited for longer than `timeout` seconds."""
+        found = []
+        with self.lock:
+            for queue in self.active.values():
+                while queue.batches and now - queue.batches[0].created >= timeout:
+                    batch = queue.batches.popleft()
+                    batch.closed = True
+                    if queue.open is batch:
+                        queue.open = None
+                    found.append(batch)
+        return found
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Cut a batch that the broker found too large, and put the parts back at the head of the queue."""
+        assert batch.data is not None
+        header = read_header(batch.data, 0)
+        rows = decode_records(batch.data, 0, header)
+        parts: list[tuple[int, Outcome]] = []
+        made: list[ProducerBatch] = []
+        half = (len(rows) + 1) // 2
+        for first in range(0, len(rows), half):
+            some = rows[first : first + half]
+            # Memory for a moment beyond the pool's; the parts are as large as the batch, whose buffer goes back.
+            need = 61 + sum(64 + len(r.key or b"") + len(r.value or b"") + _headers_bound(r.headers) for r in some)
+            builder = BatchBuilder(bytearray(need), self._codec, level=self._level)
+            part = ProducerBatch(batch.tp, builder, bytearray(), batch.created)
+            part.buffer = None
+            for r in some:
+                assert builder.append(r.timestamp, r.key, r.value, r.headers), "the bound was too low"
+            part.count = len(some)
+            part.closed = True
+            parts.append((first, part.outcome))
+            made.append(part)
+        queue = self._queue(batch.tp)
+        with self.lock:
+            queue.batches.extendleft(reversed(made))
+            self.active[batch.tp] = queue
+            self.incomplete.update(made)
+        batch.outcome.split(parts)
+        self.retire(batch)
+        return made
+
+    def retire(self, batch: ProducerBatch) -> None:
+        """A batch is done with: its memory goes back."""
+        with self.lock:
+            self.incomplete.discard(batch)
+            buffer, batch.buffer = batch.buffer, None
+        batch.data = None
+        if buffer is not None:
+            self.pool.release(buffer)
+
+    def abort(self) -> list[ProducerBatch]:
+        """Empty all queues; the batches that nobody has sent yet."""
+        with self.lock:
+            found = [batch for queue in self.active.values() for batch in queue.batches]
+            for queue in self.active.values():
+                queue.batches.clear()
+                queue.open = None
+            self.active.clear()
+        for batch in found:
+            batch.closed = True
+        return found
+
+    def pending(self) -> Iterable[ProducerBatch]:
+        """Every batch without an outcome at this moment."""
+        with self.lock:
+            return list(self.incomplete)
+
+
+def _headers_bound(headers: Headers) -> int:
+    return sum(16 + len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def _after(sequence: int, other: int) -> bool:
+    """Whether a sequence number follows another one; they begin anew at 2^31."""
+    return 0 < (sequence - other) & 0x7FFFFFFF < 0x40000000

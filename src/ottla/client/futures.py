@@ -1,0 +1,226 @@
+"""What send() returns, and the outcome of a batch behind it. Kafka's `FutureRecordMetadata`, `ProduceRequestResult`.
+
+A record has no lock and no event of its own: its future is a tuple that knows the batch's outcome and the record's
+place. The outcome is settled once, on the I/O thread; waiting costs something only for those who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.model import RecordMetadata, TopicPartition
+
+log = logging.getLogger("ottla.client")
+
+_lock = threading.Lock()
+"""Guards the waiters of all outcomes; held for moments only."""
+
+
+class Outcome:
+    """What became of a batch: its base offset, or an error. `parts` when it was split: (first index, outcome) each."""
+
+    __slots__ = ("append_time", "base_offset", "done", "error", "parts", "tp", "waiters")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.done = False
+        self.base_offset = -1
+        self.append_time = -1
+        self.error: BaseException | None = None
+        self.parts: list[tuple[int, Outcome]] | None = None
+        self.waiters: list[Callable[[], None]] | None = None
+
+    def settle(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
+        """Tell the outcome to all who wait, on the caller's thread. False when it was settled before."""
+        with _lock:
+            if self.done:
+                return False
+            self.base_offset = base_offset
+            self.append_time = append_time
+            self.error = error
+            self.done = True
+            waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
+            waiter()
+        return True
+
+    def when_done(self, waiter: Callable[[], None]) -> None:
+        """Call `waiter` when the outcome is settled: at once, here, when it already is."""
+        with _lock:
+            if not self.done:
+                if self.waiters is None:
+                    self.waiters = []
+                self.waiters.append(waiter)
+                return
+        waiter()
+
+    def forget(self, waiter: Callable[[], None]) -> None:
+        """The waiter has lost interest."""
+        with _lock:
+            if self.waiters is not None and waiter in self.waiters:
+                self.waiters.remove(waiter)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block until the outcome is settled; False when `timeout` seconds were not enough."""
+        if self.done:
+            return True
+        event = threading.Event()
+        self.when_done(event.set)
+        try:
+            return event.wait(timeout)
+        finally:
+            self.forget(event.set)
+
+    def split(self, parts: list[tuple[int, Outcome]]) -> None:
+        """The batch was cut into these; it is done when all of them are."""
+        self.parts = parts
+        left = len(parts)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                error = next((part.error for _, part in parts if part.error is not None), None)
+                self.settle(parts[0][1].base_offset, parts[0][1].append_time, error)
+
+        for _, part in parts:
+            part.when_done(one_done)
+
+    def of(self, index: int) -> tuple[Outcome, int]:
+        """The outcome that belongs to a record, and the record's place in it."""
+        if self.parts is None:
+            return self, index
+        for first, part in reversed(self.parts):
+            if index >= first:
+                return part.of(index - first)
+        raise AssertionError(f"no part has record {index}")
+
+
+class RecordFuture(tuple[Outcome, int, int, int, int]):
+    """A record on its way. `get`, `await` and callbacks tell where it lies, or why it does not.
+
+    As a tuple it costs less than half of an object with fields: (outcome, index, timestamp, key size, value size).
+    """
+
+    __slots__ = ()
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        outcome = self[0]
+        state = "pending" if not outcome.done else f"failed: {outcome.error}" if outcome.error else "acknowledged"
+        return f"<RecordFuture {outcome.tp} {state}>"
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self[0].done
+
+    is_done = property(done)
+
+    def succeeded(self) -> bool:
+        """Whether the record was acknowledged."""
+        return self.done() and self.exception() is None
+
+    def failed(self) -> bool:
+        """Whether the record has failed."""
+        return self.done() and self.exception() is not None
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait for the acknowledgement; where the record lies.
+
+        Raises the record's error, or KafkaTimeoutError after `timeout` seconds (the record is still on its way then).
+        """
+        if not self[0].wait(timeout):
+            raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
+        return self._result()
+
+    result = get
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the outcome; the record's error, or None."""
+        if not self[0].wait(timeout):
+            raise KafkaTimeoutError(f"{self[0].tp}: no acknowledgement within {timeout:g} s")
+        return self[0].of(self[1])[0].error
+
+    def _result(self) -> RecordMetadata:
+        outcome, index = self[0].of(self[1])
+        if outcome.error is not None:
+            raise outcome.error
+        timestamp, kind = (self[2], 0) if outcome.append_time < 0 else (outcome.append_time, 1)
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+        return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp, kind, self[3], self[4])
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
+        """Call `callback(future)` when done, on the I/O thread; at once, here, when it already is."""
+        self[0].when_done(lambda: _guarded(callback, self))
+
+    def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Call `callback(*args, metadata, **kwargs)` when the record is acknowledged, on the I/O thread."""
+
+        def call() -> None:
+            if self.exception() is None:
+                _guarded(callback, *args, self._result(), **kwargs)
+
+        self[0].when_done(call)
+        return self
+
+    def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Call `callback(*args, error, **kwargs)` when the record has failed, on the I/O thread."""
+
+        def call() -> None:
+            error = self.exception()
+            if error is not None:
+                _guarded(callback, *args, error, **kwargs)
+
+        self[0].when_done(call)
+        return self
+
+    def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
+        """Both of `add_callback` and `add_errback`."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
+
+    def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
+        """Java's Callback: `callback(metadata, None)` or `callback(None, error)`, on the I/O thread."""
+
+        def call() -> None:
+            error = self.exception()
+            _guarded(callback, None if error is not None else self._result(), error)
+
+        self[0].when_done(call)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self[0].done:
+            loop = asyncio.get_running_loop()
+            woken = loop.create_future()
+
+            def wake() -> None:
+                loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))  # type: ignore[func-returns-value]
+
+            self[0].when_done(wake)
+            try:
+                yield from woken
+            finally:
+                self[0].forget(wake)
+        return self._result()
+
+
+def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:
+    """The future of a record that never got on its way."""
+    outcome = Outcome(tp)
+    outcome.settle(-1, -1, error)
+    return RecordFuture((outcome, 0, -1, -1, -1))
+
+
+def _guarded(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    try:
+        callback(*args, **kwargs)
+    except Exception:  # a user's callback must not stop the I/O thread
+        log.exception("a callback of the producer has failed")

@@ -1,0 +1,245 @@
+"""`KafkaProducer`: the blocking face. Thread-safe; one serves all threads of a program.
+
+send() puts the record straight into the open batch of its partition, in the caller's thread; the I/O thread sends
+whole batches. So a record costs a hash, a lock and a copy of its bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.futures import RecordFuture, failed_future
+from ottla.client.io_thread import IoThread
+from ottla.client.producer_core import (
+    Headers,
+    ProducerCore,
+    ProducerRecord,
+    Ready,
+    comes_in_future,
+    settle_all,
+)
+from ottla.config.producer import ProducerConfig
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError
+from ottla.model import TopicPartition
+from ottla.records.murmur2 import murmur2
+
+FOR_EVER = None
+
+
+class KafkaProducer:
+    """Sends records to Kafka.
+
+        with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
+            producer.send("topic", b"value", key=b"key").get(timeout=10)
+
+    Options as keywords (`linger_ms=20`) or as one mapping with Kafka's names (`{"linger.ms": 20}`); see
+    `ottla.config.producer.ProducerConfig` for all of them. Raises ConfigurationError for a value that is not allowed,
+    TypeError for an unknown keyword.
+    """
+
+    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+        if configs is not None:
+            self.config = ProducerConfig.from_kafka(configs, **options)
+        else:
+            self.config = ProducerConfig.from_keywords(**options)
+        self._wake_pending = False
+        self._core = core = ProducerCore(self.config, self._wake)
+        self._io = IoThread(f"ottla-{core.client_id}")
+        self._io.on_fork = self._forked
+        self._refusal: str | None = None
+        self._close_lock = threading.Lock()
+        self._topics = core.accumulator.topics
+        self._metadata = core.metadata
+        self._append = core.accumulator.append_to_open
+        self._plain = core.is_plain
+        self._io.start()
+        self._io.run(core.start())
+
+    def __repr__(self) -> str:
+        return f"<KafkaProducer {self._core.client_id}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(
+        self,
+        topic: str | ProducerRecord,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordFuture:
+        """Send a record; the future tells where it lies. `send(ProducerRecord(…), callback)` works as in Java.
+
+        `timestamp_ms` (since 1970) and `partition` are chosen when None. Blocks for at most max.block.ms while topic
+        or memory is waited for. Raises KafkaTimeoutError, BufferExhaustedError, SerializationError, IllegalStateError
+        (closed); an error that a broker could have answered as well (record too large, no permission…) comes in the
+        future and to the callback.
+        """
+        if self._plain and type(value) is bytes and type(topic) is str:
+            queues = self._topics.get(topic)
+            if queues is not None and queues.version == self._metadata.version:
+                if partition is None:
+                    if key is None:
+                        partition = self._core.sticky(queues, len(value))
+                    elif type(key) is bytes:
+                        partition = (murmur2(key) & 0x7FFFFFFF) % queues.count
+                    else:
+                        return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
+                elif not 0 <= partition < queues.count:
+                    return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
+                if timestamp_ms is None:
+                    timestamp_ms = time.time_ns() // 1_000_000
+                if key is None or type(key) is bytes:
+                    future = self._append(queues.queues[partition], timestamp_ms, key, value, headers)
+                    if future is not None:
+                        return future
+        if isinstance(topic, ProducerRecord):
+            return self._send(topic, value)
+        return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
+
+    def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
+        """The whole way of a record."""
+        self._check_open()
+        core = self._core
+        record = core.intercepted(record)
+        try:
+            deadline = time.monotonic() + core.max_block
+            ready = self._prepare(record, deadline)
+            future = self._append_within(ready, deadline)
+        except Exception as error:  # interceptors hear of every failure; then it goes its way
+            core.send_failed(record, error)
+            if not comes_in_future(error):
+                raise
+            future = failed_future(TopicPartition(record.topic, record.partition or -1), error)  # type: ignore[arg-type]
+            if callback is not None:
+                future.report_to(callback)
+            return future
+        return core.watch(future, callback)
+
+    def _prepare(self, record: ProducerRecord, deadline: float) -> Ready:
+        if not isinstance(record.topic, str):
+            raise TypeError(f"the topic must be a text, not a {type(record.topic).__name__}")
+        queues = self._core.queues(record.topic, record.partition)
+        while queues is None:
+            left = max(0.0, deadline - time.monotonic())
+            self._io.run(self._metadata.wait_for_topic(record.topic, left, record.partition or 0))
+            queues = self._core.queues(record.topic, record.partition)
+        return self._core.prepare(record, queues)
+
+    def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
+        """Append, with a new batch if need be, for which memory may have to come free."""
+        while True:
+            future = self._core.append(ready)
+            if future is not None:
+                return future
+            buffer = self._allocate(self._core.buffer_bytes(ready), deadline)
+            self._check_open()
+            self._core.accumulator.open_batch(ready.queue, buffer)
+
+    def _allocate(self, size: int, deadline: float) -> bytearray:
+        pool = self._core.accumulator.pool
+        buffer = pool.try_allocate(size)
+        if buffer is not None:
+            return buffer
+        granted = threading.Event()
+        waiter = pool.wait(size, granted.set)
+        if waiter is None:
+            return pool.take(size)
+        self._wake()
+        try:
+            # The I/O thread frees the memory: it cannot wait for that itself.
+            left = 0.0 if self._io.is_current else max(0.0, deadline - time.monotonic())
+            got = granted.wait(left)
+        except BaseException:
+            if pool.leave(waiter):
+                pool.release(bytearray(size))
+            raise
+        if got or pool.leave(waiter):
+            return pool.take(size)
+        raise BufferExhaustedError(
+            f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
+            f" {pool.available} bytes are free"
+        )
+
+    def flush(self, timeout: float | None = FOR_EVER) -> None:
+        """Send everything that waits, and wait until each record is acknowledged or has failed.
+
+        KafkaTimeoutError after `timeout` seconds.
+        """
+        self._check_open()
+        if not self._io.run(settle_all(self._core, timeout)):
+            raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions. KafkaTimeoutError when it is not known within max.block.ms."""
+        self._check_open()
+        info = self._metadata.cluster.topics.get(topic)
+        if info is None or not info.partitions:
+            info = self._io.run(self._metadata.wait_for_topic(topic, self._core.max_block))
+        return {p.partition for p in info.partitions}
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached."""
+        return bool(self._metadata.cluster.nodes)
+
+    def close(self, timeout: float | None = FOR_EVER) -> None:
+        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm."""
+        with self._close_lock:
+            if self._refusal is not None:
+                return
+            self._refuse("the producer is closed")
+        self._core.accumulator.closing = True
+        if self._io.is_current:
+            # From a callback: waiting for deliveries would wait for ourselves.
+            self._io.loop.create_task(self._stop_from_callback())
+            return
+        try:
+            if timeout is None or timeout > 0:
+                self._io.run(settle_all(self._core, timeout))
+        finally:
+            try:
+                self._io.run(self._core.stop(), STOP_SECONDS)
+            finally:
+                self._io.stop()
+
+    async def _stop_from_callback(self) -> None:
+        await self._core.stop()
+        self._io.stop()
+
+    # Small things
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise IllegalStateError(self._refusal)
+
+    def _refuse(self, why: str) -> None:
+        self._plain = False
+        self._refusal = why
+
+    def _forked(self) -> None:
+        self._refuse("the producer was made before a fork; make a new one in this process")
+
+    def _wake(self) -> None:
+        """Have the sender look; one call is enough until it does."""
+        if not self._wake_pending:
+            self._wake_pending = True
+            self._io.call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._wake_pending = False
+        self._core.sender.wake()
+
+
+STOP_SECONDS = 10.0
+"""Stopping waits for nothing outside; this only keeps a bug from hanging a program's end."""

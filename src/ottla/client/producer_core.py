@@ -1,0 +1,265 @@
+"""What both faces of the producer share: the parts and their wiring, and the way of a record that needs care.
+
+The usual record of bytes with room in an open batch never comes here; see `KafkaProducer.send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.client import partitioner as partitioning
+from ottla.client.accumulator import Accumulator, PartitionQueue, TopicQueues
+from ottla.client.connections import Connections
+from ottla.client.futures import RecordFuture
+from ottla.client.metadata import Metadata
+from ottla.client.partitioner import RoundRobin
+from ottla.client.sender import Sender
+from ottla.client.serializers import find, to_bytes
+from ottla.client.transaction_manager import TransactionManager
+from ottla.config.producer import ProducerConfig
+from ottla.errors import ConfigurationError, IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.model import RecordMetadata
+from ottla.records.builder import record_size_upper_bound
+from ottla.records.compression import CODEC_IDS
+
+log = logging.getLogger("ottla.client")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_numbers = itertools.count(1)
+
+
+class ProducerRecord(NamedTuple):
+    """A record to send. Timestamp in milliseconds since 1970, None for now; partition None to have one chosen."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Ready(NamedTuple):
+    """A record that is serialized and knows its partition."""
+
+    queue: PartitionQueue
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    size: int
+    """The most that a batch of this record alone takes."""
+
+
+class ProducerCore:
+    """The producer without a face. `wake` is called from any thread when the sender should look."""
+
+    def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
+        if config.transactional_id is not None:
+            raise ConfigurationError("transactional.id: transactions are not supported by this version")
+        self.config = config
+        self.client_id = config.client_id or f"producer-{next(_numbers)}"
+        self.max_block = config.max_block_ms / 1000
+        self.interceptors: list[Any] = [_made(interceptor) for interceptor in config.interceptor_classes]
+        self.key_serializer = find(config.key_serializer, "key_serializer")
+        self.value_serializer = find(config.value_serializer, "value_serializer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes)
+        self.metadata = Metadata(
+            self.connections,
+            max_age_ms=config.metadata_max_age_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            allow_auto_create=config.allow_auto_create_topics,
+            topic_idle_ms=config.metadata_max_idle_ms,
+        )
+        self.accumulator = Accumulator(
+            batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
+            memory_bytes=config.buffer_memory,
+            codec=CODEC_IDS[config.compression_type],
+            level=config.compression_level,
+            linger=config.linger_ms / 1000,
+            back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            wake=wake,
+        )
+        transactions = TransactionManager(self.connections.ask_any) if config.enable_idempotence else None
+        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, transactions)
+        self._round_robin = RoundRobin()
+        chooser: Any = config.partitioner
+        self._partitioner: Any = chooser() if isinstance(chooser, type) else chooser
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether records of bytes can go straight into a batch: nobody wants to look at them before."""
+        return (
+            not self.interceptors
+            and self.key_serializer is None
+            and self.value_serializer is None
+            and self._partitioner == "default"
+            and not self.config.partitioner_ignore_keys
+        )
+
+    # The loop's side
+
+    async def start(self) -> None:
+        """Begin to work; nothing is connected before it is needed."""
+        self.metadata.start()
+        self.sender.start()
+
+    async def stop(self) -> None:
+        """End all work; records that are left fail."""
+        await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
+        await self.metadata.close()
+        await self.connections.close()
+        for interceptor in self.interceptors:
+            _ask_politely(interceptor, "close")
+
+    def forget_idle_time(self, topic: str) -> None:
+        """The topic is in use."""
+        self.metadata.touch(topic)
+
+    # A record's way
+
+    def intercepted(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as the interceptors want it."""
+        for interceptor in self.interceptors:
+            changed = _ask_politely(interceptor, "on_send", record)
+            record = record if changed is None else changed
+        return record
+
+    def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
+        """The queues of a topic, when the metadata knows it (and the partition); else None."""
+        cluster, version = self.metadata.cluster, self.metadata.version
+        info = cluster.topics.get(topic)
+        if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
+            return None
+        found = self.accumulator.topic(topic)
+        if found.version != version:
+            with self.accumulator.lock:
+                found.update(cluster, topic, version)
+            self.metadata.touch(topic)
+        return found
+
+    def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
+        """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""
+        topic = record.topic
+        key, value = record.key, record.value
+        key = to_bytes(key, "key") if self.key_serializer is None else self.key_serializer(topic, key)
+        value = to_bytes(value, "value") if self.value_serializer is None else self.value_serializer(topic, value)
+        headers = record.headers or None
+        size = record_size_upper_bound(len(key or b""), len(value or b""), headers or ())
+        self._check_size(size)
+        partition = record.partition
+        if partition is None:
+            partition = self._partition(topic, key, size, queues)
+        elif partition < 0:
+            raise ValueError(f"partition {partition} is not valid")
+        timestamp = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
+        if timestamp < 0:
+            raise ValueError(f"timestamp {timestamp} is not valid")
+        return Ready(queues.queues[partition], timestamp, key, value, headers, size)
+
+    def _check_size(self, size: int) -> None:
+        for limit, option in (
+            (self.config.max_request_size, "max.request.size"),
+            (self.config.buffer_memory, "buffer.memory"),
+        ):
+            if size > limit:
+                raise MessageTooLargeError(f"the record takes {size} bytes, {option} is {limit}")
+
+    def _partition(self, topic: str, key: bytes | None, size: int, queues: TopicQueues) -> int:
+        chooser = self._partitioner
+        if chooser == "roundrobin":
+            return self._round_robin.partition(topic, queues.available)
+        if chooser not in ("default", "sticky"):
+            return partitioning.ask_custom(chooser, topic, key, list(range(queues.count)), queues.available)
+        if key is not None and chooser == "default" and not self.config.partitioner_ignore_keys:
+            return partitioning.partition_for_key(key, queues.count)
+        return self.sticky(queues, size)
+
+    def sticky(self, queues: TopicQueues, size: int) -> int:
+        """The partition for a record without a key."""
+
+        def choose() -> int:
+            adaptive = self.config.partitioner_adaptive_partitioning_enable
+            queued = [len(queues.queues[i].batches) for i in queues.available] if adaptive else None
+            return partitioning.choose_partition(queues.available, queued)
+
+        return queues.sticky.next(size, choose)
+
+    def append(self, ready: Ready) -> RecordFuture | None:
+        """Put a record into an open batch; None when there is none with room."""
+        return self.accumulator.append_to_open(ready.queue, ready.timestamp, ready.key, ready.value, ready.headers)
+
+    def buffer_bytes(self, ready: Ready) -> int:
+        """The size of the buffer that a new batch for this record wants."""
+        return max(self.accumulator.batch_bytes, ready.size)
+
+    def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
+        """See to it that interceptors and the user's callback hear of the outcome."""
+        if self.interceptors:
+            future.report_to(self._acknowledge)
+        if callback is not None:
+            future.report_to(callback)
+        return future
+
+    def _acknowledge(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        for interceptor in self.interceptors:
+            _ask_politely(interceptor, "on_acknowledgement", metadata, error)
+
+    def send_failed(self, record: ProducerRecord, error: BaseException) -> None:
+        """A record has failed before it was in a batch: interceptors hear of that too."""
+        for interceptor in self.interceptors:
+            if hasattr(interceptor, "on_send_error"):
+                _ask_politely(interceptor, "on_send_error", record, error)
+            else:
+                _ask_politely(interceptor, "on_acknowledgement", None, error)
+
+
+MIN_BATCH_BYTES: Final = 128
+"""A batch has at least this much room, so that batch.size=0 means a batch for every record."""
+
+
+def _made(interceptor: Any) -> Any:
+    return interceptor() if isinstance(interceptor, type) else interceptor
+
+
+def _ask_politely(interceptor: Any, method: str, *args: Any) -> Any:
+    """Call an interceptor; what it raises is logged and goes no further."""
+    call = getattr(interceptor, method, None)
+    if call is None:
+        return None
+    try:
+        return call(*args)
+    except Exception:  # a user's code must never break a send
+        log.exception("interceptor %s.%s has failed", type(interceptor).__name__, method)
+        return None
+
+
+def comes_in_future(error: Exception) -> bool:
+    """Whether an error of send() is told by the future (it has a number on the wire) instead of being raised."""
+    return isinstance(error, KafkaError) and error.code is not None
+
+
+async def settle_all(core: ProducerCore, timeout: float | None) -> bool:
+    """Send everything now and wait for all outcomes; False when `timeout` seconds were not enough."""
+    accumulator = core.accumulator
+    accumulator.flushing += 1
+    core.sender.wake()
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            for batch in accumulator.pending():
+                done = loop.create_future()
+                batch.outcome.when_done(lambda done=done: done.done() or done.set_result(None))  # type: ignore[misc]
+                await done
+    except TimeoutError:
+        return False
+    finally:
+        accumulator.flushing -= 1
+    return True
