@@ -23,7 +23,7 @@ log = logging.getLogger("ottla.config")
 
 T = TypeVar("T")
 Parser = Callable[[Any], T]
-"""Turns what a user gave (text, or a Python value) into the option's value; raises ValueError that says what is allowed."""
+"""Turns what a user gave (text or a value) into the option's value; ValueError says what is allowed."""
 
 
 class Required:
@@ -34,7 +34,7 @@ REQUIRED: Any = Required()
 
 
 class Option(Generic[T]):
-    """One option: default, parser and documentation. Read from an instance it is the value, from the class the option."""
+    """One option: default, parser and documentation. An instance reads it as its value."""
 
     __slots__ = ("attribute", "default", "doc", "key", "parse")
 

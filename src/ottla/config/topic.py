@@ -19,7 +19,7 @@ long_or_none = integer(-1, LONG_MAX)
 class TopicConfig(Config, subject="topic"):
     """What `kafka-configs --entity-type topics` can set."""
 
-    cleanup_policy = Option(
+    cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
         words("delete", "compact"),
         "What happens to old records: delete drops segments past their time or size, compact keeps each key's last.",

@@ -1,1 +1,1 @@
-"""."""
+"""Groups and offsets: pure decisions, and the one runtime that appends, replays and then replies."""

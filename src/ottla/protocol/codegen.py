@@ -276,7 +276,13 @@ class Reader(Source):
 
 
 class Writer(Source):
-    """The encoder of one version."""
+    """The encoder of one version.
+
+    A request that says what its version cannot carry is refused, since the broker would do something else. A response
+    is answered in the version that the client chose: what that version does not know is left out (`lenient`).
+    """
+
+    lenient = False
 
     def flush(self) -> None:
         """One pack for the run."""
@@ -292,7 +298,7 @@ class Writer(Source):
         for field in cls.FIELDS:
             place, what = f"{source}.{field.name}", f"{cls.__name__}.{field.name}"
             if not field.in_version(self.version):
-                if not field.ignorable:
+                if not (field.ignorable or self.lenient):
                     self.add(f"if {self.differs(field, place)}: raise left_out({what!r}, {self.version})")
             elif field.tag is not None:
                 tagged.append(field)
@@ -459,6 +465,7 @@ def make_decoder(cls: type[Struct], version: int) -> Decoder:
 def make_encoder(cls: type[Struct], version: int) -> Encoder:
     """The function that writes this version of a message."""
     source = Writer(cls, version)
+    source.lenient = "Response" in {base.__name__ for base in cls.__mro__}
     source.structure(cls, "o")
     source.flush()
     source.add("return")

@@ -1,1 +1,1 @@
-"""."""
+"""One file per API."""

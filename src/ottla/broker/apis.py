@@ -1,0 +1,71 @@
+"""The table of all that this broker serves: one row per API. ApiVersions and the docs are made from it.
+
+The handler of API `Xy` is `handle` in `broker/handlers/xy.py`, imported when the first request for it comes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from ottla.broker.services import Call
+from ottla.protocol import apis
+from ottla.protocol.message import Response
+
+Handler = Callable[[Any, Call], "Response | Awaitable[Response | None] | None"]
+"""Answers a decoded request: at once, or with an awaitable where it has to wait."""
+
+
+class Served(NamedTuple):
+    """One API, in the versions that are answered."""
+
+    name: str
+    first: int
+    last: int
+    left_out: str = ""
+
+    @property
+    def api(self) -> apis.Api:
+        """The API's row in the protocol's table."""
+        return apis.BY_NAME[self.name]
+
+    @property
+    def handler(self) -> Handler:
+        """The function that answers it."""
+        module = self.api.module.rpartition(".")[2]
+        found: Handler = importlib.import_module(f"ottla.broker.handlers.{module}").handle
+        return found
+
+
+SERVED = (
+    Served("Produce", 3, 13, "0-2: message formats 0 and 1"),
+    Served("Fetch", 4, 18, "0-3: message formats 0 and 1"),
+    Served("ListOffsets", 1, 11, "0: the list of segment offsets"),
+    Served("Metadata", 0, 13),
+    Served("OffsetCommit", 2, 10, "0-1: offsets in ZooKeeper"),
+    Served("OffsetFetch", 1, 10, "0: offsets in ZooKeeper"),
+    Served("FindCoordinator", 0, 6),
+    Served("JoinGroup", 0, 9),
+    Served("Heartbeat", 0, 4),
+    Served("LeaveGroup", 0, 5),
+    Served("SyncGroup", 0, 5),
+    Served("DescribeGroups", 0, 6),
+    Served("ListGroups", 0, 5),
+    Served("ApiVersions", 0, 5),
+    Served("CreateTopics", 0, 7),
+    Served("DeleteTopics", 0, 6),
+    Served("DeleteRecords", 0, 2),
+    Served("InitProducerId", 0, 6),
+    Served("OffsetForLeaderEpoch", 2, 4, "0-1: between brokers"),
+    Served("DescribeConfigs", 0, 4),
+    Served("IncrementalAlterConfigs", 0, 1),
+    Served("AlterConfigs", 0, 2),
+    Served("CreatePartitions", 0, 3),
+    Served("DeleteGroups", 0, 2),
+    Served("DescribeCluster", 0, 2),
+    Served("DescribeTopicPartitions", 0, 0),
+)
+"""Every API that is answered."""
+
+BY_KEY = {row.api.key: row for row in SERVED}

@@ -1,0 +1,107 @@
+"""From a frame to its answer: header, version, body, handler, and back to bytes.
+
+This is where exceptions become numbers. A request that cannot be read closes the connection, as in Kafka, since there
+is no way to answer it; a version that is not served does too, but for ApiVersions, which answers what is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any, cast
+
+from ottla.broker.apis import BY_KEY, Handler, Served
+from ottla.broker.services import Call, Services
+from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError, code_of
+from ottla.net.listener import Chunk, Connection, HangupError, Reply
+from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
+from ottla.protocol.message import Request, Response, decode, encode_chunks
+
+log = logging.getLogger("ottla.broker")
+
+LENGTH_PLACE = bytes(4)
+
+
+class Dispatch:
+    """The service behind every listener."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
+
+    def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
+        """Answer one request."""
+        try:
+            header, pos = decode_request_header(frame)
+            served, handler, request_class = self._row(header.api_key)
+            if not served.first <= header.api_version <= served.last:
+                return self._other_version(header, served)
+            request = decode(request_class, frame, header.api_version, pos)
+        except (MalformedMessageError, UnsupportedVersionError) as error:
+            raise HangupError(f"a request cannot be read: {error}") from None
+        call = Call(self._services, connection, header.api_version, header.client_id or "", len(frame))
+        try:
+            answer = handler(request, call)
+        except KafkaError as error:
+            answer = failure(served, error)
+        except Exception as error:
+            # a bug of ours must neither stop the broker nor leave the client waiting
+            answer = self._unexpected(served, error)
+        if answer is None or isinstance(answer, Response):
+            return framed(answer, header)
+        return self._later(answer, header, served)
+
+    async def _later(self, pending: Awaitable[Response | None], header: RequestHeader, served: Served) -> Reply:
+        try:
+            answer = await pending
+        except KafkaError as error:
+            answer = failure(served, error)
+        except Exception as error:
+            # as above
+            answer = self._unexpected(served, error)
+        return framed(answer, header)
+
+    def _row(self, key: int) -> tuple[Served, Handler, type[Request[Any]]]:
+        found = self._handlers.get(key)
+        if found is None:
+            served = BY_KEY.get(key)
+            if served is None:
+                raise UnsupportedVersionError(f"API {key} is not served")
+            found = self._handlers[key] = (served, served.handler, served.api.request)
+        return found
+
+    def _other_version(self, header: RequestHeader, served: Served) -> Reply:
+        if header.api_key != API_VERSIONS:
+            raise UnsupportedVersionError(f"{served.name} version {header.api_version} is not served")
+        from ottla.broker.handlers.api_versions import unsupported
+
+        return framed(unsupported(), header._replace(api_version=0))
+
+    def _unexpected(self, served: Served, error: Exception) -> Response:
+        log.error("%s failed", served.name, exc_info=error)
+        return failure(served, KafkaError(f"{type(error).__name__}: {error}"))
+
+
+def failure(served: Served, error: KafkaError) -> Response:
+    """An answer that carries an error for the whole request; HangupError where the API has no place for one."""
+    response = served.api.response()
+    if "error_code" not in response.__slots__:  # type: ignore[attr-defined]
+        raise HangupError(f"{served.name} failed: {error}")
+    response.error_code = code_of(error)  # type: ignore[attr-defined]
+    if "error_message" in response.__slots__:  # type: ignore[attr-defined]
+        response.error_message = error.message  # type: ignore[attr-defined]
+    return response
+
+
+def framed(answer: Response | None, header: RequestHeader) -> Reply:
+    """Length, header and body, in pieces that can be sent."""
+    if answer is None:
+        return None
+    out = bytearray(LENGTH_PLACE)
+    encode_response_header(out, header.api_key, header.api_version, header.correlation_id)
+    chunks = encode_chunks(answer, header.api_version, out)
+    size = -4
+    for chunk in chunks:
+        size += chunk.nbytes if hasattr(chunk, "nbytes") else len(chunk)
+    out[:4] = size.to_bytes(4, "big")
+    return cast("Sequence[Chunk]", chunks)  # what is not a buffer is a slice of a log file

@@ -1,0 +1,130 @@
+"""A broker inside another program, on a thread of its own.
+
+with Broker() as broker:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.broker.main import BrokerNode
+from ottla.config.broker import BrokerConfig
+from ottla.errors import IllegalStateError
+
+STOP_SECONDS = 30.0
+"""How long `stop` waits for the broker's thread."""
+
+
+class Broker:
+    """One Kafka broker in this process.
+
+    Args:
+        config: Kafka's broker options by name, such as `{"num.partitions": 3}`.
+        data_dir: where the data lies; by default a temporary directory that goes when the broker stops.
+        port: the port on 127.0.0.1; 0, the default, takes a free one.
+
+    Raises ConfigurationError for a wrong option and StartupError where the broker cannot start.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, data_dir: str | Path | None = None, port: int = 0
+    ) -> None:
+        self._given = dict(config or {})
+        self._data_dir = data_dir
+        self._port = port
+        self._temporary: str | None = None
+        self._node: BrokerNode | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients."""
+        if self._node is None or not self._node.endpoints:
+            raise IllegalStateError("the broker is not running; use it as `with Broker() as broker:`")
+        endpoint = self._node.endpoints[0]
+        return f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the data lies."""
+        if self._node is None:
+            raise IllegalStateError("the broker is not running")
+        return Path(self._node.config.data_dirs[0])
+
+    def start(self) -> Self:
+        """Start; returns when clients are served."""
+        if self._thread is not None:
+            raise IllegalStateError("the broker is running already")
+        self._node = BrokerNode(self._config())
+        started: list[BaseException | None] = []
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._node, started, ready), name="ottla-broker", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        if started[0] is not None:
+            self._thread.join()
+            self._forget()
+            raise started[0]
+        return self
+
+    def stop(self) -> None:
+        """Controlled shutdown; temporary data goes. A second call does nothing."""
+        thread, loop = self._thread, self._loop
+        if thread is None:
+            return
+        if loop is not None and thread.is_alive():
+            loop.call_soon_threadsafe(self._stopping.set)
+        thread.join(STOP_SECONDS)
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _config(self) -> BrokerConfig:
+        given = {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0, **self._given}
+        given.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self._port}")
+        if "log.dirs" not in given and "log.dir" not in given:
+            if self._data_dir is None:
+                self._temporary = tempfile.mkdtemp(prefix="ottla-")
+            given["log.dirs"] = str(self._data_dir or self._temporary)
+        return BrokerConfig.from_kafka(given)
+
+    def _run(self, node: BrokerNode, started: list[BaseException | None], ready: threading.Event) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._stopping = asyncio.Event()
+            try:
+                await node.start()
+            except BaseException as error:
+                # told to the thread that called start()
+                started.append(error)
+                ready.set()
+                return
+            started.append(None)
+            ready.set()
+            await self._stopping.wait()
+            await node.stop()
+
+        asyncio.run(serve())
+
+    def _forget(self) -> None:
+        self._thread = self._loop = self._node = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None

@@ -1,0 +1,150 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, later requests and answers only tell what changed.
+
+A session belongs to a client and is numbered; each request carries the next epoch. Epoch 0 opens one, -1 asks without
+a session or closes the one it names. The cache is bounded; the session that was silent longest makes room.
+Loop thread.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+
+
+class PartitionKey(NamedTuple):
+    """A partition as the client named it: by topic name up to version 12, by id from 13 on."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
+class Wanted:
+    """One partition of a session: what the client wants, and what it was last told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "want")
+
+    def __init__(self, want: FetchPartition) -> None:
+        self.want = want
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, data: PartitionData) -> bool:
+        """Whether an incremental answer has to name this partition; remembers what it tells."""
+        told = bool(
+            data.error_code
+            or (data.records is not None and data.records.nbytes)
+            or data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.diverging_epoch is not None
+        )
+        # after an error the client is told everything anew
+        self.high_watermark = -1 if data.error_code else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        return told
+
+
+class Session:
+    """The partitions of one client, in the order in which they are served."""
+
+    __slots__ = ("epoch", "id", "partitions", "uses_ids")
+
+    def __init__(self, session_id: int, uses_ids: bool) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_ids = uses_ids
+        self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
+
+    def update(self, request: FetchRequest) -> None:
+        """Take over what the request adds, changes and forgets."""
+        for key, want in wants(request):
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = Wanted(want)
+            else:
+                known.want = want
+        for topic in request.forgotten_topics_data:
+            for partition in topic.partitions:
+                self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
+
+    def served(self, key: PartitionKey) -> None:
+        """Partitions that gave data go to the end, so that all get their turn under the size limit."""
+        self.partitions.move_to_end(key)
+
+
+class FetchContext(NamedTuple):
+    """What one request is to be answered with: the partitions, and the session they belong to, if any."""
+
+    partitions: list[tuple[PartitionKey, Wanted]]
+    session: Session | None
+    incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        """The id to answer with."""
+        return self.session.id if self.session is not None else NO_SESSION
+
+
+class FetchSessions:
+    """All sessions of this broker."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(self, request: FetchRequest, version: int) -> FetchContext:
+        """Find or open the session of a request. Raises the errors that make a client begin anew."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            partitions = [(key, Wanted(want)) for key, want in wants(request)]
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and partitions:
+                session = self._open(partitions, version)
+            return FetchContext(partitions, session, incremental=False)
+        return self._continue(request, version)
+
+    def _open(self, partitions: list[tuple[PartitionKey, Wanted]], version: int) -> Session | None:
+        if not self._slots:
+            return None
+        while len(self._sessions) >= self._slots:
+            self._sessions.popitem(last=False)
+        session_id = random.randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = random.randrange(1, 2**31)
+        session = self._sessions[session_id] = Session(session_id, version >= 13)
+        session.partitions.update(partitions)
+        return session
+
+    def _continue(self, request: FetchRequest, version: int) -> FetchContext:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise FetchSessionIdNotFoundError
+        if session.epoch != request.session_epoch:
+            raise InvalidFetchSessionEpochError
+        if session.uses_ids != (version >= 13):
+            raise FetchSessionTopicIdError
+        self._sessions.move_to_end(session.id)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.update(request)
+        return FetchContext(list(session.partitions.items()), session, incremental=True)
+
+
+def wants(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
+    """Every partition that a request names."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield PartitionKey(topic.topic, topic.topic_id, partition.partition), partition

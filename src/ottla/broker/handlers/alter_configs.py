@@ -1,0 +1,40 @@
+"""AlterConfigs: replace all options set on a topic; older clients only. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.handlers.incremental_alter_configs import Change, alter
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, code_of
+from ottla.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(request: AlterConfigsRequest, call: Call) -> Awaitable[AlterConfigsResponse]:
+    """Change each resource; one that fails does not stop the others."""
+    return _alter_all(request, call)
+
+
+async def _alter_all(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    answers = []
+    for resource in request.resources:
+        answer = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        try:
+            await alter(
+                resource.resource_type, resource.resource_name, _replacing(resource), request.validate_only, call
+            )
+        except KafkaError as error:
+            answer.error_code, answer.error_message = code_of(error), error.message
+        answers.append(answer)
+    return AlterConfigsResponse(responses=answers)
+
+
+def _replacing(resource: AlterConfigsResource) -> Change:
+    return lambda _: {c.name: c.value for c in resource.configs}

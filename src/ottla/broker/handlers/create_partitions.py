@@ -1,0 +1,61 @@
+"""CreatePartitions: a topic gets more partitions, never fewer. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.cluster import topics
+from ottla.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    code_of,
+)
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(request: CreatePartitionsRequest, call: Call) -> Awaitable[CreatePartitionsResponse]:
+    """Add to each topic; one that fails does not stop the others."""
+    return _add_all(request, call)
+
+
+async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    results = []
+    for topic in request.topics:
+        result = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            added = _plan(topic, call)
+            if not request.validate_only:
+                await call.services.controller.create_partitions(topic.name, added)
+        except KafkaError as error:
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    return CreatePartitionsResponse(results=results)
+
+
+def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
+    image = call.services.image
+    topic = image.topics.get(wish.name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"Topic '{wish.name}' does not exist.")
+    old = len(topic.partitions)
+    if wish.count <= old:
+        raise InvalidPartitionsError(
+            f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
+        )
+    if wish.assignments is None:
+        factor = len(topic.partitions[0].replicas)
+        return topics.place(wish.count, factor, list(image.brokers), first=len(image.topics))[old:]
+    if len(wish.assignments) != wish.count - old:
+        raise InvalidReplicaAssignmentError(
+            f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"
+        )
+    chosen = {old + i: a.broker_ids for i, a in enumerate(wish.assignments)}
+    return topics.given(chosen, image.brokers, first=old)

@@ -1,0 +1,69 @@
+"""CreateTopics: check, place the replicas, write to the registry, make the logs. Served in all versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable
+
+from ottla.broker import topic_creation
+from ottla.broker.config_entries import topic_entries
+from ottla.broker.services import Call
+from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsResponse]:
+    """Create each topic; one that fails does not stop the others."""
+    return _create_all(request, call)
+
+
+async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    seen = Counter(topic.name for topic in request.topics)
+    results = []
+    for name in seen:
+        topic = next(t for t in request.topics if t.name == name)
+        try:
+            if seen[name] > 1:
+                raise InvalidRequestError(f"Topic '{name}' is named twice in the request.")
+            results.append(await _create(topic, request.validate_only, call))
+        except KafkaError as error:
+            results.append(
+                CreatableTopicResult(
+                    name=name,
+                    error_code=code_of(error),
+                    error_message=error.message,
+                    num_partitions=-1,
+                    replication_factor=-1,
+                )
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(topic: CreatableTopic, validate_only: bool, call: Call) -> CreatableTopicResult:
+    services = call.services
+    plan = topic_creation.plan(
+        services,
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {a.partition_index: a.broker_ids for a in topic.assignments},
+        {c.name: c.value for c in topic.configs},
+    )
+    result = CreatableTopicResult(
+        name=topic.name,
+        num_partitions=len(plan.assignment),
+        replication_factor=len(plan.assignment[0]),
+        configs=[
+            CreatableTopicConfigs(name=e.name, value=e.value, config_source=e.source, is_sensitive=e.sensitive)
+            for e in topic_entries(services.config, plan.options)
+        ],
+    )
+    if not validate_only:
+        result.topic_id = (await topic_creation.create(services, plan)).id
+    return result

@@ -1,0 +1,28 @@
+"""DeleteGroups: remove groups without members, with their offsets. Served up to version 2."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, code_of
+from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(request: DeleteGroupsRequest, call: Call) -> Awaitable[DeleteGroupsResponse]:
+    """Remove each group; one that fails does not stop the others."""
+    return _delete_all(request, call)
+
+
+async def _delete_all(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+    runtime = call.services.groups
+    results = []
+    for group_id in request.groups_names:
+        result = DeletableGroupResult(group_id=group_id)
+        try:
+            runtime.check(group_id)
+            await runtime.append(group_id, runtime.offsets.delete_group(group_id).records)
+        except KafkaError as error:
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    return DeleteGroupsResponse(results=results)

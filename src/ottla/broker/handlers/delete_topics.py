@@ -1,0 +1,60 @@
+"""DeleteTopics: by name, or from version 6 by id. Served in all versions. Logs are renamed at once, removed later."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from uuid import UUID
+
+from ottla.broker.services import Call
+from ottla.errors import (
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    TopicDeletionDisabledError,
+    UnknownTopicIdError,
+    code_of,
+)
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+
+def handle(request: DeleteTopicsRequest, call: Call) -> Awaitable[DeleteTopicsResponse]:
+    """Delete each topic; one that fails does not stop the others."""
+    return _delete_all(request, call)
+
+
+async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
+    wanted += [(t.name, t.topic_id) for t in request.topics]
+    results = []
+    for name, topic_id in wanted:
+        result = DeletableTopicResult(name=name, topic_id=topic_id)
+        try:
+            result.name = _name(name, topic_id, call)
+            topic = call.services.image.topics.get(result.name)
+            await _delete(result.name, call)
+            result.topic_id = topic.id if topic else topic_id
+        except KafkaError as error:
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    return DeleteTopicsResponse(responses=results)
+
+
+def _name(name: str | None, topic_id: UUID, call: Call) -> str:
+    if name is not None:
+        if topic_id != ZERO_UUID:
+            raise InvalidRequestError("a topic is named by its name or its id, not by both")
+        return name
+    found = call.services.image.names.get(topic_id)
+    if found is None:
+        raise UnknownTopicIdError
+    return found
+
+
+async def _delete(name: str, call: Call) -> None:
+    if not call.services.config.delete_topic_enable:
+        raise TopicDeletionDisabledError
+    topic = call.services.image.topics.get(name)
+    if topic is not None and topic.is_internal:
+        raise InvalidTopicError(f"topic {name} is the broker's own and cannot be deleted")
+    await call.services.controller.delete_topic(name)

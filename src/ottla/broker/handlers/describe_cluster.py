@@ -1,0 +1,29 @@
+"""DescribeCluster: brokers and controller, for admin clients. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.errors import MismatchedEndpointTypeError, UnsupportedEndpointTypeError
+from ottla.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    """Describe the cluster as the image has it."""
+    if request.endpoint_type == CONTROLLERS:
+        raise MismatchedEndpointTypeError("this endpoint belongs to brokers, not to controllers")
+    if request.endpoint_type != BROKERS:
+        raise UnsupportedEndpointTypeError
+    image = call.services.image
+    nodes = [broker.node(call.connection.listener.name) for broker in image.brokers.values()]
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+    )

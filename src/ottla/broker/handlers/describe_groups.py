@@ -1,0 +1,61 @@
+"""DescribeGroups: members and assignments of groups. Served in all versions.
+
+A group that is not there is Dead, without an error up to version 5 and with one from 6 on.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.coordinator.group import Group, State
+from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+NOT_FOUND_SINCE = 6
+
+
+def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+    """Describe each group."""
+    return DescribeGroupsResponse(groups=[_describe(group_id, call) for group_id in request.groups])
+
+
+def _describe(group_id: str, call: Call) -> DescribedGroup:
+    try:
+        call.services.groups.check(group_id)
+    except KafkaError as error:
+        return DescribedGroup(error_code=code_of(error), group_id=group_id)
+    group = call.services.groups.groups.by_id.get(group_id)
+    if group is not None:
+        return _known(group)
+    described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
+    if call.version >= NOT_FOUND_SINCE:
+        missing = GroupIdNotFoundError(f"Group {group_id} not found.")
+        described.error_code, described.error_message = code_of(missing), missing.message
+    return described
+
+
+def _known(group: Group) -> DescribedGroup:
+    # While members join, nothing is settled that could be told
+    settled = group.state in (State.STABLE, State.COMPLETING)
+    protocol = group.protocol if settled else None
+    return DescribedGroup(
+        group_id=group.id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=m.id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=m.protocols.get(protocol or "", b""),
+                member_assignment=m.assignment if group.state is State.STABLE else b"",
+            )
+            for m in group.members.values()
+        ],
+    )

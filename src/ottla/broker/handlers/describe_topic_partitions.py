@@ -1,0 +1,65 @@
+"""DescribeTopicPartitions: topics page by page, for admin clients (KIP-966). Served in its one version."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.cluster.metadata import TopicImage
+from ottla.errors import UnknownTopicOrPartitionError, code_of
+from ottla.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+MAX_PARTITIONS = 2000
+"""max.request.partition.size.limit."""
+
+
+def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, from the cursor on, until the limit."""
+    image = call.services.image
+    names = sorted({t.name for t in request.topics} or image.topics)
+    first_partition = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = max(0, request.cursor.partition_index)
+    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    answer = DescribeTopicPartitionsResponse(next_cursor=None)
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            code = code_of(UnknownTopicOrPartitionError())
+            answer.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            continue
+        if left <= 0:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        end = min(len(topic.partitions), first_partition + left)
+        answer.topics.append(_topic(topic, range(first_partition, end)))
+        left -= end - first_partition
+        if end < len(topic.partitions):
+            answer.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        first_partition = 0
+    return answer
+
+
+def _topic(topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTopic:
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            partition_index=index,
+            leader_id=topic.partitions[index].leader,
+            leader_epoch=topic.partitions[index].leader_epoch,
+            replica_nodes=list(topic.partitions[index].replicas),
+            isr_nodes=list(topic.partitions[index].isr),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
+        for index in shown
+    ]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
+    )

@@ -1,0 +1,191 @@
+"""Fetch: slices of log files, sent without being read.
+
+Served from version 4 (record format 2). A request is answered when `min_bytes` are there, when a partition has an
+error, or when `max_wait_ms` is over; it is told of appends by the partitions themselves, so nothing polls. Limits are
+those of KIP-74: the first batch of the first partition with data is answered whole, whatever its size.
+
+Left out on purpose: reading from followers and the epochs of replicas (they come with the cluster).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from itertools import groupby
+
+from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.replication.partition import Partition
+
+READ_COMMITTED = 1
+Result = tuple[PartitionKey, Wanted, PartitionData]
+
+
+def handle(request: FetchRequest, call: Call) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answer at once when there is enough to read, else wait for it."""
+    context = call.services.sessions.context(request, call.version)
+    fetch = Fetch(request, context, call)
+    results = fetch.read()
+    if request.max_wait_ms <= 0 or fetch.satisfied(results) or not context.partitions:
+        return fetch.response(results)
+    drop(results)
+    return fetch.wait()
+
+
+class Fetch:
+    """One request while it is being answered."""
+
+    def __init__(self, request: FetchRequest, context: FetchContext, call: Call) -> None:
+        self._request = request
+        self._context = context
+        self._services = call.services
+        self._version = call.version
+        self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
+        self._missing = 0
+        self._enough: asyncio.Event | None = None
+
+    def read(self) -> list[Result]:
+        """What there is now, within the limits."""
+        left = self._max_bytes
+        results: list[Result] = []
+        nothing_yet = True
+        for key, wanted in self._context.partitions:
+            data = self._read_one(key, wanted.want, left, nothing_yet)
+            if data.records is not None and data.records.nbytes:
+                nothing_yet = False
+                left = max(0, left - data.records.nbytes)
+            results.append((key, wanted, data))
+        return results
+
+    def satisfied(self, results: list[Result]) -> bool:
+        """Whether the request may be answered now; else notes how many bytes are missing."""
+        size = 0
+        for _, _, data in results:
+            if data.error_code or data.diverging_epoch is not None:
+                return True
+            size += data.records.nbytes if data.records is not None else 0
+        self._missing = self._request.min_bytes - size
+        return self._missing <= 0
+
+    async def wait(self) -> FetchResponse:
+        """Answer when enough has come in or the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._request.max_wait_ms / 1000
+        watched = [p for p in map(self._partition, self._context.partitions) if p is not None]
+        self._enough = asyncio.Event()
+        for partition in watched:
+            partition.watch(self._on_news)
+        try:
+            while True:
+                results = self.read()
+                remaining = deadline - loop.time()
+                if self.satisfied(results) or remaining <= 0:
+                    return self.response(results)
+                drop(results)
+                self._enough.clear()
+                try:
+                    await asyncio.wait_for(self._enough.wait(), remaining)
+                except TimeoutError:
+                    return self.response(self.read())
+        finally:
+            for partition in watched:
+                partition.unwatch(self._on_news)
+
+    def response(self, results: list[Result]) -> FetchResponse:
+        """The answer: everything, or within a session what is news."""
+        session = self._context.session
+        if self._context.incremental and session is not None:
+            results = [r for r in results if r[1].news(r[2])]
+        elif session is not None:
+            for _, wanted, data in results:
+                wanted.news(data)
+        if session is not None:
+            for key, _, data in results:
+                if data.records is not None and data.records.nbytes:
+                    session.served(key)
+        topics = [
+            FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data for _, _, data in group])
+            for (topic, topic_id), group in groupby(results, key=lambda r: (r[0].topic, r[0].topic_id))
+        ]
+        return FetchResponse(session_id=self._context.session_id, responses=topics)
+
+    def _on_news(self, gained: int) -> None:
+        self._missing -= gained
+        if (self._missing <= 0 or gained == 0) and self._enough is not None:
+            self._enough.set()
+
+    def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
+        try:
+            return self._find(item[0])
+        except KafkaError:
+            return None
+
+    def _find(self, key: PartitionKey) -> Partition:
+        services = self._services
+        topic = key.topic
+        if self._version >= 13:
+            found = services.image.names.get(key.topic_id)
+            if found is None or key.topic_id == ZERO_UUID:
+                raise UnknownTopicIdError
+            topic = found
+        if not topic:
+            raise UnknownTopicOrPartitionError
+        return services.partitions.leader(services.image, TopicPartition(topic, key.partition))
+
+    def _read_one(self, key: PartitionKey, want: FetchPartition, left: int, first: bool) -> PartitionData:
+        try:
+            partition = self._find(key)
+            partition.check_epoch(want.current_leader_epoch)
+            log = partition.log
+            diverging = self._diverging(partition, want)
+            if diverging is not None:
+                return PartitionData(
+                    partition_index=key.partition,
+                    high_watermark=log.high_watermark,
+                    last_stable_offset=log.last_stable_offset,
+                    log_start_offset=log.log_start_offset,
+                    diverging_epoch=diverging,
+                    records=memoryview(b""),
+                )
+            committed = self._request.isolation_level == READ_COMMITTED
+            size = min(left, want.partition_max_bytes)
+            data = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
+        except KafkaError as error:
+            return PartitionData(
+                partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
+            )
+        return PartitionData(
+            partition_index=key.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=data,
+        )
+
+    def _diverging(self, partition: Partition, want: FetchPartition) -> EpochEndOffset | None:
+        """Where the reader's log parts from ours (KIP-595), if it asked for the check and it does."""
+        if want.last_fetched_epoch < 0:
+            return None
+        epoch, end = partition.log.end_offset_for_epoch(want.last_fetched_epoch)
+        if epoch < 0 or (epoch == want.last_fetched_epoch and end >= want.fetch_offset):
+            return None
+        return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def drop(results: list[Result]) -> None:
+    """Let go of the file slices of an answer that is not sent."""
+    for _, _, data in results:
+        if data.records is not None:
+            data.records.release()

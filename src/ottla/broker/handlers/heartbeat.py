@@ -1,0 +1,13 @@
+"""Heartbeat: a member is alive, and learns whether it has to join again. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    """Note the sign of life; what the member has to do is raised."""
+    call.services.groups.check(request.group_id)
+    call.services.groups.groups.heartbeat(request)
+    return HeartbeatResponse()

@@ -1,0 +1,18 @@
+"""LeaveGroup: one member (up to version 2) or several leave at once. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.protocol.message import Response
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+
+
+def handle(request: LeaveGroupRequest, call: Call) -> Awaitable[Response]:
+    """Remove the members, which starts a rebalance among those who stay."""
+    runtime = call.services.groups
+    runtime.check(request.group_id)
+    token = runtime.token()
+    runtime.carry_out(request.group_id, runtime.groups.leave(request, call.version, token))
+    return token

@@ -1,0 +1,111 @@
+"""Metadata: brokers, topics and leaders, from the image; unknown topics are created where both sides allow it.
+
+Served in all versions. Addresses are those of the listener that the client came in through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from ottla.broker import topic_creation
+from ottla.broker.services import Call
+from ottla.cluster.metadata import NO_LEADER, TopicImage
+from ottla.cluster.topics import check_name
+from ottla.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    code_of,
+)
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describe what is asked for; create what is missing first."""
+    image = call.services.image
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return _response(call, [_topic(topic) for topic in image.topics.values()])
+    missing = {
+        t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
+    }
+    if missing and call.services.config.auto_create_topics_enable and request.allow_auto_topic_creation:
+        return _create_then_answer(request, call, missing)
+    return _answer(request, call, {})
+
+
+async def _create_then_answer(request: MetadataRequest, call: Call, missing: Iterable[str]) -> MetadataResponse:
+    errors: dict[str, KafkaError] = {}
+    for name in sorted(missing):
+        try:
+            await topic_creation.create_missing(call.services, name)
+        except TopicAlreadyExistsError:
+            pass  # another client was faster
+        except KafkaError as error:
+            errors[name] = error
+    return _answer(request, call, errors)
+
+
+def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError]) -> MetadataResponse:
+    image = call.services.image
+    topics = []
+    for asked in request.topics or ():
+        name = asked.name
+        if asked.topic_id != ZERO_UUID:
+            name = image.names.get(asked.topic_id)
+            if name is None:
+                code = code_of(UnknownTopicIdError())
+                topics.append(MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id))
+                continue
+        name = name or ""
+        found = image.topics.get(name)
+        if found is not None:
+            topics.append(_topic(found))
+        else:
+            error = errors.get(name) or _why_missing(name)
+            topics.append(MetadataResponseTopic(error_code=code_of(error), name=name))
+    return _response(call, topics)
+
+
+def _why_missing(name: str) -> KafkaError:
+    try:
+        check_name(name)
+    except KafkaError as error:
+        return error
+    return UnknownTopicOrPartitionError()
+
+
+def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    image = call.services.image
+    nodes = [broker.node(call.connection.listener.name) for broker in image.brokers.values()]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+    )
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    partitions = [
+        MetadataResponsePartition(
+            error_code=code_of(LeaderNotAvailableError()) if p.leader == NO_LEADER else 0,
+            partition_index=index,
+            leader_id=p.leader,
+            leader_epoch=p.leader_epoch,
+            replica_nodes=list(p.replicas),
+            isr_nodes=list(p.isr),
+        )
+        for index, p in enumerate(topic.partitions)
+    ]
+    return MetadataResponseTopic(
+        name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
+    )

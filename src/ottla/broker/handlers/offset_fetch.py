@@ -1,0 +1,105 @@
+"""OffsetFetch: how far groups have read. Served from version 1; several groups from 8, topics by id from 10.
+
+A partition without a commit has offset -1 and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from ottla.broker.services import Call
+from ottla.coordinator.records import Committed
+from ottla.errors import KafkaError, UnknownTopicIdError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+NOTHING = Committed(-1, -1, "", -1)
+SEVERAL_GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+
+def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    """Look up each group."""
+    if call.version >= SEVERAL_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=[_group(group, call) for group in request.groups])
+    topics = None
+    if request.topics is not None:
+        topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
+    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), call)
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=t.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in t.partitions
+                ],
+            )
+            for t in found.topics
+        ],
+    )
+
+
+def _group(group: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+    try:
+        call.services.groups.check(group.group_id)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
+    committed = call.services.groups.offsets.by_group.get(group.group_id, {})
+    topics = [_topic(*wanted, committed, call) for wanted in _wanted(group, committed, call)]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _wanted(
+    group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], call: Call
+) -> Iterator[tuple[str | None, UUID, list[int]]]:
+    """Name (None for an id that is not known), id and partitions of each topic that is asked for."""
+    image = call.services.image
+    if group.topics is None:
+        for name in sorted({tp.topic for tp in committed}):
+            topic = image.topics.get(name)
+            yield name, topic.id if topic else ZERO_UUID, sorted(tp.partition for tp in committed if tp.topic == name)
+        return
+    for wanted in group.topics:
+        if call.version >= TOPIC_IDS_SINCE:
+            yield image.names.get(wanted.topic_id), wanted.topic_id, wanted.partition_indexes
+        else:
+            yield wanted.name, ZERO_UUID, wanted.partition_indexes
+
+
+def _topic(
+    name: str | None, topic_id: UUID, partitions: list[int], committed: dict[TopicPartition, Committed], call: Call
+) -> OffsetFetchResponseTopics:
+    code = 0 if name is not None else code_of(UnknownTopicIdError())
+    answers = []
+    for index in partitions:
+        found = committed.get(TopicPartition(name or "", index), NOTHING)
+        answers.append(
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+                error_code=code,
+            )
+        )
+    return OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=answers)

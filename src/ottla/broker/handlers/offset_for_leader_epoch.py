@@ -1,0 +1,38 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices a log that was cut (KIP-320).
+
+Served from version 2; the ones before are for followers only.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    """Look up each partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic=t.topic, partitions=[_answer(t.topic, p, call) for p in t.partitions])
+            for t in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, want: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
+    services = call.services
+    try:
+        partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition))
+        partition.check_epoch(want.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(partition=want.partition, error_code=code_of(error))
+    epoch, end = partition.log.end_offset_for_epoch(want.leader_epoch)
+    return EpochEndOffset(partition=want.partition, leader_epoch=epoch, end_offset=end)

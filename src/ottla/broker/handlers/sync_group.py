@@ -1,0 +1,18 @@
+"""SyncGroup: the leader hands in the assignment, every member gets its part. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.protocol.message import Response
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+
+
+def handle(request: SyncGroupRequest, call: Call) -> Awaitable[Response]:
+    """Answered when the leader has sent the assignment."""
+    runtime = call.services.groups
+    runtime.check(request.group_id)
+    token = runtime.token()
+    runtime.carry_out(request.group_id, runtime.groups.sync(request, token))
+    return token

@@ -1,0 +1,84 @@
+"""What the broker does by the clock: retention, compaction, checkpoints, and the removal of deleted files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaStorageError
+from ottla.replication.partitions import Partitions
+from ottla.storage.log_dir import LogDir
+
+log = logging.getLogger("ottla.broker")
+
+DELETE_FILES_MS = 10_000
+"""How often files whose delay has passed are removed."""
+
+
+class Housekeeping:
+    """The broker's timers. Each job runs on the loop and hands what blocks to a worker; one failing does not end it."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, log_dirs: Sequence[LogDir], partitions: Partitions, workers: Executor
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._workers = workers
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start every job."""
+        config = self._config
+        jobs: tuple[tuple[int, Callable[[], object]], ...] = (
+            (config.log_retention_check_interval_ms, self.apply_retention),
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
+            (config.log_flush_scheduler_interval_ms, self.flush_old),
+            (DELETE_FILES_MS, self.delete_files),
+        )
+        self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
+
+    async def close(self) -> None:
+        """Stop all jobs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def apply_retention(self) -> None:
+        """Drop segments that have outlived their topic's retention."""
+        now = self._clock.now_ms()
+        for partition in list(self._partitions):
+            partition.log.apply_retention(now)
+
+    def checkpoint(self) -> None:
+        """Write recovery points, high watermarks and log starts."""
+        for log_dir in self._log_dirs:
+            log_dir.checkpoint(sync=False)
+
+    def flush_old(self) -> None:
+        """Fsync logs whose records have waited for `flush.ms`."""
+        now = self._clock.now_ms()
+        for partition in list(self._partitions):
+            kept = partition.log
+            if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
+                self._workers.submit(kept.flush)
+
+    def delete_files(self) -> None:
+        """Remove files of deleted topics and segments."""
+        for log_dir in self._log_dirs:
+            log_dir.delete_files(self._clock.now_ms())
+
+    async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
+        # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
+        seconds = min(interval_ms / 1000, 86_400.0)
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                job()
+            except (KafkaStorageError, OSError) as error:
+                log.error("%s failed: %s", getattr(job, "__name__", job), error)

@@ -1,0 +1,195 @@
+"""One broker: all of its parts are put together here, in `BrokerNode.start`, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.broker.dispatch import Dispatch
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.services import Services
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.cluster.controller import Controller
+from ottla.cluster.embedded import EmbeddedRegistry
+from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
+from ottla.coordinator.runtime import GroupRuntime
+from ottla.errors import StartupError
+from ottla.model import TopicPartition
+from ottla.net.listener import Listener
+from ottla.replication.partitions import Partitions
+from ottla.storage.log_dir import LogDir
+
+log = logging.getLogger("ottla.broker")
+
+DRAIN_SECONDS = 2.0
+"""How long a stopping broker lets requests finish that are being worked on."""
+DRAIN_STEP_SECONDS = 0.01
+
+
+class BrokerNode:
+    """A broker on the running event loop."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        if config.zookeeper_connect is not None:
+            raise StartupError("zookeeper.connect: clusters are not served by this version; leave it out for one node")
+        self.config = config
+        self.broker_id = max(0, config.id)
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self._clock = clock
+        self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
+        self._defaults = topic_defaults(config.given)
+        self._log_dirs: list[LogDir] = []
+        self._listeners: list[Listener] = []
+        self._registry: EmbeddedRegistry | None = None
+        self._services: Services | None = None
+        self._housekeeping: Housekeeping | None = None
+
+    async def start(self) -> None:
+        """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
+        config, clock = self.config, self._clock
+        try:
+            self._log_dirs = [
+                LogDir.open(
+                    path,
+                    broker_id=self.broker_id,
+                    clock=clock,
+                    producer_expiration_ms=config.producer_id_expiration_ms,
+                )
+                for path in config.data_dirs
+            ]
+            self._registry = EmbeddedRegistry(Path(config.data_dirs[0]))
+            self._registry.open()
+            controller = Controller(self._registry, self.broker_id)
+            partitions = Partitions(
+                self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas
+            )
+            groups = GroupRuntime(config, clock, partitions, lambda: controller.image)
+            self._services = Services(
+                config=config,
+                clock=clock,
+                controller=controller,
+                partitions=partitions,
+                producer_ids=ProducerIds(self._registry, self.broker_id),
+                groups=groups,
+                workers=self._workers,
+                sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            )
+            self._bind(Dispatch(self._services))
+            await controller.start(
+                BrokerImage(self.broker_id, self._advertised(), config.broker_rack), self._log_dirs[0].cluster_id
+            )
+            for log_dir in self._log_dirs:
+                log_dir.load(lambda tp: self._config_of(controller.image, tp))
+            await partitions.start(controller.image)
+            groups.start()
+            controller.on_change(partitions.change)
+            controller.on_change(self._forget_deleted)
+            self._housekeeping = Housekeeping(config, clock, self._log_dirs, partitions, self._workers)
+            self._housekeeping.start()
+            for listener in self._listeners:
+                listener.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Controlled shutdown: finish what is being answered, flush, mark the data as clean."""
+        for listener in self._listeners:
+            listener.stop_accepting()
+        await self._drain()
+        if self._housekeeping is not None:
+            await self._housekeeping.close()
+        if self._services is not None:
+            self._services.groups.close()
+            self._services.partitions.close()
+        await asyncio.sleep(0)  # who waited for a partition is answered now
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        self._workers.shutdown(wait=True)
+        for log_dir in self._log_dirs:
+            log_dir.close()
+        self._log_dirs.clear()
+        if self._registry is not None:
+            await self._registry.close()
+            self._registry = None
+
+    def log_config(self, options: Mapping[str, str]) -> LogConfig:
+        """A log's settings: what is set on the topic, over what this broker's options say."""
+        return LogConfig.from_topic(TopicConfig({**self._defaults, **options}))
+
+    def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
+        return TopicConfig({**self._defaults, **options}).min_insync_replicas
+
+    def _config_of(self, image: ClusterImage, tp: TopicPartition) -> LogConfig:
+        topic = image.topics.get(tp.topic)
+        return self.log_config(topic.options if topic is not None else {})
+
+    def _bind(self, dispatch: Dispatch) -> None:
+        config = self.config
+        bound = []
+        for endpoint in config.listeners:
+            listener = Listener(
+                endpoint.name,
+                dispatch,
+                max_frame_bytes=config.socket_request_max_bytes,
+                max_connections=config.max_connections,
+                max_connections_per_ip=config.max_connections_per_ip,
+                idle_ms=config.connections_max_idle_ms,
+                send_buffer_bytes=config.socket_send_buffer_bytes,
+                receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            )
+            self._listeners.append(listener)
+            port = listener.bind(endpoint.host, endpoint.port, config.socket_listen_backlog_size)
+            bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
+        self.endpoints = tuple(bound)
+
+    def _advertised(self) -> tuple[Endpoint, ...]:
+        """Addresses for clients: those that are set, and the bound ones for listeners without."""
+        told = {e.name: e for e in self.config.advertised_listeners}
+        addresses = []
+        for bound in self.endpoints:
+            host = bound.host if bound.host not in ("", "0.0.0.0", "::") else _own_host_name()
+            addresses.append(told.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
+        return tuple(addresses)
+
+    async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
+        gone = frozenset(before.topics.keys() - after.topics.keys())
+        if gone and self._services is not None:
+            self._services.groups.topics_deleted(gone)
+
+    async def _drain(self) -> None:
+        deadline = time.monotonic() + DRAIN_SECONDS
+        if self._services is not None:
+            for partition in self._services.partitions:
+                partition.wake()
+        while time.monotonic() < deadline:
+            if not any(c.busy for listener in self._listeners for c in listener.connections):
+                return
+            await asyncio.sleep(DRAIN_STEP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _own_host_name() -> str:
+    import socket
+
+    return socket.getfqdn() or os.uname().nodename

@@ -1,0 +1,46 @@
+"""What a handler may use, and what it is told of the request it answers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.clock import Clock
+from ottla.cluster.controller import Controller
+from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.runtime import GroupRuntime
+from ottla.net.listener import Connection
+from ottla.replication.partitions import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of the broker that handlers call."""
+
+    config: BrokerConfig
+    clock: Clock
+    controller: Controller
+    partitions: Partitions
+    producer_ids: ProducerIds
+    groups: GroupRuntime
+    workers: Executor
+    sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self.controller.image
+
+
+@dataclass(slots=True)
+class Call:
+    """One request: who sent it, in which version, and the services to answer it with."""
+
+    services: Services
+    connection: Connection
+    version: int
+    client_id: str
+    frame_bytes: int = 0

@@ -1,0 +1,110 @@
+"""Creating topics: what a client asked for, checked and filled up with the broker's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.broker.services import Services
+from ottla.cluster import topics
+from ottla.cluster.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicImage
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+
+USE_DEFAULT = -1
+"""A number of partitions or replicas that is left to the broker (KIP-464)."""
+
+
+class Plan(NamedTuple):
+    """A topic that may be created as it stands."""
+
+    name: str
+    assignment: list[tuple[int, ...]]
+    options: Mapping[str, str]
+
+
+def plan(
+    services: Services,
+    name: str,
+    partitions: int = USE_DEFAULT,
+    replication_factor: int = USE_DEFAULT,
+    assignment: Mapping[int, Sequence[int]] | None = None,
+    options: Mapping[str, str | None] | None = None,
+) -> Plan:
+    """Check a wish; raises the error that Kafka has for what is wrong with it."""
+    image, config = services.image, services.config
+    topics.check_name(name)
+    topics.check_collision(name, image.topics)
+    checked = check_options(options or {})
+    if assignment:
+        if (partitions, replication_factor) != (USE_DEFAULT, USE_DEFAULT):
+            raise InvalidRequestError(
+                "a topic has either an assignment or numbers of partitions and replicas, not both"
+            )
+        return Plan(name, topics.given(assignment, image.brokers), checked)
+    count = config.num_partitions if partitions == USE_DEFAULT else partitions
+    factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
+    return Plan(name, topics.place(count, factor, list(image.brokers), first=len(image.topics)), checked)
+
+
+async def create(services: Services, wish: Plan) -> TopicImage:
+    """Carry a plan out."""
+    return await services.controller.create_topic(wish.name, wish.assignment, wish.options)
+
+
+async def create_missing(services: Services, name: str) -> TopicImage:
+    """Create a topic that somebody asked for without numbers: with the broker's defaults, or as an internal topic."""
+    if name in INTERNAL:
+        return await create_internal(services, name)
+    return await create(services, plan(services, name))
+
+
+async def create_internal(services: Services, name: str) -> TopicImage:
+    """Create a topic of the broker's own, or return it."""
+    found = services.image.topics.get(name)
+    if found is not None:
+        return found
+    count, factor, options = INTERNAL[name](services.config)
+    factor = min(factor, len(services.image.brokers))
+    return await create(services, plan(services, name, count, factor, None, options))
+
+
+def _consumer_offsets(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
+    options: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, options
+
+
+def _transaction_state(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
+    options: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "unclean.leader.election.enable": "false",
+    }
+    return config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor, options
+
+
+INTERNAL = {CONSUMER_OFFSETS: _consumer_offsets, TRANSACTION_STATE: _transaction_state}
+"""How each internal topic is made."""
+
+
+def check_options(options: Mapping[str, str | None]) -> dict[str, str]:
+    """Options set on a topic, all of them known and with allowed values; InvalidConfigError otherwise."""
+    checked: dict[str, str] = {}
+    for key, value in options.items():
+        option = TopicConfig.options.get(key)
+        if option is None:
+            raise InvalidConfigError(f"Unknown topic config name: {key}")
+        if value is None:
+            raise InvalidConfigError(f"Null value not supported for topic configs: {key}")
+        checked[key] = value
+    try:
+        TopicConfig(checked)
+    except ConfigurationError as error:
+        raise InvalidConfigError(error.message) from None
+    return checked

@@ -1,0 +1,62 @@
+"""Start one broker, as kafka-server-start.sh does.
+
+Without arguments: a node by itself on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import time
+
+from ottla.broker.main import BrokerNode
+from ottla.config import properties
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaError
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla broker`."""
+    parser.add_argument("properties", nargs="?", metavar="server.properties", help="a file of broker options")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="key=value", help="an option that beats the file; repeatable"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="what is told on stderr")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; 1 where the broker cannot start."""
+    began = time.perf_counter()
+    logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        given = properties.load(args.properties) if args.properties else {}
+        given.update(properties.override(text) for text in args.override)
+        node = BrokerNode(BrokerConfig.from_kafka(given))
+        return asyncio.run(_serve(node, began))
+    except KafkaError as error:
+        print(f"ottla broker: {error}", file=sys.stderr)
+        return 1
+
+
+async def _serve(node: BrokerNode, began: float) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await node.start()
+    took = (time.perf_counter() - began) * 1000
+    addresses = ", ".join(map(str, node.endpoints))
+    data = ", ".join(node.config.data_dirs)
+    print(
+        f"ottla broker {node.broker_id} is ready: {addresses}, data in {data}, {took:.0f} ms",
+        file=sys.stderr,
+        flush=True,
+    )
+    await stopping.wait()
+    await node.stop()
+    return 0

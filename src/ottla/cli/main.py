@@ -1,0 +1,94 @@
+"""The command `ottla`: one row per command in the table, one file per command beside it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.errors import KafkaError
+
+
+class Command(NamedTuple):
+    """One command: its name, the module that has `add_arguments` and `run`, and what it is for."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (
+    Command("broker", "broker", "start a broker (kafka-server-start.sh)"),
+    Command("topics", "topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
+    Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
+    Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
+    Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
+    Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
+    Command("demo", "demo", "a year of flights through a broker into Spark, with an account of every row"),
+)
+"""Every command."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl+C, as shells have it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(given)
+    except KafkaError as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has gone; Python must not complain about that when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(given: list[str]) -> int:
+    by_name = {command.name: command for command in COMMANDS}
+    command = by_name.get(given[0]) if given else None
+    if command is None:
+        return _no_command(given)
+    module = importlib.import_module(f"ottla.cli.{command.module}")
+    parser = argparse.ArgumentParser(
+        prog=f"ottla {command.name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(given[1:]))
+    return code
+
+
+def _no_command(given: list[str]) -> int:
+    if given and given[0] in ("--version", "version"):
+        from importlib.metadata import version
+
+        print(version("ottla"))
+        return 0
+    asked = bool(given) and given[0] in ("-h", "--help", "help")
+    if given and not asked:
+        from ottla.config.options import nearest
+
+        print(
+            f"ottla: there is no command {given[0]!r}{nearest(given[0], [c.name for c in COMMANDS])}", file=sys.stderr
+        )
+    print(_usage(), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+def _usage() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
+    return "\n".join(
+        ["usage: ottla COMMAND [OPTIONS]", "", *lines, "", "ottla COMMAND --help tells a command's options."]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What the cluster looks like at one moment: brokers, topics, leaders. A new one replaces the old; none is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from ottla.config.broker import Endpoint
+from ottla.model import Node, TopicPartition
+
+NO_LEADER = -1
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Topics that the broker itself writes; clients may read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's replicas, the first of them preferred, and its leader (-1: none)."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    state_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic: its partitions by index, and the options set on it."""
+
+    name: str
+    id: UUID
+    partitions: tuple[PartitionImage, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker itself writes the topic."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One live broker."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    def node(self, listener: str) -> Node:
+        """The broker's address on the listener that the client came in through; its first one where it has no such."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return Node(self.id, endpoint.host, endpoint.port, self.rack)
+        first = self.endpoints[0]
+        return Node(self.id, first.host, first.port, self.rack)
+
+
+@dataclass(frozen=True)
+class ClusterImage:
+    """The cluster at one moment."""
+
+    cluster_id: str
+    controller_id: int = -1
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    """Topic names by id."""
+
+    def partition(self, tp: TopicPartition) -> PartitionImage | None:
+        """One partition, or None."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]

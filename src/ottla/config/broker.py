@@ -1,0 +1,198 @@
+"""The broker's options: Kafka's names, defaults and bounds (`server.properties`)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.config.options import Config, Option, anything, boolean, integer, nullable, number, one_of, text, words
+from ottla.errors import ConfigurationError
+
+DAY_MS = 24 * 60 * 60 * 1000
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Endpoint(NamedTuple):
+    """One listener: its name, where it binds or is reached, and the security protocol spoken there."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def endpoints(value: Any) -> tuple[Endpoint, ...]:
+    """`NAME://host:port`, several with commas; an empty host is every address, an IPv6 host stands in brackets."""
+    found = []
+    for item in words()(value):
+        name, separator, address = item.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.lstrip("-").isdigit() or not 0 <= int(port) <= 65535:
+            raise ValueError("NAME://host:port is wanted, several with commas; ports go from 0 to 65535")
+        found.append(Endpoint(name.upper(), host.strip("[]"), int(port)))
+    if len({e.name for e in found}) < len(found):
+        raise ValueError("each listener needs a name of its own")
+    return tuple(found)
+
+
+def name_map(value: Any) -> dict[str, str]:
+    """`A:x,B:y` as a mapping."""
+    pairs = [item.partition(":") for item in words()(value)]
+    if any(not separator for _, separator, _ in pairs):
+        raise ValueError("NAME:VALUE is wanted, several with commas")
+    return {name.strip().upper(): protocol.strip() for name, _, protocol in pairs}
+
+
+class BrokerConfig(Config, subject="broker"):
+    """Options of one broker."""
+
+    # Who and where
+    broker_id = Option(0, integer(-1), "This broker's id. -1 takes the id from the data directory, or 0.")
+    node_id = Option(-1, integer(-1), "Newer name of broker.id; wins where both are set.")
+    listeners = Option(
+        endpoints("PLAINTEXT://127.0.0.1:9092"), endpoints, "Where the broker listens; port 0: any free."
+    )
+    advertised_listeners = Option[tuple[Endpoint, ...]](
+        (), endpoints, "Addresses told to clients; by default the listeners."
+    )
+    listener_security_protocol_map = Option(
+        {p: p for p in NETWORK_PROTOCOLS}, name_map, "The security protocol of each listener name."
+    )
+    inter_broker_listener_name = Option[str | None](None, nullable(text), "The listener that brokers use.")
+    broker_rack = Option[str | None](None, nullable(text), "The rack that this broker stands in.")
+    zookeeper_connect = Option[str | None](None, nullable(text), "ZooKeeper's addresses; none: a node by itself.")
+    log_dir = Option("./ottla-data", text, "Data directory, where log.dirs is not set.")
+    log_dirs = Option[tuple[str, ...]]((), words(), "Data directories, with commas.")
+
+    # Requests
+    socket_request_max_bytes = Option(104857600, integer(1), "The largest request taken; above it the peer is cut off.")
+    socket_send_buffer_bytes = Option(102400, integer(-1), "SO_SNDBUF of client connections; -1: the system's.")
+    socket_receive_buffer_bytes = Option(102400, integer(-1), "SO_RCVBUF of client connections; -1: the system's.")
+    socket_listen_backlog_size = Option(50, integer(1), "Connections that may wait to be accepted.")
+    max_connections = Option(MAX_INT, integer(0), "The most connections at a time.")
+    max_connections_per_ip = Option(MAX_INT, integer(0), "The most connections from one address at a time.")
+    connections_max_idle_ms = Option(600000, integer(-1), "Connections silent for longer are closed; -1: never.")
+    num_io_threads = Option(8, integer(1), "Workers for what blocks: fsync, recovery, compaction.")
+    fetch_max_bytes = Option(55 * 1024 * 1024, integer(1024), "The most bytes answered to one fetch.")
+    max_incremental_fetch_session_cache_slots = Option(1000, integer(0), "Fetch sessions kept at the most.")
+    request_timeout_ms = Option(30000, integer(0), "How long the broker waits for a request of its own.")
+
+    # Topics
+    num_partitions = Option(1, integer(1), "Partitions of a topic that is created without a number.")
+    default_replication_factor = Option(1, integer(1), "Replicas of a topic that is created without a number.")
+    auto_create_topics_enable = Option(True, boolean, "Create a topic when a client asks for an unknown one.")
+    delete_topic_enable = Option(True, boolean, "Let clients delete topics.")
+    min_insync_replicas = Option(1, integer(1), "Replicas that acks=all needs in sync.")
+    compression_type = Option(
+        "producer",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "Compression of stored batches.",
+    )
+    message_max_bytes = Option(1048588, integer(0), "The largest batch taken.")
+    unclean_leader_election_enable = Option(False, boolean, "Let a replica lead that is not in sync, and lose data.")
+
+    # The log
+    log_segment_bytes = Option(1073741824, integer(14), "Size at which a segment is closed.")
+    log_roll_ms = Option[int | None](
+        None, nullable(integer(1)), "Age at which a segment is closed; beats log.roll.hours."
+    )
+    log_roll_hours = Option(168, integer(1), "Age at which a segment is closed.")
+    log_roll_jitter_ms = Option[int | None](None, nullable(integer(0)), "Random part taken off the age.")
+    log_roll_jitter_hours = Option(0, integer(0), "Random part taken off the age.")
+    log_retention_ms = Option[int | None](None, nullable(integer(-1)), "How long records are kept; -1: for ever.")
+    log_retention_minutes = Option[int | None](None, nullable(integer(-1)), "The same in minutes.")
+    log_retention_hours = Option(168, integer(-1), "The same in hours.")
+    log_retention_bytes = Option(-1, integer(-1), "Size above which a partition's oldest segments go; -1: none.")
+    log_retention_check_interval_ms = Option(300000, integer(1), "How often retention is looked at.")
+    log_cleanup_policy = Option[tuple[str, ...]](
+        ("delete",), words("delete", "compact"), "What happens to old segments."
+    )
+    log_cleaner_enable = Option(True, boolean, "Run the compaction of topics with cleanup.policy=compact.")
+    log_cleaner_backoff_ms = Option(15000, integer(0), "Pause of the cleaner when nothing is dirty.")
+    log_cleaner_dedupe_buffer_size = Option(134217728, integer(1024), "Most memory of the cleaner's offset map, bytes.")
+    log_cleaner_min_cleanable_ratio = Option(0.5, number(0, 1), "Share of a log that is dirty before it is cleaned.")
+    log_cleaner_delete_retention_ms = Option(DAY_MS, integer(0), "How long tombstones stay readable.")
+    log_cleaner_min_compaction_lag_ms = Option(0, integer(0), "Age below which a record is not compacted.")
+    log_cleaner_max_compaction_lag_ms = Option(MAX_LONG, integer(1), "Age above which a record is compacted at once.")
+    log_index_size_max_bytes = Option(10 * 1024 * 1024, integer(4), "The largest index file.")
+    log_index_interval_bytes = Option(4096, integer(0), "Bytes of log between two entries of an index.")
+    log_segment_delete_delay_ms = Option(60000, integer(0), "How long a removed segment's files stay.")
+    log_flush_interval_messages = Option(MAX_LONG, integer(1), "Records after which a partition is fsynced.")
+    log_flush_interval_ms = Option[int | None](None, nullable(integer(0)), "Age of a record at which it is fsynced.")
+    log_flush_scheduler_interval_ms = Option(MAX_LONG, integer(1), "How often the age of records is looked at.")
+    log_flush_offset_checkpoint_interval_ms = Option(60000, integer(0), "How often recovery points are written.")
+    log_flush_start_offset_checkpoint_interval_ms = Option(60000, integer(0), "How often log starts are written.")
+    replica_high_watermark_checkpoint_interval_ms = Option(5000, integer(1), "How often high watermarks are written.")
+    log_message_timestamp_type = Option(
+        "CreateTime", one_of("CreateTime", "LogAppendTime"), "Whose time records carry."
+    )
+    log_message_timestamp_before_max_ms = Option(MAX_LONG, integer(0), "How far back a record's time may lie.")
+    log_message_timestamp_after_max_ms = Option(3600000, integer(0), "How far ahead a record's time may lie.")
+    log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
+    log_preallocate = Option(False, boolean, "Reserve a segment's bytes when it is made.")
+    num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")
+    producer_id_expiration_ms = Option(DAY_MS, integer(1), "How long the state of a silent producer is kept.")
+
+    # Groups
+    group_min_session_timeout_ms = Option(6000, integer(1), "The shortest session.timeout.ms that members may ask for.")
+    group_max_session_timeout_ms = Option(
+        1800000, integer(1), "The longest session.timeout.ms that members may ask for."
+    )
+    group_initial_rebalance_delay_ms = Option(3000, integer(0), "How long an empty group waits for more members.")
+    group_max_size = Option(MAX_INT, integer(1), "The most members of a group.")
+    offsets_topic_num_partitions = Option(50, integer(1), "Partitions of __consumer_offsets.")
+    offsets_topic_replication_factor = Option(
+        3, integer(1), "Replicas of __consumer_offsets; at most the brokers there are."
+    )
+    offsets_topic_segment_bytes = Option(104857600, integer(1), "Segment size of __consumer_offsets.")
+    offsets_topic_compression_codec = Option(0, integer(0, 4), "Codec number of offset batches.")
+    offset_metadata_max_bytes = Option(4096, integer(0), "The longest metadata text of a commit, in bytes.")
+    offsets_retention_minutes = Option(10080, integer(1), "How long the offsets of an empty group are kept.")
+    offsets_retention_check_interval_ms = Option(600000, integer(1), "How often expired offsets are looked for.")
+
+    # Transactions: what InitProducerId needs
+    transaction_max_timeout_ms = Option(
+        900000, integer(1), "The longest transaction.timeout.ms that producers may ask for."
+    )
+    transaction_state_log_num_partitions = Option(50, integer(1), "Partitions of __transaction_state.")
+    transaction_state_log_replication_factor = Option(3, integer(1), "Replicas of __transaction_state.")
+    transaction_state_log_min_isr = Option(2, integer(1), "min.insync.replicas of __transaction_state.")
+
+    controlled_shutdown_enable = Option(True, boolean, "Hand partitions over before the broker stops.")
+    metric_reporters = Option((), anything, "Classes that are told of metrics.")
+
+    def check(self) -> None:
+        """Hold listeners and advertised listeners against each other and against what is served."""
+        if not self.listeners:
+            raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
+        for endpoint in (*self.listeners, *self.advertised_listeners):
+            protocol = self.security_protocol(endpoint.name)
+            if protocol != "PLAINTEXT":
+                raise ConfigurationError(f"listeners: {endpoint} speaks {protocol}; this version serves PLAINTEXT only")
+        unknown = {e.name for e in self.advertised_listeners} - {e.name for e in self.listeners}
+        if unknown:
+            raise ConfigurationError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
+        if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
+            raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")
+
+    def security_protocol(self, listener: str) -> str:
+        """The security protocol of a listener's name."""
+        mapping = self.listener_security_protocol_map
+        if listener not in mapping:
+            raise ConfigurationError(f"listener.security.protocol.map: listener {listener} is not in it")
+        return mapping[listener]
+
+    @property
+    def id(self) -> int:
+        """The broker's id by either of its two names; -1: to be taken from the data directory."""
+        return self.node_id if self.node_id >= 0 else self.broker_id
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """The data directories by either of their two names."""
+        return self.log_dirs or (self.log_dir,)

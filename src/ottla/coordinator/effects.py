@@ -1,0 +1,31 @@
+"""What a decision leads to: records to append first, answers to give after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ottla.protocol.message import Response
+
+
+class Token(Protocol):
+    """Where an answer goes: a future of the runtime's, or anything that a test can hold."""
+
+
+class Record(NamedTuple):
+    """A record for `__consumer_offsets`; a value of None removes what the key stands for."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Effects:
+    """Collected while a request is decided."""
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[Token, Response]] = field(default_factory=list)
+
+    def reply(self, token: Token, response: Response) -> None:
+        """Give this answer once the records are safe."""
+        self.replies.append((token, response))

@@ -1,0 +1,161 @@
+"""One classic consumer group: its members, its generation, and the table of its states.
+
+    Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
+      ▲                  ▲    │                               │                                │
+      └──nobody joined───┼────┘                               │                                │
+                         └──────────join, leave, expiry───────┴────────────────────────────────┘
+
+Everything is plain data and arithmetic; times are monotonic seconds and are given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ottla.coordinator.effects import Token
+from ottla.errors import IllegalStateError
+
+NEVER = float("inf")
+
+
+class State(StrEnum):
+    """Kafka's names for what a group is doing."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+FOLLOWS: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING, State.DEAD}),
+    State.PREPARING: frozenset({State.COMPLETING, State.EMPTY, State.DEAD}),
+    State.COMPLETING: frozenset({State.STABLE, State.PREPARING, State.DEAD}),
+    State.STABLE: frozenset({State.PREPARING, State.DEAD}),
+    State.DEAD: frozenset(),
+}
+"""Which state may come after which."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member: what it offered when it joined, what it was assigned, and which answers it waits for."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: dict[str, bytes]
+    assignment: bytes = b""
+    deadline: float = NEVER
+    awaiting_join: Token | None = None
+    awaiting_sync: Token | None = None
+    synced: bool = False
+
+    def touch(self, now: float) -> None:
+        """The member gave a sign of life."""
+        self.deadline = now + self.session_timeout
+
+    @property
+    def timer(self) -> float:
+        """When it is thought dead; a member that waits for an answer is alive as long as it waits."""
+        return NEVER if self.awaiting_join is not None or self.awaiting_sync is not None else self.deadline
+
+
+@dataclass(slots=True)
+class Group:
+    """A group. Only `groups` changes it, through the methods below."""
+
+    id: str
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """Member ids by group.instance.id."""
+    pending: dict[str, float] = field(default_factory=dict)
+    """Ids handed out to members that have yet to join with them, and until when."""
+    deadline: float = NEVER
+    """When the present rebalance is ended by force."""
+    initial: bool = False
+    """Whether this rebalance is the first after Empty, which waits for more members."""
+    rebalance_began: float = 0.0
+    joined_since: bool = False
+    """Whether somebody joined during the present stretch of the initial delay."""
+    sync_deadline: float = NEVER
+    empty_since_ms: int = -1
+
+    def move(self, state: State) -> None:
+        """Take another state, if the table allows it."""
+        if state not in FOLLOWS[self.state]:
+            raise IllegalStateError(f"group {self.id} cannot go from {self.state} to {state}")
+        self.state = state
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        self.members[member.id] = member
+        self.pending.pop(member.id, None)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.id
+        if self.leader is None:
+            self.leader = member.id
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+            del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, old: Member, new_id: str) -> None:
+        """A static member came back under a new id; its place among the members stays."""
+        was_leader = self.leader == old.id
+        self.members = {new_id if key == old.id else key: m for key, m in self.members.items()}
+        old.id = new_id
+        if old.instance_id is not None:
+            self.static[old.instance_id] = new_id
+        if was_leader:
+            self.leader = new_id
+
+    def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
+        """Whether a member that offers these protocols fits in."""
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        return protocol_type == self.protocol_type and bool(self.common() & protocols.keys())
+
+    def common(self) -> set[str]:
+        """Protocols that every member offers."""
+        offers = [set(m.protocols) for m in self.members.values()]
+        return set.intersection(*offers) if offers else set()
+
+    def choose_protocol(self) -> str:
+        """Every member votes for the first of its protocols that all offer; the most votes win."""
+        common = self.common()
+        votes = Counter(next(p for p in m.protocols if p in common) for m in self.members.values())
+        return max(votes, key=lambda p: votes[p])
+
+    @property
+    def rebalance_timeout(self) -> float:
+        """How long members get to join again, in seconds: as long as the slowest asks for."""
+        return max((m.rebalance_timeout for m in self.members.values()), default=0.0)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether the rebalance can be completed before its deadline."""
+        return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
+
+    def next_deadline(self) -> float:
+        """When something is due without a request."""
+        times = [self.deadline, self.sync_deadline, *self.pending.values()]
+        times += [m.timer for m in self.members.values()]
+        return min(times)

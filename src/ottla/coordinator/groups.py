@@ -1,0 +1,438 @@
+"""Classic consumer groups: join, sync, heartbeat, leave, and what time does. Decisions only, no I/O.
+
+Every method takes a request and gives `Effects`: records to append first, answers to give after. An answer may be for
+an earlier request, since joins and syncs wait for the others. Kafka's group coordinator, KIP-62, 134, 345, 394, 814.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator import records
+from ottla.coordinator.effects import Effects, Token
+from ottla.coordinator.group import NEVER, Group, Member, State
+from ottla.errors import (
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    code_of,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NO_GENERATION = -1
+MEMBER_ID_REQUIRED_SINCE = 4
+"""JoinGroup version from which a new member joins twice, so that a lost answer leaves no ghost (KIP-394)."""
+NAMED_MEMBERS_SINCE = 3
+"""LeaveGroup version that names several members."""
+SKIP_ASSIGNMENT_SINCE = 9
+"""JoinGroup version in which a static leader that comes back is told to assign nothing (KIP-814)."""
+
+
+class Client(NamedTuple):
+    """Who sent a request."""
+
+    id: str
+    host: str
+
+
+class Join(NamedTuple):
+    """A JoinGroup request while it is decided."""
+
+    request: JoinGroupRequest
+    version: int
+    client: Client
+    token: Token
+    offered: dict[str, bytes]
+
+
+class Groups:
+    """All groups of one coordinator."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, new_id: Callable[[], str] | None = None) -> None:
+        self._config = config
+        self._clock = clock
+        self._new_id = new_id or (lambda: str(uuid.uuid4()))
+        self.by_id: dict[str, Group] = {}
+
+    def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
+        """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
+        effects = Effects()
+        try:
+            offered = {p.name: p.metadata for p in request.protocols}
+            self._join(Join(request, version, client, token, offered), effects)
+        except KafkaError as error:
+            effects.reply(token, _join_error(error, request.member_id))
+        return effects
+
+    def sync(self, request: SyncGroupRequest, token: Token) -> Effects:
+        """SyncGroup: the answer comes when the leader has sent the assignment."""
+        effects = Effects()
+        try:
+            self._sync(request, token, effects)
+        except KafkaError as error:
+            effects.reply(token, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        return effects
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Heartbeat: raises what the member has to do about it."""
+        group = self._group(request.group_id)
+        member = self.member_of(group, request.member_id, request.group_instance_id)
+        if group.state is State.EMPTY:
+            raise UnknownMemberIdError
+        check_generation(group, request.generation_id)
+        member.touch(self._clock.monotonic())
+        if group.state is State.PREPARING:
+            raise RebalanceInProgressError
+
+    def leave(self, request: LeaveGroupRequest, version: int, token: Token) -> Effects:
+        """LeaveGroup: members go at once."""
+        effects = Effects()
+        old = version < NAMED_MEMBERS_SINCE
+        leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
+        group = self.by_id.get(request.group_id)
+        results = [self._leave_one(group, who, effects) for who in leaving]
+        code = results[0].error_code if old else 0
+        effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
+        return effects
+
+    def tick(self, group: Group) -> Effects:
+        """Do what is due by now."""
+        effects = Effects()
+        now = self._clock.monotonic()
+        for member_id in [m for m, until in group.pending.items() if until <= now]:
+            del group.pending[member_id]
+        for member in [m for m in group.members.values() if m.timer <= now]:
+            self._remove(group, member, effects)
+        if group.sync_deadline <= now:
+            group.sync_deadline = NEVER
+            for member in [m for m in group.members.values() if not m.synced]:
+                self._remove(group, member, effects)
+        if group.state is State.PREPARING:
+            self._try_complete(group, effects)
+        return effects
+
+    def member_of(self, group: Group, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request speaks for."""
+        if instance_id is not None:
+            known = group.static.get(instance_id)
+            if known is None:
+                raise UnknownMemberIdError
+            if known != member_id:
+                raise FencedInstanceIdError
+        member = group.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError
+        return member
+
+    def _group(self, group_id: str) -> Group:
+        group = self.by_id.get(group_id)
+        if group is None or group.state is State.DEAD:
+            raise UnknownMemberIdError
+        return group
+
+    # Joining
+
+    def _join(self, join: Join, effects: Effects) -> None:
+        request, config = join.request, self._config
+        if not request.group_id:
+            raise InvalidGroupIdError
+        bounds = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
+            raise InvalidSessionTimeoutError
+        group = self.by_id.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise UnknownMemberIdError
+            group = self.by_id[request.group_id] = Group(request.group_id)
+            group.empty_since_ms = self._clock.now_ms()
+        if not group.accepts(request.protocol_type, join.offered):
+            raise InconsistentGroupProtocolError
+        if request.member_id or (request.group_instance_id in group.static and request.group_instance_id is not None):
+            self._join_known(group, join, effects)
+        else:
+            self._join_new(group, join, effects)
+
+    def _join_new(self, group: Group, join: Join, effects: Effects) -> None:
+        request = join.request
+        self._check_room(group)
+        member_id = f"{request.group_instance_id or join.client.id}-{self._new_id()}"
+        if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
+            group.pending[member_id] = self._clock.monotonic() + request.session_timeout_ms / 1000
+            effects.reply(join.token, _join_error(MemberIdRequiredError(), member_id))
+            return
+        self._take_in(group, member_id, join, effects)
+
+    def _join_known(self, group: Group, join: Join, effects: Effects) -> None:
+        member_id = join.request.member_id
+        if member_id in group.pending:
+            self._take_in(group, member_id, join, effects)
+            return
+        if not member_id:
+            self._come_back(group, join, effects)
+            return
+        member = self.member_of(group, member_id, join.request.group_instance_id)
+        # the leader of a stable group joins again to have everything assigned anew
+        settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
+        if settled and member.protocols == join.offered:
+            member.touch(self._clock.monotonic())
+            effects.reply(join.token, _joined(group, member))
+        else:
+            self._await_join(group, member, join, effects)
+
+    def _take_in(self, group: Group, member_id: str, join: Join, effects: Effects) -> None:
+        if member_id not in group.pending:
+            self._check_room(group)
+        if not group.members:
+            group.protocol_type = join.request.protocol_type
+        member = Member(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
+        group.add(member)
+        group.joined_since = True
+        self._await_join(group, member, join, effects)
+
+    def _come_back(self, group: Group, join: Join, effects: Effects) -> None:
+        """A static member has restarted: it gets its old place under a new id; the one before is fenced."""
+        instance_id = join.request.group_instance_id
+        assert instance_id is not None
+        member = group.members[group.static[instance_id]]
+        was_leader = group.leader == member.id
+        old_leader = group.leader
+        fenced = FencedInstanceIdError()
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, _join_error(fenced, member.id))
+            member.awaiting_join = None
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
+            member.awaiting_sync = None
+        group.rename(member, f"{instance_id}-{self._new_id()}")
+        same = member.protocols.get(group.protocol or "") == join.offered.get(group.protocol or "")
+        if group.state is not State.STABLE or not same:
+            self._await_join(group, member, join, effects)
+            return
+        self._refresh(member, join)
+        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        answer = _joined(group, member)
+        if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
+            # an older client would assign anew if it were told that it leads
+            answer.leader, answer.members = old_leader or "", []
+        elif was_leader:
+            answer.skip_assignment = True
+        effects.reply(join.token, answer)
+
+    def _await_join(self, group: Group, member: Member, join: Join, effects: Effects) -> None:
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, _join_error(RebalanceInProgressError(), member.id))
+        self._refresh(member, join)
+        member.awaiting_join = join.token
+        if group.state is not State.PREPARING:
+            self._prepare(group, effects)
+        self._try_complete(group, effects)
+
+    def _refresh(self, member: Member, join: Join) -> None:
+        request = join.request
+        member.session_timeout = request.session_timeout_ms / 1000
+        timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+        member.rebalance_timeout = timeout / 1000
+        member.protocols = join.offered
+        member.client_id, member.client_host = join.client
+        member.touch(self._clock.monotonic())
+
+    def _check_room(self, group: Group) -> None:
+        if len(group.members) + len(group.pending) >= self._config.group_max_size:
+            raise GroupMaxSizeReachedError
+
+    # Rebalancing
+
+    def _prepare(self, group: Group, effects: Effects) -> None:
+        """Begin a rebalance: everybody has to join again."""
+        now = self._clock.monotonic()
+        for member in group.members.values():
+            member.synced = False
+            if member.awaiting_sync is not None:
+                code = code_of(RebalanceInProgressError())
+                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+                member.awaiting_sync = None
+                member.touch(now)
+        group.sync_deadline = NEVER
+        group.initial = group.state is State.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
+        group.rebalance_began = now
+        group.joined_since = False
+        wait = group.rebalance_timeout
+        if group.initial:
+            wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
+        group.deadline = now + wait
+        group.move(State.PREPARING)
+
+    def _try_complete(self, group: Group, effects: Effects) -> None:
+        now = self._clock.monotonic()
+        if group.initial:
+            if now < group.deadline:
+                return
+            if group.joined_since and self._wait_longer(group, now):
+                return
+        elif not group.all_joined and now < group.deadline:
+            return
+        group.initial = False
+        for member in [m for m in group.members.values() if m.awaiting_join is None]:
+            if member.instance_id is None:
+                group.remove(member.id)
+        self._complete(group, effects)
+
+    def _wait_longer(self, group: Group, now: float) -> bool:
+        """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
+        left = group.rebalance_began + group.rebalance_timeout - now
+        if left <= 0:
+            return False
+        group.joined_since = False
+        group.deadline = now + min(left, self._config.group_initial_rebalance_delay_ms / 1000)
+        return True
+
+    def _complete(self, group: Group, effects: Effects) -> None:
+        """A new generation: everybody who joined is told, the leader of all members."""
+        now = self._clock.monotonic()
+        group.generation += 1
+        group.deadline = NEVER
+        joined = [m for m in group.members.values() if m.awaiting_join is not None]
+        if not joined and not group.members:
+            group.protocol = group.leader = None
+            group.empty_since_ms = self._clock.now_ms()
+            group.move(State.EMPTY)
+            effects.records.append(records.group_record(group, self._clock.now_ms()))
+            return
+        if joined and (group.leader is None or group.members[group.leader].awaiting_join is None):
+            group.leader = joined[0].id
+        group.protocol = group.choose_protocol()
+        group.move(State.COMPLETING)
+        group.sync_deadline = now + group.rebalance_timeout
+        for member in joined:
+            assert member.awaiting_join is not None
+            effects.reply(member.awaiting_join, _joined(group, member))
+            member.awaiting_join = None
+            member.touch(now)
+
+    def _sync(self, request: SyncGroupRequest, token: Token, effects: Effects) -> None:
+        group = self._group(request.group_id)
+        member = self.member_of(group, request.member_id, request.group_instance_id)
+        check_generation(group, request.generation_id)
+        for given, known in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
+            if given is not None and given != known:
+                raise InconsistentGroupProtocolError
+        now = self._clock.monotonic()
+        if group.state is State.EMPTY:
+            raise UnknownMemberIdError
+        if group.state is State.PREPARING:
+            raise RebalanceInProgressError
+        member.touch(now)
+        member.synced = True
+        if group.state is State.STABLE:
+            effects.reply(token, _synced(group, member))
+            return
+        if member.awaiting_sync is not None:
+            code = code_of(RebalanceInProgressError())
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+        member.awaiting_sync = token
+        if group.leader == member.id:
+            self._assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, effects)
+
+    def _assign(self, group: Group, assignments: dict[str, bytes], effects: Effects) -> None:
+        now = self._clock.monotonic()
+        group.move(State.STABLE)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.id, b"")
+        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        for member in group.members.values():
+            if member.awaiting_sync is not None:
+                effects.reply(member.awaiting_sync, _synced(group, member))
+                member.awaiting_sync = None
+                member.touch(now)
+
+    # Leaving
+
+    def _leave_one(self, group: Group | None, who: MemberIdentity, effects: Effects) -> MemberResponse:
+        result = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+        try:
+            if group is None or group.state is State.DEAD:
+                raise UnknownMemberIdError
+            if who.member_id in group.pending:
+                del group.pending[who.member_id]
+                if group.state is State.PREPARING:
+                    self._try_complete(group, effects)
+                return result
+            member_id = who.member_id
+            if who.group_instance_id is not None and not member_id:
+                # an admin removes a static member by its instance id alone
+                member_id = group.static.get(who.group_instance_id, "")
+            self._remove(group, self.member_of(group, member_id, who.group_instance_id), effects)
+        except KafkaError as error:
+            result.error_code = code_of(error)
+        return result
+
+    def _remove(self, group: Group, member: Member, effects: Effects) -> None:
+        if group.members.get(member.id) is not member:
+            return  # it went with a rebalance that another removal completed
+        unknown = UnknownMemberIdError()
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, _join_error(unknown, member.id))
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
+        group.remove(member.id)
+        if group.state in (State.STABLE, State.COMPLETING):
+            self._prepare(group, effects)
+        if group.state is State.PREPARING:
+            if not group.members and not group.pending:
+                group.initial = False
+            self._try_complete(group, effects)
+
+
+def check_generation(group: Group, generation: int) -> None:
+    """Raise IllegalGenerationError for another generation than the group's."""
+    if generation != group.generation:
+        raise IllegalGenerationError
+
+
+def _join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
+
+
+def _joined(group: Group, member: Member) -> JoinGroupResponse:
+    leads = group.leader == member.id
+    members = []
+    if leads:
+        members = [
+            JoinGroupResponseMember(
+                member_id=m.id, group_instance_id=m.instance_id, metadata=m.protocols.get(group.protocol or "", b"")
+            )
+            for m in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member.id,
+        members=members,
+    )
+
+
+def _synced(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

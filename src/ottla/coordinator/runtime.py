@@ -1,0 +1,219 @@
+"""The coordinator at work: append what was decided, take it over, then reply.
+
+Groups live in the partitions of `__consumer_offsets` by the hash of their id. State in memory is what the records in
+the log say: a decision's records are appended first, then replayed into memory, and answers go out when the append is
+safe. After a start all partitions that this broker leads are read from their beginning. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.clock import Clock
+from ottla.cluster.metadata import CONSUMER_OFFSETS, ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator import records
+from ottla.coordinator.effects import Effects, Record
+from ottla.coordinator.group import NEVER, State
+from ottla.coordinator.groups import Groups
+from ottla.coordinator.offsets import Offsets
+from ottla.errors import (
+    CoordinatorNotAvailableError,
+    InvalidCommitOffsetSizeError,
+    KafkaError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    code_of,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.message import Response
+from ottla.records.batch import records as records_of
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+
+log = logging.getLogger("ottla.coordinator")
+
+MIN_TICK_SECONDS = 0.005
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that a group lives in: Java's String.hashCode, made positive, modulo."""
+    value = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    # Kafka's Utils.abs: the lowest int has no positive twin and becomes 0
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+class GroupRuntime:
+    """Groups and offsets of this broker, with their log and their timers."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._image = image
+        self._expire_seconds = config.offsets_retention_check_interval_ms / 1000
+        self._due: list[tuple[float, str]] = []
+        self._scheduled: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self.groups = Groups(config, clock)
+        self.offsets = Offsets(config, clock, self.groups)
+
+    def start(self) -> None:
+        """Read what the log holds, and begin to watch the time."""
+        for partition in self._partitions:
+            if partition.topic_partition.topic == CONSUMER_OFFSETS:
+                self._load(partition)
+        for group_id in self.groups.by_id:
+            self._reschedule(group_id)
+        self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
+
+    def check(self, group_id: str) -> None:
+        """Raise the error of a broker that is not this group's coordinator."""
+        self._partition(group_id)
+
+    def token(self) -> asyncio.Future[Response]:
+        """A place for an answer that may come later."""
+        return asyncio.get_running_loop().create_future()
+
+    def carry_out(self, group_id: str, effects: Effects) -> None:
+        """Append, replay, reply. A failed append turns the replies into its error."""
+        try:
+            safe = self._append(group_id, effects.records)
+        except KafkaError as error:
+            log.warning("group %s: %s", group_id, error)
+            self._reply(effects, CoordinatorNotAvailableError())
+        else:
+            if safe is None:
+                self._reply(effects, None)
+            else:
+                safe.add_done_callback(lambda done: self._reply(effects, _failure(done)))
+        self._reschedule(group_id)
+
+    async def append(self, group_id: str, new: Sequence[Record]) -> None:
+        """Append and replay records; returns when they are safe."""
+        safe = self._append(group_id, new)
+        if safe is not None:
+            await safe
+
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """Forget offsets of topics that are no more."""
+        for group_id, gone in list(self.offsets.forget_topics(topics)):
+            self._append(group_id, gone)
+
+    def _partition(self, group_id: str) -> Partition:
+        topic = self._image().topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            raise NotCoordinatorError
+        index = partition_of(group_id, len(topic.partitions))
+        partition = self._partitions.get(TopicPartition(CONSUMER_OFFSETS, index))
+        if partition is None:
+            raise NotCoordinatorError
+        return partition
+
+    def _append(self, group_id: str, new: Sequence[Record]) -> asyncio.Future[None] | None:
+        if not new:
+            return None
+        partition = self._partition(group_id)
+        try:
+            appended = partition.append(_batch(new, self._clock.now_ms()), from_client=False)
+        except MessageTooLargeError:
+            raise InvalidCommitOffsetSizeError from None
+        for record in new:
+            self._replay(record.key, record.value, live=True)
+        return partition.safe(appended.last_offset + 1)
+
+    def _reply(self, effects: Effects, error: KafkaError | None) -> None:
+        for token, response in effects.replies:
+            assert isinstance(token, asyncio.Future)
+            if token.done():
+                continue  # the client has gone
+            token.set_result(response if error is None else type(response)(error_code=code_of(error)))  # type: ignore[call-arg]
+
+    def _load(self, partition: Partition) -> None:
+        count = 0
+        for _, data in partition.log.batches_from(partition.log.log_start_offset):
+            for record in records_of(data):
+                if record.key is not None:
+                    self._replay(record.key, record.value, live=False)
+                    count += 1
+        if count:
+            log.info("%s: %d records of groups and offsets read", partition.topic_partition, count)
+
+    def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
+        """Take a record over. A live group's own record describes the group that is in memory already."""
+        found = records.read_key(key)
+        if found is None:
+            return
+        group_id, tp = found
+        if tp is not None:
+            self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
+        elif value is None:
+            group = self.groups.by_id.pop(group_id, None)
+            if group is not None and live:
+                group.move(State.DEAD)
+        elif not live:
+            self.groups.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
+
+    def _reschedule(self, group_id: str) -> None:
+        group = self.groups.by_id.get(group_id)
+        due = NEVER if group is None else group.next_deadline()
+        if due < self._scheduled.get(group_id, NEVER):
+            self._scheduled[group_id] = due
+            heapq.heappush(self._due, (due, group_id))
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
+            wait = max(MIN_TICK_SECONDS, self._due[0][0] - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        while self._due and self._due[0][0] <= now:
+            due, group_id = heapq.heappop(self._due)
+            if self._scheduled.get(group_id) != due:
+                continue  # an earlier time was scheduled since
+            del self._scheduled[group_id]
+            group = self.groups.by_id.get(group_id)
+            if group is not None:
+                self.carry_out(group_id, self.groups.tick(group))
+        self._set_timer()
+
+    def _expire(self) -> None:
+        for group in list(self.groups.by_id.values()):
+            self.carry_out(group.id, self.offsets.expire(group))
+        self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
+
+
+def _batch(new: Sequence[Record], now_ms: int) -> memoryview:
+    room = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in new)
+    builder = BatchBuilder(bytearray(room))
+    for record in new:
+        fits = builder.append(now_ms, record.key, record.value)
+        assert fits, "the upper bound of a record's size is too low"
+    return builder.close()
+
+
+def _failure(done: asyncio.Future[None]) -> KafkaError | None:
+    if done.cancelled() or done.exception() is not None:
+        return CoordinatorNotAvailableError()
+    return None

@@ -1,0 +1,140 @@
+"""The partitions of this broker: a registry, kept in step with the cluster's image, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+
+from ottla.cluster.metadata import ClusterImage, TopicImage
+from ottla.cluster.znodes import uuid_text
+from ottla.config.topic import LogConfig
+from ottla.errors import KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.storage.log import Log
+from ottla.storage.log_dir import LogDir
+
+log = logging.getLogger("ottla.replication")
+
+LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
+"""Makes a log's configuration from the options set on its topic."""
+MinIsrOf = Callable[[Mapping[str, str]], int]
+
+
+class Partitions:
+    """Partitions by name, in the log directories. Loop thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        log_dirs: Sequence[LogDir],
+        workers: Executor,
+        log_config: LogConfigOf,
+        min_insync_replicas: MinIsrOf,
+    ) -> None:
+        self._broker_id = broker_id
+        self._log_dirs = log_dirs
+        self._workers = workers
+        self._log_config = log_config
+        self._min_insync_replicas = min_insync_replicas
+        self._partitions: dict[TopicPartition, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, tp: TopicPartition) -> Partition | None:
+        """The partition if this broker has it."""
+        return self._partitions.get(tp)
+
+    def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
+        """The partition, or the error that tells a client what is wrong."""
+        found = self._partitions.get(tp)
+        if found is not None:
+            return found
+        known = image.partition(tp)
+        if known is None:
+            raise UnknownTopicOrPartitionError
+        if self._broker_id in known.replicas:
+            raise KafkaStorageError(f"{tp} has no log on this broker")
+        raise NotLeaderOrFollowerError
+
+    async def start(self, image: ClusterImage) -> None:
+        """Lead what the image gives to this broker. Logs that no topic owns are left alone, and named."""
+        for topic in image.topics.values():
+            self._take(topic)
+        owned = set(self._partitions)
+        for directory in self._log_dirs:
+            for tp in directory.logs.keys() - owned:
+                log.warning("%s in %s belongs to no topic of this cluster and is left as it is", tp, directory.path)
+
+    async def change(self, before: ClusterImage, after: ClusterImage) -> None:
+        """Follow a change of the cluster: new, changed and deleted topics."""
+        for name, old in before.topics.items():
+            new = after.topics.get(name)
+            if new is None or new.id != old.id:
+                self._drop(old)
+        for name, topic in after.topics.items():
+            if before.topics.get(name) is not topic:
+                self._take(topic)
+
+    async def flush_all(self) -> None:
+        """Everything on disk, a partition after the other."""
+        for partition in list(self._partitions.values()):
+            await partition.flush()
+
+    def close(self) -> None:
+        """Who waits for a partition is told to look elsewhere."""
+        for partition in self._partitions.values():
+            partition.close()
+
+    def _take(self, topic: TopicImage) -> None:
+        config = self._log_config(topic.options)
+        min_isr = self._min_insync_replicas(topic.options)
+        for index, image in enumerate(topic.partitions):
+            if self._broker_id not in image.replicas:
+                continue
+            tp = TopicPartition(topic.name, index)
+            existing = self._partitions.get(tp)
+            if existing is not None:
+                existing.log.config = config
+                existing.min_insync_replicas = min_isr
+                continue
+            try:
+                found = self._open(tp, config, topic)
+            except KafkaStorageError as error:
+                log.error("%s: no log: %s", tp, error)
+                continue
+            partition = Partition(found, image, min_isr, self._workers)
+            partition.lead(image)
+            self._partitions[tp] = partition
+
+    def _open(self, tp: TopicPartition, config: LogConfig, topic: TopicImage) -> Log:
+        for directory in self._log_dirs:
+            existing = directory.logs.get(tp)
+            if existing is not None:
+                existing.config = config
+                return existing
+        emptiest = min(self._log_dirs, key=lambda d: len(d.logs))
+        return emptiest.create(tp, config, uuid_text(topic.id))
+
+    def _drop(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            tp = TopicPartition(topic.name, index)
+            partition = self._partitions.pop(tp, None)
+            if partition is None:
+                continue
+            partition.close()
+            for directory in self._log_dirs:
+                if tp in directory.logs:
+                    directory.delete(tp)
+
+
+async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:
+    """Wait for all futures, but no longer than the time limit; each keeps its own result."""
+    if futures:
+        await asyncio.wait(futures, timeout=timeout_ms / 1000)
