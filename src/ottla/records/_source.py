@@ -13,7 +13,7 @@ from types import ModuleType
 
 log = logging.getLogger("ottla.records")
 
-MODULES = ("varint", "builder", "decoder", "column_decoder")
+MODULES = ("varint", "murmur2", "builder", "decoder", "column_decoder")
 """What setup.py compiles."""
 
 
@@ -45,16 +45,10 @@ def compiled() -> bool:
     return not str(varint.__file__).endswith(".py")
 
 
-def warn_if_plain() -> None:
-    """Say once what is lost, unless the plain form was asked for. Called where records are first encoded or decoded."""
-    global _warned
-    if _warned or os.environ.get("OTTLA_PURE") or compiled():
-        return
-    _warned = True
-    log.warning(
-        "Ottla's hot path is not compiled (no C compiler when it was installed): encoding and decoding of records "
-        "is about 15 times slower. Install a compiler and reinstall; OTTLA_PURE=1 silences this line."
-    )
-
-
-_warned = False
+def warn_plain() -> None:
+    """Say what is lost, unless the plain form was asked for. Called once, by the plain form of `varint`."""
+    if not os.environ.get("OTTLA_PURE"):
+        log.warning(
+            "Ottla's hot path is not compiled (no C compiler when it was installed): encoding and decoding of records "
+            "is about 15 times slower. Install a compiler and reinstall; OTTLA_PURE=1 silences this line."
+        )

@@ -22,6 +22,11 @@ if cython.compiled:
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+if not cython.compiled:
+    from ottla.records._source import warn_plain
+
+    warn_plain()
+
 MAX_VARLONG_BYTES = 10
 """Bytes of the longest varint of 64 bits."""
 

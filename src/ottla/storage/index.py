@@ -121,13 +121,19 @@ class Index:
             os.close(fd)
 
     def remove_zero_tail(self) -> None:
-        """Do not count entries of zeros at the end: what a process that was killed leaves behind."""
-        blank = bytes(self.ENTRY.size)
-        while self.entries > 0 and self._map is not None:
-            start = (self.entries - 1) * self.ENTRY.size
-            if self._map[start : start + self.ENTRY.size] != blank:
-                break
-            self.entries -= 1
+        """Do not count the zeros behind the entries: what a process that was killed leaves behind.
+
+        No entry is all zeros, since nothing is indexed at the start of a segment. Where there are none between others
+        (a damaged file, for `sanity_check` to find) any end will do.
+        """
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if any(self.entry(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        self.entries = low
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError where file and entries cannot be what was written."""

@@ -1,0 +1,193 @@
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import CorruptMessageError
+from ottla.records import compression
+from ottla.records.batch import HEADER_BYTES, read_header, reseal
+from ottla.records.columns import binary_column
+
+NOW = 1_700_000_000_000
+
+values = st.none() | st.binary(max_size=100)
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3)
+row = st.tuples(st.integers(NOW, NOW + 1000), values, values, headers)
+batches = st.lists(st.lists(row, min_size=1, max_size=20), max_size=5)
+
+
+def build(hot, rows, base_offset=0, codec=compression.NONE, **options):
+    builder = hot.builder.BatchBuilder(bytearray(60_000), codec, base_offset=base_offset)
+    for r in rows:
+        assert builder.append(*r)
+    return bytes(builder.close(**options))
+
+
+def join(hot, batches, codec=compression.NONE):
+    out = bytearray()
+    offset = 0
+    for rows in batches:
+        out += build(hot, rows, offset, codec)
+        offset += len(rows)
+    return bytes(out)
+
+
+def column(c, rows):
+    return [c.get(i) for i in range(rows)]
+
+
+def as_rows(c):
+    starts = list(c.headers.offsets)
+    keys = column(c.headers.keys, starts[-1])
+    vals = column(c.headers.values, starts[-1])
+    found = []
+    for i in range(c.rows):
+        own = [(keys[j].decode(), vals[j]) for j in range(starts[i], starts[i + 1])]
+        found.append((c.offsets[i], c.timestamps[i], c.keys.get(i), c.values.get(i), own))
+    return found
+
+
+@given(batches=batches, codec=st.integers(0, 4), first=st.integers(0, 60), last=st.integers(0, 120))
+def test_columns_hold_the_records_of_a_range_in_both_forms(both, batches, codec, first, last):
+    data = join(both[0], batches, codec)
+    flat = [r for rows in batches for r in rows]
+    expected = [(i, *r) for i, r in enumerate(flat) if first <= i < last]
+    for hot in both:
+        assert as_rows(hot.columns.decode_columns(data, first, last, headers=True)) == expected
+
+
+def test_control_and_skipped_batches_are_left_out(hot):
+    data = (
+        build(hot, [(NOW, b"a", b"1")], 0)
+        + build(hot, [(NOW, b"m", b"marker")], 1, control=True, transactional=True, producer_id=3, producer_epoch=0)
+        + build(hot, [(NOW, b"b", b"2")], 2, producer_id=9, producer_epoch=0, base_sequence=0)
+        + build(hot, [(NOW, b"c", b"3")], 3)
+    )
+    found = hot.columns.decode_columns(data, skip=lambda header: header.producer_id == 9)
+    assert list(found.offsets) == [0, 3]
+
+
+def test_log_append_time_counts_for_all_records(hot):
+    data = build(hot, [(NOW, b"a", b"1"), (NOW + 1, b"b", b"2")], append_time_ms=NOW + 99)
+    found = hot.columns.decode_columns(data)
+    assert (list(found.timestamps), list(found.timestamp_types)) == ([NOW + 99] * 2, [1, 1])
+
+
+def test_validity_is_absent_without_nulls(hot):
+    found = hot.columns.decode_columns(build(hot, [(NOW, None, b"1"), (NOW, b"k", b"2")]))
+    assert (found.keys.null_count, found.values.null_count, found.values.validity) == (1, 0, None)
+    assert found.nbytes == 3
+
+
+def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
+    data = build(hot, [(NOW, None, b"x" * 100)])
+    decoder = hot.columns.ColumnDecoder(max_bytes=250)
+    header = read_header(data)
+    assert decoder.add_batch(data, 0, header)
+    assert decoder.add_batch(data, 0, header)
+    assert not decoder.add_batch(data, 0, header)
+    assert decoder.take().rows == 2
+    assert decoder.row_count == 0
+    assert decoder.add_batch(data, 0, header)
+
+
+def test_damaged_batch_loses_nothing_before_it(hot):
+    good = build(hot, [(NOW, b"a", None, [("h", b"v")]), (NOW, None, b"b")])
+    bad = bytearray(build(hot, [(NOW, b"c", b"3", [("x", b"y")]), (NOW, b"d", b"4")]))
+    bad[-2] ^= 0x40  # the last record's value is now longer than the batch
+    decoder = hot.columns.ColumnDecoder(headers=True)
+    decoder.add_batch(good, 0, read_header(good))
+    with pytest.raises(CorruptMessageError):
+        decoder.add_batch(bad, 0, read_header(bad)._replace(count=3))
+    decoder.add_batch(good, 0, read_header(good))
+    assert (
+        as_rows(decoder.take())
+        == [
+            (0, NOW, b"a", None, [("h", b"v")]),
+            (1, NOW, None, b"b", []),
+        ]
+        * 2
+    )
+
+
+@given(data=st.binary(max_size=80), count=st.integers(-3, 12))
+def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(both, data, count):
+    batch = bytearray(build(both[0], [(NOW, None, b"")]))[:HEADER_BYTES] + data
+    header = read_header(batch)._replace(length=len(batch) - 12, count=count)
+    outcomes = []
+    for hot in both:
+        for decode in (
+            lambda h=hot: h.decoder.decode_records(batch, 0, header),
+            lambda h=hot: as_rows(_columns(h, batch, header)),
+        ):
+            try:
+                outcomes.append([tuple(r)[:1] for r in decode()])
+            except (CorruptMessageError, OverflowError, UnicodeDecodeError):
+                outcomes.append(None)
+    assert outcomes[0] == outcomes[2], "records"
+    assert outcomes[1] == outcomes[3], "columns"
+
+
+def _columns(hot, batch, header):
+    decoder = hot.columns.ColumnDecoder(headers=True)
+    decoder.add_batch(batch, 0, header)
+    return decoder.take()
+
+
+def test_crc_is_checked_unless_told_otherwise(hot):
+    data = bytearray(build(hot, [(NOW, b"a", b"1")]))
+    data[-2] ^= 1
+    with pytest.raises(CorruptMessageError, match="CRC"):
+        hot.columns.decode_columns(data)
+    assert hot.columns.decode_columns(data, check_crc=False).rows == 1
+    reseal(data, 0, len(data))
+    assert hot.columns.decode_columns(data).rows == 1
+
+
+@given(rows=st.lists(row, min_size=1, max_size=40), data=st.data())
+def test_columns_become_the_same_batches_again(both, rows, data):
+    rows = [(t, k, v) for t, k, v, _ in rows]
+    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=60))
+    source = build(both[0], rows)
+    expected = build(both[0], [rows[i] for i in wanted])
+    numbers = memoryview(array("q", wanted))
+    for hot in both:
+        c = hot.columns.decode_columns(source)
+        builder = hot.builder.BatchBuilder(bytearray(60_000))
+        assert builder.append_columns(c.timestamps, c.keys, c.values, numbers) == len(wanted)
+        assert bytes(builder.close()) == expected
+
+
+def test_append_columns_stops_where_the_batch_is_full(hot):
+    c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x" * 50)] * 10))
+    numbers = memoryview(array("q", range(10)))
+    builder = hot.builder.BatchBuilder(bytearray(200))
+    stop = builder.append_columns(NOW, None, c.values, numbers)
+    assert stop == builder.record_count == 2
+    rest = hot.builder.BatchBuilder(bytearray(2000))
+    assert rest.append_columns(NOW, None, c.values, numbers, stop) == 10
+    assert rest.record_count == 8
+
+
+def test_row_outside_of_a_column_is_an_index_error(hot):
+    c = hot.columns.decode_columns(build(hot, [(NOW, None, b"x")]))
+    for wrong in (1, -1):
+        with pytest.raises(IndexError):
+            hot.builder.BatchBuilder(bytearray(200)).append_columns(
+                NOW, None, c.values, memoryview(array("q", [wrong]))
+            )
+
+
+def test_arrow_arrays_and_their_slices_are_columns(hot):
+    pa = pytest.importorskip("pyarrow")
+    keys = pa.array([b"skipped", None, b"k2", b""])[1:]
+    vals = pa.array(["s", "v1", None, "v3"])[1:]
+    builder = hot.builder.BatchBuilder(bytearray(500))
+    numbers = memoryview(array("q", range(3)))
+    assert builder.append_columns(NOW, binary_column(keys), binary_column(vals), numbers) == 3
+    found = hot.columns.decode_columns(builder.close())
+    assert column(found.keys, 3) == [None, b"k2", b""]
+    assert column(found.values, 3) == [b"v1", None, b"v3"]
+    with pytest.raises(TypeError, match="binary or string"):
+        binary_column(pa.array([1]))

@@ -1,0 +1,80 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
+from ottla.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+
+REAL = [codec.id for codec in CODECS if codec.id]
+
+
+@given(data=st.binary(max_size=2000), codec=st.integers(0, 4))
+def test_every_codec_gives_back_what_it_took(data, codec):
+    assert bytes(decompress(codec, bytes(compress(codec, data)))) == data
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_larger_than_a_block_and_from_a_view(codec):
+    data = b"".join(b"%d:" % (i * 7919) for i in range(60_000))
+    packed = memoryview(b"x" + bytes(compress(codec, memoryview(data))) + b"x")[1:-1]
+    assert bytes(decompress(codec, packed)) == data
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_levels_at_both_ends_work(codec):
+    levels = CODECS[codec].levels
+    for level in (levels[0], levels[-1]) if levels else ():
+        assert bytes(decompress(codec, bytes(compress(codec, b"abc" * 1000, level)))) == b"abc" * 1000
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_bomb_is_corrupt_and_not_unpacked(codec):
+    bomb = bytes(compress(codec, bytes(20_000_000)))
+    with pytest.raises(CorruptMessageError, match="decompresses to more than"):
+        decompress(codec, bomb, 1_000_000)
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_output_of_exactly_the_bound_is_fine(codec):
+    assert len(memoryview(decompress(codec, bytes(compress(codec, bytes(100_000))), 100_000))) == 100_000
+
+
+@pytest.mark.parametrize("codec", REAL)
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_cut_off_data_is_corrupt(codec, cut):
+    packed = bytes(compress(codec, b"".join(b"%d" % i for i in range(3000))))
+    with pytest.raises(CorruptMessageError):
+        decompress(codec, packed[:-cut])
+
+
+@given(data=st.binary(max_size=200), codec=st.integers(1, 4))
+def test_garbage_never_raises_anything_else(data, codec):
+    try:
+        decompress(codec, data, 100_000)
+    except CorruptMessageError:
+        pass
+
+
+def test_unknown_codec_is_named():
+    for codec in (5, 7, -1):
+        with pytest.raises(UnsupportedCompressionTypeError, match=str(codec)):
+            decompress(codec, b"")
+
+
+def test_snappy_is_framed_for_java_and_raw_snappy_is_read_too():
+    import cramjam
+
+    assert bytes(compress(SNAPPY, b"x"))[:16] == b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+    assert bytes(decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(b"raw" * 50)))) == b"raw" * 50
+
+
+def test_lz4_blocks_are_independent():
+    assert bytes(compress(LZ4, b"x" * 200_000))[4] == 0x60, "version 1, independent blocks, no checksums"
+
+
+def test_gzip_of_several_members_is_one_text():
+    assert bytes(decompress(GZIP, bytes(compress(GZIP, b"a")) + bytes(compress(GZIP, b"b")))) == b"ab"
+
+
+def test_zstd_of_several_frames_is_one_text():
+    assert bytes(decompress(ZSTD, bytes(compress(ZSTD, b"a")) + bytes(compress(ZSTD, b"b")))) == b"ab"

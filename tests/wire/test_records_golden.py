@@ -1,0 +1,65 @@
+"""Batches written by Apache Kafka's own classes: read exactly, and where nothing is compressed written alike."""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from ottla.records.batch import read_header, records, split, verify
+from ottla.records.builder import BatchBuilder
+from ottla.storage.producer_state import ABORT, COMMIT, Marker, marker_record, read_marker
+
+GOLDEN = {k: b64decode(v) for k, v in json.loads((Path(__file__).parent / "golden/records.json").read_text()).items()}
+
+ROWS = [
+    (1_700_000_000_000, b"key-0", b"value-0", []),
+    (1_700_000_000_005, None, b"no key", []),
+    (1_699_999_999_990, b"tombstone", None, []),
+    (1_700_000_000_010, b"", b"", [("h1", b"one"), ("hé", None), ("h1", b"")]),
+    (1_700_000_001_000, b"long", b"".join(b"line %d " % (i % 7) for i in range(40)), []),
+]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_java_batches_are_read(codec):
+    data = GOLDEN[f"plain_{codec}"]
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in records(data)] == ROWS
+    assert [r.offset for r in records(data)] == [42, 43, 44, 45, 46]
+    assert read_header(data).leader_epoch == 7
+
+
+def build(**options):
+    builder = BatchBuilder(bytearray(2000), base_offset=options.pop("base_offset", 0))
+    for row in ROWS:
+        assert builder.append(*row)
+    return bytes(builder.close(**options))
+
+
+def test_our_bytes_are_javas():
+    assert build(base_offset=42, leader_epoch=7) == GOLDEN["plain_none"]
+    assert build(leader_epoch=0, append_time_ms=1_700_000_009_999) == GOLDEN["log_append_time"]
+    assert (
+        build(
+            base_offset=100,
+            leader_epoch=5,
+            producer_id=4711,
+            producer_epoch=3,
+            base_sequence=2_147_483_645,
+            transactional=True,
+        )
+        == GOLDEN["transactional"]
+    )
+
+
+@pytest.mark.parametrize(("name", "offset", "kind"), [("commit_marker", 50, COMMIT), ("abort_marker", 51, ABORT)])
+def test_transaction_markers_are_javas(name, offset, kind):
+    data = GOLDEN[name]
+    (header, start, _), (record,) = next(iter(split(data))), list(records(data))
+    verify(data, start, header)
+    assert header.is_control
+    assert read_marker(record) == Marker(kind, 12)
+    builder = BatchBuilder(bytearray(200), base_offset=offset)
+    builder.append(1_700_000_000_000, *marker_record(kind, 12))
+    ours = builder.close(4711, 3, -1, transactional=True, control=True, leader_epoch=9)
+    assert ours == data
