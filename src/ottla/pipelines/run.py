@@ -1,4 +1,4 @@
-"""One run of a pipeline: what was asked for, and where everything of it lies. Written down, so that it can be resumed."""
+"""One run of a pipeline: what was asked for and where everything of it lies, written down so that it can resume."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Replays events into topics: `python -m ottla.pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
 
 May be killed at any moment and started again; then every event is in its topic once. Within a process the idempotent
-producer sees to that, and never gives up on a batch: were one left out and the next one written, its partition would have
-a gap. Over processes it is the last number in each partition (see `events`).
+producer sees to that, and never gives up on a batch: were one left out and the next one written, its partition would
+have a gap. Over processes it is the last number in each partition (see `events`).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class State:
 
 
 class Store:
-    """The pipelines' tables in one database. Used by one thread at a time."""
+    """The pipelines' tables in one database. Safe for threads: every call has a connection of its own."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -65,21 +65,28 @@ class Store:
     @classmethod
     def open(cls, url: str) -> Store:
         """Connect to `sqlite:///file` or `postgresql://user@host/database`. ConfigurationError says what is wrong."""
-        if url.startswith(("postgresql://", "postgres://")):
-            # SQLAlchemy's default driver for this name is the older psycopg2.
-            url = "postgresql+psycopg://" + url.partition("://")[2]
         try:
-            engine = create_engine(url)
+            parsed = make_url(url)
+        except ArgumentError:
+            raise ConfigurationError(f"--database: {url!r} is not a URL such as sqlite:///results.db") from None
+        if parsed.get_backend_name() not in _INSERTS:
+            raise ConfigurationError(f"--database: {parsed.get_backend_name()} is not known; use sqlite or postgresql")
+        if parsed.drivername == "postgresql":
+            # SQLAlchemy's default driver for this name is the older psycopg2.
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        shown = parsed.render_as_string(hide_password=True)
+        try:
+            engine = create_engine(parsed)
             if engine.dialect.name == "sqlite":
                 _prepare_sqlite(engine)
             with engine.connect():
                 pass
         except ModuleNotFoundError as error:
-            raise ConfigurationError(f"--database: {error}; install it with `pip install 'psycopg[binary]'`") from error
-        except (ArgumentError, OperationalError) as error:
-            raise ConfigurationError(f"--database: cannot open {_hidden(url)}: {error.args[0]}") from error
-        if engine.dialect.name not in _INSERTS:
-            raise ConfigurationError(f"--database: {engine.dialect.name} is not supported; use sqlite or postgresql")
+            raise ConfigurationError(
+                f"--database: {error}; install it with `pip install 'ottla[postgresql]'`"
+            ) from error
+        except OperationalError as error:
+            raise ConfigurationError(f"--database: cannot open {shown}: {error.args[0]}") from error
         return cls(engine)
 
     def close(self) -> None:
@@ -172,10 +179,6 @@ def _prepare_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("begin immediate")
-
-
-def _hidden(url: str) -> str:
-    return make_url(url).render_as_string(hide_password=True)
 
 
 def _committed(connection: Connection, batch_id: int, query_id: str) -> bool:

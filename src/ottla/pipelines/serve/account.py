@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,10 @@ from ottla.pipelines.catalog import FLIGHT_VALUES, JOINED_FLIGHTS, WEATHER_VALUE
 from ottla.pipelines.ingest.nycflights import read_lines, table
 
 _MOST_DIFFERENCES = 20
+_KINDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys((*FLIGHT_VALUES, "year", "month", "day", "hour", "minute"), int),
+    **dict.fromkeys(WEATHER_VALUES, float),
+}
 
 DelayKey = tuple[dt.date, str, str, str]
 """day, airport, carrier, weather."""
@@ -100,15 +105,12 @@ def _first_rows(limit: int | None) -> set[int] | None:
 
 
 def _typed(file: str) -> Iterator[dict[str, Any]]:
-    for fields in csv.DictReader(read_lines(file)):
-        row: dict[str, Any] = {name: None if text == "NA" else text for name, text in fields.items()}
-        for name in (*FLIGHT_VALUES, "year", "month", "day", "hour", "minute"):
-            if row.get(name) is not None:
-                row[name] = int(row[name])
-        for name in WEATHER_VALUES:
-            if row.get(name) is not None:
-                row[name] = float(row[name])
-        yield row
+    reader = csv.reader(read_lines(file))
+    header = next(reader)
+    kinds: list[Callable[[str], Any]] = [_KINDS.get(name, str) for name in header]
+    for values in reader:
+        cells = zip(header, kinds, values, strict=True)
+        yield {name: None if text == "NA" else kind(text) for name, kind, text in cells}
 
 
 def _expected(
@@ -118,7 +120,7 @@ def _expected(
     airlines: Mapping[str | None, str | None],
     planes: Mapping[str | None, Mapping[str, str | None]],
 ) -> dict[str, Any]:
-    hour = dt.datetime.fromisoformat(flight["time_hour"])
+    hour = _hour(flight["time_hour"])
     plane = planes.get(flight["tailnum"], {})
     year = plane.get("year")
     return {
@@ -134,6 +136,11 @@ def _expected(
         "plane_year": int(year) if year else None,
         "weather": weather_class(weather),
     }
+
+
+@functools.cache
+def _hour(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
 
 
 def weather_class(weather: Mapping[str, Any] | None) -> str:

@@ -1,0 +1,146 @@
+"""The processes of a run: broker, replay and Spark; each may be killed, none outlives the one that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.errors import KafkaError
+
+STOP_TIMEOUT_S = 15.0
+BROKER_START_TIMEOUT_S = 30.0
+_TAIL_LINES = 12
+
+
+class ProcessEndedError(KafkaError):
+    """A process of the run ended before its work was done."""
+
+
+class Child:
+    """One process: started, listened to, stopped. What it says on stdout as JSON is in `facts`."""
+
+    def __init__(self, name: str, command: Sequence[str], logs: Path) -> None:
+        self.name = name
+        self.log = logs / f"{name}.log"
+        self.facts: dict[str, Any] = {}
+        """The last value of everything the process told. Written by one thread, read by others, key by key."""
+        logs.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                # A session of its own, so that Ctrl+C reaches only us, and we end the others in order.
+                start_new_session=True,
+                preexec_fn=_die_with_parent(),
+            )
+        self._listener = threading.Thread(target=self._listen, name=f"listen-{name}", daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # Libraries print to stdout as well.
+            if isinstance(said, dict):
+                self.facts.update(said)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self.process.poll() is None
+
+    def check(self) -> None:
+        """Raise ProcessEndedError if the process has failed."""
+        code = self.process.poll()
+        if code not in (None, 0):
+            raise ProcessEndedError(
+                f"{self.name} ended early ({_reason(code)}); {self.log} ends with:\n{self.log_tail()}"
+            )
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        with self.log.open(errors="replace") as log:
+            return "".join(deque(log, _TAIL_LINES)).rstrip()
+
+    def finish(self) -> None:
+        """Wait for the listener to have read everything after the process has ended."""
+        self.process.wait()
+        self._listener.join(STOP_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Ask it to end; make it end where it does not."""
+        if self.is_running:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.finish()
+
+
+def _reason(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux the kernel ends a child whose parent was killed; elsewhere nothing does."""
+    if not sys.platform.startswith("linux"):
+        return None
+    # Loaded before the fork: between fork and exec only simple calls are safe.
+    libc = ctypes.CDLL(None, use_errno=True)
+    set_death_signal = 1
+
+    def ask_kernel() -> None:
+        libc.prctl(set_death_signal, signal.SIGTERM)
+
+    return ask_kernel
+
+
+def free_port() -> int:
+    """A port that nothing listens on at present."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
+    """Start `ottla broker` and wait until it takes connections. Returns it and its address."""
+    port = free_port()
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+    }
+    overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
+    broker = Child("broker", [sys.executable, "-m", "ottla", "broker", *overrides], logs)
+    deadline = time.monotonic() + BROKER_START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return broker, f"127.0.0.1:{port}"
+        except OSError:
+            if not broker.is_running:
+                break
+            time.sleep(0.02)
+    broker.stop()
+    raise ProcessEndedError(f"the broker did not start; {broker.log} ends with:\n{broker.log_tail()}")
+
+
+def start_module(name: str, module: str, arguments: Sequence[str], logs: Path) -> Child:
+    """Start `python -m module` with our own interpreter."""
+    return Child(name, [sys.executable, "-m", module, *arguments], logs)

@@ -1,0 +1,84 @@
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import ConfigurationError
+from ottla.pipelines.ingest.files import UNREADABLE, Layout, events, group_of, layout, rows, time_of
+
+ACCESS = '192.0.2.{n} - - [10/Oct/2025:13:55:{n:02d} +0200] "GET /a HTTP/1.1" {status} 512 "-" "curl"\n'
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def values(path: Path, by: str | None = None) -> list[dict[str, object]]:
+    return [json.loads(b"{" + e.rest + b"}") for e in events(path, by)]
+
+
+def test_json_lines(tmp_path: Path):
+    lines = ['{"ts": 1700000000, "kind": "a", "n": 1}', '{"ts": 1700000001.5, "kind": "b"}', "{broken"] * 2
+    path = written(tmp_path / "x.jsonl", "\n".join(lines) + "\n")
+    found = values(path)
+    assert [v["row"] for v in found] == [1, 2, 3, 4, 5, 6]
+    assert found[0] == {"row": 1, "time": "2023-11-14T22:13:20Z", "group": "a", "event": lines[0]}
+    assert found[2] == {"row": 3, "time": None, "group": UNREADABLE, "event": "{broken"}
+
+
+def test_csv_with_quotes_line_breaks_and_a_short_row(tmp_path: Path):
+    path = written(tmp_path / "x.csv", 'date,city,n\n2025-01-02,"a, b\nc",1\n2025-01-03 04:05,d,2\nshort\n')
+    found = values(path, by="city")
+    assert [v["group"] for v in found] == ["a, b\nc", "d", UNREADABLE]
+    assert [v["time"] for v in found] == ["2025-01-02T00:00:00Z", "2025-01-03T04:05:00Z", None]
+
+
+def test_an_access_log_is_counted_by_status(tmp_path: Path):
+    path = written(
+        tmp_path / "access.log", "".join(ACCESS.format(n=n, status=200 + n % 2 * 204) for n in range(6)) + "x\n"
+    )
+    found = values(path)
+    assert [v["group"] for v in found] == ["200", "404"] * 3 + [UNREADABLE]
+    assert found[0]["time"] == "2025-10-10T11:55:00Z"
+
+
+def test_the_group_is_the_first_field_with_few_values(tmp_path: Path):
+    lines = [json.dumps({"id": n, "time": n, "level": n % 3, "host": n % 2}) for n in range(60)]
+    assert layout(written(tmp_path / "x.jsonl", "\n".join(lines)), None) == Layout("time", "level")
+
+
+def test_without_a_group_and_a_time_everything_is_one(tmp_path: Path):
+    path = written(tmp_path / "x.jsonl", "\n".join(json.dumps({"id": n}) for n in range(60)))
+    found = layout(path, None)
+    (row, *_) = rows(path)
+    assert found == Layout(None, None)
+    assert (group_of(row, found), time_of(row, found)) == ("(all)", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+        ("1700000000123", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+        ("2025-03-04T05:06:07+02:00", dt.datetime(2025, 3, 4, 3, 6, 7, tzinfo=dt.UTC)),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_times(tmp_path: Path, text: str, time: dt.datetime | None):
+    path = written(tmp_path / "x.jsonl", json.dumps({"time": text}))
+    (row,) = rows(path)
+    assert time_of(row, Layout("time", None)) == time
+
+
+def test_an_empty_file_has_no_events(tmp_path: Path):
+    assert list(events(written(tmp_path / "x.csv", ""))) == []
+
+
+def test_what_is_wrong_with_an_input_is_named(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match="neither JSON lines, CSV nor an access log"):
+        list(rows(written(tmp_path / "x.txt", "hello\n")))
+    with pytest.raises(ConfigurationError, match=r"--by d: .* it has a, b"):
+        layout(written(tmp_path / "x.csv", "a,b\n1,2\n"), "d")

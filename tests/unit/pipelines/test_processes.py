@@ -1,0 +1,68 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.pipelines.processes import Child, ProcessEndedError
+
+TELLS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
+
+
+def test_what_a_child_tells_is_heard(tmp_path: Path):
+    child = Child("c", [sys.executable, "-c", TELLS], tmp_path)
+    child.finish()
+    assert child.facts == {"seen": 7}
+    child.check()
+
+
+def test_a_killed_child_is_reported_with_the_end_of_its_log(tmp_path: Path):
+    code = "import os,sys; print('the reason', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
+    child = Child("spark", [sys.executable, "-c", code], tmp_path)
+    child.finish()
+    with pytest.raises(ProcessEndedError, match=r"(?s)spark ended early \(killed by signal 9\).*the reason"):
+        child.check()
+
+
+def test_a_child_that_ignores_being_asked_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ottla.pipelines.processes.STOP_TIMEOUT_S", 0.2)
+    code = (
+        "import signal,json,time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print(json.dumps({'up': 1}), flush=True); time.sleep(60)"
+    )
+    child = Child("c", [sys.executable, "-c", code], tmp_path)
+    while "up" not in child.facts:
+        time.sleep(0.01)
+    child.stop()
+    assert child.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel does this on Linux only")
+def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path):
+    code = (
+        "import sys,time; from pathlib import Path; from ottla.pipelines.processes import Child;"
+        f"c = Child('c', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path)!r}));"
+        "print(c.process.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while is_alive(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # A zombie waits to be collected by whoever is process 1 here; it is dead all the same.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+
+pytest.importorskip("sqlalchemy")
+
+from ottla.pipelines.run import Run, partitions
+
+
+def test_a_run_survives_being_written_down(tmp_path: Path):
+    run = Run(tmp_path / "d", limit=5, database="sqlite:///x.db")
+    run.save()
+    assert Run.load(tmp_path / "d") == run
+    other = Run(tmp_path / "e", input=tmp_path / "f.csv", by="kind")
+    other.save()
+    assert Run.load(tmp_path / "e") == other
+
+
+def test_the_ends_are_known_only_when_everything_was_sent(tmp_path: Path):
+    run = Run(tmp_path)
+    assert run.end_offsets() is None
+    ends = {TopicPartition("flights", 0): 4, TopicPartition("weather", 1): 0}
+    run.save_end_offsets(ends)
+    assert run.end_offsets() == ends
+
+
+def test_a_directory_of_others_is_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ConfigurationError, match="left alone"):
+        Run(tmp_path).clear()
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_an_earlier_run_is_cleared(tmp_path: Path):
+    run = Run(tmp_path / "d")
+    run.save()
+    run.broker_data.mkdir()
+    run.clear()
+    assert not run.directory.exists()
+
+
+def test_results_stay_when_working_files_go(tmp_path: Path):
+    run = Run(tmp_path)
+    run.save_end_offsets({})
+    for directory in (run.broker_data, run.checkpoint, run.datasets):
+        directory.mkdir()
+    run.clear_working_files()
+    assert run.datasets.exists()
+    assert not run.broker_data.exists()
+    assert not run.checkpoint.exists()
+    assert run.end_offsets() is None
+
+
+def test_resuming_nothing_or_something_damaged_says_so(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match="no run was started"):
+        Run.load(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ConfigurationError, match="damaged"):
+        Run.load(tmp_path)
+
+
+def test_topics_follow_the_input():
+    assert [t.name for t in Run(Path("d")).topics] == ["flights", "weather"]
+    assert [t.name for t in Run(Path("d"), input=Path("f")).topics] == ["events"]
+    assert len(list(partitions(Run(Path("d")).topics))) == 7
