@@ -1,0 +1,287 @@
+"""Other people's clients behind one face, so that one scenario tests the broker with each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIMEOUT = 60.0
+
+
+class Member(Protocol):
+    """A member of a consumer group that collects the values it reads."""
+
+    def close(self) -> None:
+        """Leave the group and commit."""
+
+
+class Client(Protocol):
+    """What a scenario needs of a client."""
+
+    name: str
+
+    @staticmethod
+    def missing() -> str | None:
+        """Why this client cannot be used here, or None."""
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None: ...
+
+    def produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None: ...
+
+    def join(self, bootstrap: str, group: str, topic: str, seen: Seen) -> Member: ...
+
+
+class Seen:
+    """Values read by all members together. Thread-safe; `wait` needs no polling."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._news = threading.Condition()
+
+    def add(self, value: str) -> None:
+        with self._news:
+            self.values.append(value)
+            self._news.notify_all()
+
+    def wait(self, count: int, seconds: float = TIMEOUT) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: len(self.values) >= count, seconds)
+
+
+def module_missing(name: str) -> str | None:
+    return None if importlib.util.find_spec(name) else f"{name} is not installed"
+
+
+class Kcat:
+    name = "kcat"
+
+    @staticmethod
+    def missing() -> str | None:
+        return None if shutil.which("kcat") else "kcat is not installed (apt-get install kcat)"
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        # kcat has no call for it: asking for a topic's metadata creates it
+        subprocess.run(
+            ["kcat", "-b", bootstrap, "-L", "-t", topic, "-X", "allow.auto.create.topics=true"],
+            check=True,
+            capture_output=True,
+        )
+
+    def produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None:
+        command = ["kcat", "-b", bootstrap, "-P", "-t", topic, "-X", "acks=all", "-z", codec]
+        subprocess.run(command, input="\n".join(values) + "\n", text=True, check=True, timeout=TIMEOUT)
+
+    def join(self, bootstrap: str, group: str, topic: str, seen: Seen) -> Member:
+        return _KcatMember(bootstrap, group, topic, seen)
+
+
+class _KcatMember:
+    def __init__(self, bootstrap: str, group: str, topic: str, seen: Seen) -> None:
+        command = ["kcat", "-b", bootstrap, "-u", "-q", "-X", "auto.offset.reset=earliest", "-G", group, topic]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._thread = threading.Thread(target=self._read, args=(seen,))
+        self._thread.start()
+
+    def _read(self, seen: Seen) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            seen.add(line.rstrip("\n"))
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(TIMEOUT)
+        self._thread.join(TIMEOUT)
+
+
+class _ThreadMember:
+    """A member whose poll loop runs on a thread."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        raise AssertionError("a member has a loop")
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive(), "the member did not close"
+
+
+class Confluent:
+    name = "confluent-kafka"
+
+    @staticmethod
+    def missing() -> str | None:
+        return module_missing("confluent_kafka")
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures fail when it is collected
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(TIMEOUT)
+
+    def produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None:
+        from confluent_kafka import Producer
+
+        failed: list[str] = []
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}
+        )
+        for value in values:
+            producer.produce(topic, value.encode(), on_delivery=lambda e, m: e and failed.append(str(e)))
+        assert producer.flush(TIMEOUT) == 0
+        assert not failed
+
+    def join(self, bootstrap: str, group: str, topic: str, seen: Seen) -> Member:
+        return _ConfluentMember(bootstrap, group, topic, seen)
+
+
+class _ConfluentMember(_ThreadMember):
+    def __init__(self, bootstrap: str, group: str, topic: str, seen: Seen) -> None:
+        from confluent_kafka import Consumer
+
+        self._seen = seen
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+            }
+        )
+        self._consumer.subscribe([topic])
+        super().__init__()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None:
+                assert message.error() is None, message.error()
+                self._seen.add(message.value().decode())
+        self._consumer.close()
+
+
+class KafkaPython:
+    name = "kafka-python"
+
+    @staticmethod
+    def missing() -> str | None:
+        return module_missing("kafka")
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        from kafka.admin import KafkaAdminClient, NewTopic
+
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        admin.create_topics([NewTopic(topic, partitions, 1)])
+        admin.close()
+
+    def produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None:
+        from kafka import KafkaProducer
+
+        kind = None if codec == "none" else codec
+        producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=kind, linger_ms=5)
+        futures = [producer.send(topic, value.encode()) for value in values]
+        producer.flush(TIMEOUT)
+        for future in futures:
+            future.get(TIMEOUT)
+        producer.close()
+
+    def join(self, bootstrap: str, group: str, topic: str, seen: Seen) -> Member:
+        return _KafkaPythonMember(bootstrap, group, topic, seen)
+
+
+class _KafkaPythonMember(_ThreadMember):
+    def __init__(self, bootstrap: str, group: str, topic: str, seen: Seen) -> None:
+        self._arguments = (bootstrap, group, topic)
+        self._seen = seen
+        super().__init__()
+
+    def _loop(self) -> None:
+        from kafka import KafkaConsumer
+
+        bootstrap, group, topic = self._arguments
+        consumer = KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=500
+        )
+        while not self._stop.is_set():
+            for records in consumer.poll(100).values():
+                for record in records:
+                    self._seen.add(record.value.decode())
+        consumer.close()
+
+
+class AioKafka:
+    name = "aiokafka"
+
+    @staticmethod
+    def missing() -> str | None:
+        return module_missing("aiokafka")
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        asyncio.run(self._create(bootstrap, topic, partitions))
+
+    async def _create(self, bootstrap: str, topic: str, partitions: int) -> None:
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(topic, partitions, 1)])
+        finally:
+            await admin.close()
+
+    def produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None:
+        asyncio.run(self._produce(bootstrap, topic, values, codec))
+
+    async def _produce(self, bootstrap: str, topic: str, values: Sequence[str], codec: str) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        kind = None if codec == "none" else codec
+        async with AIOKafkaProducer(
+            bootstrap_servers=bootstrap, compression_type=kind, enable_idempotence=True
+        ) as producer:
+            for future in [await producer.send(topic, value.encode()) for value in values]:
+                await asyncio.wait_for(future, TIMEOUT)
+
+    def join(self, bootstrap: str, group: str, topic: str, seen: Seen) -> Member:
+        return _AioKafkaMember(bootstrap, group, topic, seen)
+
+
+class _AioKafkaMember(_ThreadMember):
+    def __init__(self, bootstrap: str, group: str, topic: str, seen: Seen) -> None:
+        self._arguments = (bootstrap, group, topic)
+        self._seen = seen
+        super().__init__()
+
+    def _loop(self) -> None:
+        asyncio.run(self._consume())
+
+    async def _consume(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+
+        bootstrap, group, topic = self._arguments
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=500
+        )
+        await consumer.start()
+        try:
+            while not self._stop.is_set():
+                for records in (await consumer.getmany(timeout_ms=100)).values():
+                    for record in records:
+                        self._seen.add(record.value.decode())
+        finally:
+            await consumer.stop()
+
+
+CLIENTS: tuple[Client, ...] = (Kcat(), Confluent(), KafkaPython(), AioKafka())
+"""Every client that the scenarios run with."""

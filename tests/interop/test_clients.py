@@ -1,0 +1,58 @@
+"""Real clients, unchanged, against our broker: topics, every codec, and a group whose members come and go."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+import pytest
+
+from tests.interop.clients import CLIENTS, CODECS, Client, Seen
+
+pytestmark = pytest.mark.interop
+
+PER_CODEC = 2000
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    reason = request.param.missing()
+    if reason:
+        pytest.skip(reason)
+    found: Client = request.param
+    return found
+
+
+def test_group_of_three_sees_every_record_of_every_codec_once(client: Client, bootstrap: str) -> None:
+    topic = group = f"{client.name}-{uuid.uuid4().hex[:8]}"
+    client.create_topic(bootstrap, topic, 6)
+    seen = Seen()
+    sent: list[str] = []
+    members = [client.join(bootstrap, group, topic, seen) for _ in range(2)]
+    try:
+        for number, codec in enumerate(CODECS):
+            values = [f"{codec}-{i}-{'x' * (i % 50)}" for i in range(PER_CODEC)]
+            client.produce(bootstrap, topic, values, codec)
+            sent += values
+            assert seen.wait(len(sent)), f"{len(seen.values)} of {len(sent)} records after {codec}"
+            if number == 1:
+                members.append(client.join(bootstrap, group, topic, seen))
+            if number == 3:
+                members.pop(0).close()
+    finally:
+        for member in members:
+            member.close()
+    assert Counter(seen.values) == Counter(sent)
+
+
+def test_committed_offsets_are_where_the_next_member_goes_on(client: Client, bootstrap: str) -> None:
+    topic = group = f"{client.name}-{uuid.uuid4().hex[:8]}"
+    client.create_topic(bootstrap, topic, 6)
+    for part in ("first", "second"):
+        values = [f"{part}-{i}" for i in range(500)]
+        client.produce(bootstrap, topic, values, "none")
+        seen = Seen()
+        member = client.join(bootstrap, group, topic, seen)
+        assert seen.wait(len(values))
+        member.close()
+        assert Counter(seen.values) == Counter(values)
