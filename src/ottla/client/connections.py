@@ -130,10 +130,14 @@ class Connections:
 
     async def ask_any(self, request: Request[R]) -> R:
         """The response of some broker: one that is connected and idle rather than one that is not."""
+        return await self.ask_any_of(type(request), lambda _: request)
+
+    async def ask_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
+        """The same, with a request that depends on the version."""
         last: KafkaError = BrokerNotAvailableError("no broker is known")
         for node_id in self._by_load():
             try:
-                return await self.ask(node_id, request)
+                return await self.ask(node_id, request, of=of)
             except KafkaError as error:
                 if isinstance(error, (UnsupportedVersionError, SaslAuthenticationFailedError)):
                     raise

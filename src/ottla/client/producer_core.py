@@ -66,7 +66,8 @@ class ProducerCore:
         self.config = config
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self.max_block = config.max_block_ms / 1000
-        self.interceptors: list[Any] = [_made(interceptor) for interceptor in config.interceptor_classes]
+        classes: tuple[Any, ...] = config.interceptor_classes
+        self.interceptors = [_made(interceptor) for interceptor in classes]
         self.key_serializer = find(config.key_serializer, "key_serializer")
         self.value_serializer = find(config.value_serializer, "value_serializer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes)

@@ -1,0 +1,171 @@
+"""Batches that were fetched for one partition, and the records in them. Kafka's `CompletedFetch`.
+
+Records are decoded when poll() takes them, batch by batch, in the caller's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.records import ConsumerRecord
+from ottla.client.subscription import PartitionState
+from ottla.errors import CorruptMessageError, KafkaError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.fetch import AbortedTransaction
+from ottla.records.batch import BatchHeader, split, verify
+from ottla.records.decoder import decode_records
+
+Convert = Callable[[str, Any], Any]
+
+_new = tuple.__new__
+
+ABORT_MARKER = 0
+
+
+class Fetched:
+    """What one response had for one partition. Used by one thread at a time."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_producers",
+        "_batches",
+        "_check_crc",
+        "_row",
+        "_rows",
+        "data",
+        "end_offset",
+        "generation",
+        "nbytes",
+        "position",
+        "state",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        data: memoryview,
+        position: int,
+        *,
+        check_crc: bool,
+        aborted: list[AbortedTransaction] | None,
+    ) -> None:
+        self.tp: TopicPartition = state.tp
+        self.state = state
+        self.generation = state.generation
+        self.data = data
+        self.nbytes = data.nbytes
+        self.position = position
+        """The next offset to return."""
+        self._check_crc = check_crc
+        self._batches = list(split(data))
+        self._batches.reverse()
+        self.end_offset = self._batches[0][0].next_offset if self._batches else position
+        """The offset behind everything here."""
+        self._rows: list[ConsumerRecord] = []
+        self._row = 0
+        self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
+        self._aborted_producers: set[int] | None = None if aborted is None else set()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether these are still the records that the consumer wants: not after a jump or a loss of the partition."""
+        return self.generation == self.state.generation
+
+    def take(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
+        """The next records, `at_most` so many; an empty list when there are no more.
+
+        Raises CorruptMessageError for a damaged batch, SerializationError for a record that cannot be deserialized
+        (and again at the next call, unless the consumer seeks past it).
+        """
+        while self._row >= len(self._rows):
+            if not self._batches:
+                return []
+            self._next_batch()
+        rows = self._rows[self._row : self._row + at_most] if self._row or at_most < len(self._rows) else self._rows
+        if key is not None or value is not None:
+            rows = self._converted(rows, key, value)
+        self._row += len(rows)
+        self.position = rows[-1].offset + 1
+        if self._row >= len(self._rows) and not self._batches:
+            self.position = self.end_offset
+        return rows
+
+    def next_header(self) -> tuple[BatchHeader, int] | None:
+        """For readers of columns: the next batch that holds records to return, and where it starts; None at the end."""
+        while self._batches:
+            header, start, _ = self._batches.pop()
+            if self._wants(header, start):
+                return header, start
+        return None
+
+    def _next_batch(self) -> None:
+        found = self.next_header()
+        if found is None:
+            self._rows, self._row = [], 0
+            self.position = self.end_offset
+            return
+        header, start = found
+        topic, partition = self.tp
+        epoch = header.leader_epoch
+        self._row = 0
+        self._rows = [
+            _new(
+                ConsumerRecord,
+                (
+                    topic,
+                    partition,
+                    offset,
+                    timestamp,
+                    kind,
+                    key,
+                    value,
+                    headers,
+                    -1 if key is None else len(key),
+                    -1 if value is None else len(value),
+                    epoch,
+                ),
+            )
+            for offset, timestamp, kind, key, value, headers in decode_records(self.data, start, header, self.position)
+        ]
+
+    def _wants(self, header: BatchHeader, start: int) -> bool:
+        """Whether a batch holds records to return: no marker, and not of an aborted transaction."""
+        if self._check_crc:
+            try:
+                verify(self.data, start, header)
+            except CorruptMessageError as error:
+                raise CorruptMessageError(f"{self.tp}, offset {header.base_offset}: {error}") from None
+        if self._aborted_producers is not None:
+            while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+                self._aborted_producers.add(self._aborted.pop().producer_id)
+            if header.is_control:
+                if self._is_abort(header, start):
+                    self._aborted_producers.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in self._aborted_producers:
+                return False
+        return not header.is_control and header.last_offset >= self.position
+
+    def _is_abort(self, header: BatchHeader, start: int) -> bool:
+        for record in decode_records(self.data, start, header):
+            key = record.key or b""
+            return len(key) >= 4 and int.from_bytes(key[2:4], "big") == ABORT_MARKER
+        return False
+
+    def _converted(
+        self, rows: list[ConsumerRecord], key: Convert | None, value: Convert | None
+    ) -> list[ConsumerRecord]:
+        """Deserialized rows; when one fails, those before it, or its error when it is the first."""
+        out: list[ConsumerRecord] = []
+        topic = self.tp.topic
+        for row in rows:
+            try:
+                new_key = row.key if key is None else key(topic, row.key)
+                new_value = row.value if value is None else value(topic, row.value)
+            except KafkaError as error:
+                if out:
+                    return out
+                raise type(error)(f"{self.tp}, offset {row.offset}: {error}") from error
+            out.append(row._replace(key=new_key, value=new_value))
+        return out

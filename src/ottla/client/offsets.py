@@ -1,0 +1,126 @@
+"""Looks up offsets by time: the begin and end of logs, and where to go on after a reset. Kafka's `OffsetFetcher`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla import errors
+from ottla.client.connections import Connections
+from ottla.client.metadata import Metadata
+from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.model import OffsetAndTimestamp, TopicPartition
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+log = logging.getLogger("ottla.client")
+
+NEWEST_LIST_OFFSETS: Final = 9
+
+
+class OffsetLookup:
+    """Asks the leaders of partitions for offsets."""
+
+    def __init__(self, connections: Connections, metadata: Metadata, *, isolation_level: int, retry_backoff: float):
+        self.connections = connections
+        self.metadata = metadata
+        self._isolation_level = isolation_level
+        self._back_off = retry_backoff
+
+    async def lookup(
+        self, wanted: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each timestamp (-2: begin, -1: end); offset -1 where no record is that late.
+
+        Tries again until `timeout` seconds are over: KafkaTimeoutError, with the last reason. Raises what will not
+        change at once.
+        """
+        deadline = time.monotonic() + timeout
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        last: KafkaError | None = None
+        self.metadata.add_topics({tp.topic for tp in wanted})
+        while True:
+            missing = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
+            if not missing:
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                names = ", ".join(map(str, sorted(missing)[:5]))
+                raise KafkaTimeoutError(f"no offsets of {names} after {timeout:g} s" + (f" ({last})" if last else ""))
+            last = await self._try(missing, found, left) or last
+            if len(found) < len(wanted):
+                self.metadata.request_update()
+                await asyncio.sleep(min(self._back_off, max(0.0, deadline - time.monotonic())))
+
+    async def _try(
+        self,
+        missing: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+        timeout: float,
+    ) -> KafkaError | None:
+        """Ask every leader once; a reason why something is still missing."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in missing:
+            leader = self.metadata.cluster.leader(tp)
+            if leader >= 0:
+                by_node.setdefault(leader, []).append(tp)
+        asked = [self._ask(node, {tp: missing[tp] for tp in tps}, found, timeout) for node, tps in by_node.items()]
+        for problem in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(problem, BaseException) and not (isinstance(problem, KafkaError) and problem.retriable):
+                raise problem
+            if isinstance(problem, KafkaError):
+                return problem
+        return errors.LeaderNotAvailableError() if len(by_node) == 0 else None
+
+    async def _ask(
+        self,
+        node: int,
+        wanted: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+        timeout: float,
+    ) -> KafkaError | None:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for tp, timestamp in wanted.items():
+            one = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+            topics.setdefault(tp.topic, []).append(one)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self._isolation_level,
+            topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        limit = min(timeout, self.connections.request_timeout)
+        response = await self.connections.ask(node, request, at_most=NEWEST_LIST_OFFSETS, timeout=limit)
+        problem: KafkaError | None = None
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code:
+                    error = errors.for_code(partition.error_code)(
+                        f"{tp}: {errors.for_code(partition.error_code).__doc__}"
+                    )
+                    if not error.retriable:
+                        raise error
+                    problem = error
+                else:
+                    found[tp] = _result(partition)
+        return problem
+
+    async def positions(
+        self, wanted: Iterable[TopicPartition], timestamp: int, timeout: float
+    ) -> dict[TopicPartition, int]:
+        """The offsets of one timestamp for many partitions."""
+        found = await self.lookup(dict.fromkeys(wanted, timestamp), timeout)
+        return {tp: result.offset for tp, result in found.items()}
+
+
+def _result(partition: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
+    if partition.old_style_offsets:
+        return OffsetAndTimestamp(partition.old_style_offsets[0], -1)
+    return OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
