@@ -24,6 +24,7 @@ cdef class BatchBuilder:
     cdef public bytearray buffer
     cdef public int codec
     cdef public object level
+    cdef readonly object delete_horizon_ms
     cdef public long long base_offset
     cdef public long long base_timestamp
     cdef public long long max_timestamp

@@ -87,6 +87,7 @@ class BatchBuilder:
         "buffer",
         "codec",
         "count",
+        "delete_horizon_ms",
         "last_delta",
         "level",
         "limit",
@@ -95,14 +96,29 @@ class BatchBuilder:
     )
 
     def __init__(
-        self, buffer: bytearray, codec: int = compression.NONE, *, level: int | None = None, base_offset: int = 0
+        self,
+        buffer: bytearray,
+        codec: int = compression.NONE,
+        *,
+        level: int | None = None,
+        base_offset: int = 0,
+        delete_horizon_ms: int | None = None,
     ) -> None:
-        self.reset(buffer, codec, level=level, base_offset=base_offset)
+        self.reset(buffer, codec, level=level, base_offset=base_offset, delete_horizon_ms=delete_horizon_ms)
 
     def reset(
-        self, buffer: bytearray, codec: int = compression.NONE, *, level: int | None = None, base_offset: int = 0
+        self,
+        buffer: bytearray,
+        codec: int = compression.NONE,
+        *,
+        level: int | None = None,
+        base_offset: int = 0,
+        delete_horizon_ms: int | None = None,
     ) -> None:
-        """Begin anew with `buffer`, of which all but the 61 header bytes is room for records."""
+        """Begin anew with `buffer`, of which all but the 61 header bytes is room for records.
+
+        With `delete_horizon_ms` (compaction only) that is the batch's base timestamp, and the batch says so (KIP-534).
+        """
         if len(buffer) < HEADER_BYTES:
             raise ValueError(f"a batch takes at least {HEADER_BYTES} bytes, the buffer has {len(buffer)}")
         self.buffer = buffer
@@ -113,7 +129,8 @@ class BatchBuilder:
         self.position = HEADER_BYTES
         self.count = 0
         self.last_delta = -1
-        self.base_timestamp = -1
+        self.delete_horizon_ms = delete_horizon_ms
+        self.base_timestamp = -1 if delete_horizon_ms is None else delete_horizon_ms
         self.max_timestamp = -1
 
     @property
@@ -179,7 +196,7 @@ class BatchBuilder:
 
     def _begin(self, offset: int, timestamp: int, key_size: int, value_size: int, tail_size: int) -> int:
         """Write a record's length, attributes and deltas if all of it fits: the position after them, or -1."""
-        base = timestamp if self.count == 0 else self.base_timestamp
+        base = timestamp if self.count == 0 and self.delete_horizon_ms is None else self.base_timestamp
         time_delta = timestamp - base
         delta = offset - self.base_offset
         if delta <= self.last_delta or delta > 0x7FFFFFFF:
@@ -270,7 +287,6 @@ class BatchBuilder:
         control: bool = False,
         leader_epoch: int = NO_LEADER_EPOCH,
         append_time_ms: int | None = None,
-        delete_horizon: bool = False,
         last_offset_delta: int | None = None,
     ) -> memoryview:
         """Compress, write header and CRC; returns the batch, which lies in the buffer unless compression made it grow.
@@ -284,7 +300,7 @@ class BatchBuilder:
         attributes |= TRANSACTIONAL_MASK if transactional else 0
         attributes |= CONTROL_MASK if control else 0
         attributes |= TIMESTAMP_TYPE_MASK if append_time_ms is not None else 0
-        attributes |= DELETE_HORIZON_MASK if delete_horizon else 0
+        attributes |= DELETE_HORIZON_MASK if self.delete_horizon_ms is not None else 0
         out, size = self._compressed()
         header = BatchHeader(
             base_offset=self.base_offset,

@@ -18,6 +18,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
@@ -29,6 +30,9 @@ from ottla.storage.log import Log
 from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
 
+if TYPE_CHECKING:
+    from ottla.storage.cleaner import Cleaning
+
 log = logging.getLogger("ottla.storage")
 
 LOCK = ".lock"
@@ -37,6 +41,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
+DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
+"""Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
 PROGRESS_SECONDS = 2.0
 """Between two lines about the progress of loading."""
 
@@ -55,6 +61,8 @@ class LogDir:
         """Logs that could not be opened, and why; the others are served."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """As checkpointed: what each partition begins with."""
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Where compaction goes on in each log."""
         self.cluster_id: str | None = None
         self.directory_id = ""
         self._lock_fd = -1
@@ -162,6 +170,7 @@ class LogDir:
         recovery_points = self._offsets(checkpoints.RECOVERY_POINTS)
         start_offsets = self._offsets(checkpoints.LOG_START_OFFSETS)
         self.high_watermarks = self._offsets(checkpoints.HIGH_WATERMARKS)
+        self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         found = self._partitions()
         marker.unlink(missing_ok=True)
         reported = began
@@ -267,6 +276,23 @@ class LogDir:
             shutil.rmtree(path)
         except OSError as error:
             log.warning("%s cannot be removed: %s", path, error)
+
+    def next_cleaning(self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> Cleaning | None:
+        """A pass over the log that most needs compaction, if one does: `copy` it (on a worker), then finish it here."""
+        from ottla.storage.cleaner import Cleaning, dirtiest, measure
+
+        compacted = [opened for opened in self.logs.values() if opened.config.compacted]
+        chosen = dirtiest(measure(o, self.cleaner_offsets.get(o.topic_partition, 0), now_ms) for o in compacted)
+        return None if chosen is None else Cleaning(chosen, now_ms, map_bytes=map_bytes)
+
+    def finish_cleaning(self, cleaning: Cleaning) -> bool:
+        """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
+        if not cleaning.install():
+            return False
+        self.cleaner_offsets[cleaning.log.topic_partition] = cleaning.cleaned_to
+        live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
+        checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, live)
+        return True
 
     # Checkpoints and the end
 

@@ -58,8 +58,12 @@ class TimestampAndOffset(NamedTuple):
 class Segment:
     """One segment of a log, opened when it is first used."""
 
-    def __init__(self, directory: Path, base_offset: int, *, index_bytes: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, *, index_bytes: int, index_interval_bytes: int, ending: str = ""
+    ) -> None:
+        """`ending` is put behind every file's name, for segments that are not yet part of a log."""
         self.directory = directory
+        self.ending = ending
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes)
@@ -76,7 +80,7 @@ class Segment:
 
     def path(self, suffix: str) -> Path:
         """Path of one of the segment's files."""
-        return self.directory / file_name(self.base_offset, suffix)
+        return self.directory / (file_name(self.base_offset, suffix) + self.ending)
 
     @property
     def file(self) -> LogFile:

@@ -1,0 +1,346 @@
+"""Compaction: write a log's closed segments anew with only the last record of each key. Kafka's LogCleaner.
+
+One pass: `begin` picks the range (loop), `copy` reads it and writes `.cleaned` segments (a worker may run it, since
+closed segments do not change), `install` swaps them in (loop). A crash at any point leaves the old segments or the new
+ones, see `recovery`. Offsets never change, so batches and segments have gaps afterwards.
+
+Tombstones and transaction markers stay for delete.retention.ms after the pass that first met them: its time is written
+into their batch (KIP-534). Records of rolled back transactions go at once. The last batch of a live producer stays,
+without records if need be, because it carries the sequence that the next one must follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.errors import KafkaStorageError
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, write_header
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.records.decoder import Record, decode_records
+from ottla.storage.files import sync_directory
+from ottla.storage.log import Log
+from ottla.storage.log_dir import DEDUPE_BUFFER_BYTES
+from ottla.storage.offset_map import OffsetMap
+from ottla.storage.producer_state import ABORT, read_marker
+from ottla.storage.retention import newest_ms
+from ottla.storage.scan import headers
+from ottla.storage.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    SWAP_SUFFIX,
+    Segment,
+    TimestampAndOffset,
+)
+
+log = logging.getLogger("ottla.storage.cleaner")
+
+
+class Cleanable(NamedTuple):
+    """A log and what of it a pass could clean: offsets from `first_dirty` up to `end`."""
+
+    log: Log
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """Share of uncleaned bytes."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
+    """How much of a log could be cleaned. `first_dirty` is where the last pass ended (the log's start for none)."""
+    first_dirty = max(first_dirty, opened.log_start_offset)
+    if first_dirty > opened.log_end_offset:  # truncated since
+        first_dirty = opened.log_start_offset
+    end = _first_uncleanable(opened, now_ms)
+    clean = dirty = 0
+    overdue = False
+    for segment in opened.segments[:-1]:
+        if segment.base_offset >= end:
+            break
+        if segment.base_offset < first_dirty:
+            clean += segment.size
+        else:
+            dirty += segment.size
+            overdue = overdue or now_ms - segment.created_ms > opened.config.max_compaction_lag_ms
+    return Cleanable(opened, first_dirty, max(end, first_dirty), clean, dirty, overdue)
+
+
+def _first_uncleanable(opened: Log, now_ms: int) -> int:
+    """Never the active segment, nothing undecided, nothing younger than min.compaction.lag.ms."""
+    end = min(opened.active.base_offset, opened.last_stable_offset)
+    lag = opened.config.min_compaction_lag_ms
+    if lag > 0:
+        for segment in opened.segments[:-1]:
+            if newest_ms(segment) > now_ms - lag:
+                return min(end, segment.base_offset)
+    return end
+
+
+def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
+    """The log that is most worth a pass, if one has reached min.cleanable.dirty.ratio or max.compaction.lag.ms."""
+    ready = [
+        c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)
+    ]
+    return max(ready, key=lambda c: (c.overdue, c.ratio), default=None)
+
+
+class Cleaning:
+    """One pass over one log."""
+
+    def __init__(self, cleanable: Cleanable, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> None:
+        self.log = cleanable.log
+        self.first_dirty = cleanable.first_dirty
+        self.now_ms = now_ms
+        self._keys = OffsetMap(map_bytes)
+        self._sources = [s for s in self.log.segments[:-1] if s.base_offset < cleanable.end]
+        self._limit = cleanable.end
+        self._end = cleanable.first_dirty
+        self._groups: list[tuple[list[Segment], Segment]] = []
+        # Taken on the loop, since the worker must not look at what appends change.
+        self._last_batches = {p.batches[-1].last_offset for p in self.log.producers.producers.values() if p.batches}
+        self._aborted = self.log.aborted_transactions(self.log.log_start_offset, cleanable.end)
+        self.cleaned_to = cleanable.first_dirty
+        """Where the next pass begins, once this one is installed."""
+
+    # On a worker
+
+    def copy(self) -> None:
+        """Read keys, then write `.cleaned` segments and wait until they are on the disk.
+
+        Raises KafkaStorageError; what was written is removed and the log is as it was.
+        """
+        try:
+            end = self._end = self._read_keys()
+            sources = [s for s in self._sources if s.base_offset < end]
+            transactions = _Transactions(self)
+            for group in _groups(sources, self.log.config.segment_bytes, end):
+                self._copy_group(group, transactions)
+            self.cleaned_to = end
+        except OSError as error:
+            self.abandon()
+            raise KafkaStorageError(f"cleaning {self.log.topic_partition} failed: {error}") from error
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _read_keys(self) -> int:
+        """Fill the map from the first dirty offset on; returns the offset up to which every batch is in it.
+
+        A map that is full ends the pass there, between two batches: what lies behind is not touched.
+        """
+        for segment in self._sources:
+            full_at = self._read_segment(segment)
+            if full_at is not None:
+                if full_at == self.first_dirty:
+                    log.warning("%s: one batch has more keys than the cleaner's map", self.log.topic_partition)
+                return full_at
+        return self._limit
+
+    def _read_segment(self, segment: Segment) -> int | None:
+        """Note the segment's keys; the offset of the batch whose keys do not fit, None if all do."""
+        for header, _, records in _records(segment, self.first_dirty):
+            if header.base_offset >= self._limit:
+                return None
+            if header.is_control or self._is_aborted(header):
+                continue
+            if len(self._keys) + len(records) > self._keys.max_keys:
+                return max(header.base_offset, self.first_dirty)
+            for record in records:
+                if record.key is not None:
+                    self._keys.put(record.key, record.offset)
+        return None
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return header.is_transactional and any(
+            a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
+            for a in self._aborted
+        )
+
+    def _copy_group(self, group: list[Segment], transactions: _Transactions) -> None:
+        target = Segment(
+            self.log.dir,
+            group[0].base_offset,
+            index_bytes=self.log.config.segment_index_bytes,
+            index_interval_bytes=self.log.config.index_interval_bytes,
+            ending=CLEANED_SUFFIX,
+        )
+        self._groups.append((group, target))
+        target.create(group[-1].created_ms)
+        for source in group:
+            for header, batch, records in _records(source, 0):
+                kept = self._filter(header, batch, records, transactions)
+                if kept is None:
+                    continue
+                written = header._replace(length=len(kept) - LOG_OVERHEAD)
+                latest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+                target.append(kept, len(kept), written, written, latest)
+        target.finish()
+        target.sync()
+
+    def _filter(
+        self, header: BatchHeader, batch: bytes, records: list[Record], transactions: _Transactions
+    ) -> bytes | memoryview | None:
+        """The batch as it stays: itself, rewritten, without records, or None."""
+        if header.base_offset >= self._end:
+            return batch
+        horizon = header.base_timestamp if header.has_delete_horizon else None
+        expired = horizon is not None and horizon <= self.now_ms
+        if header.is_control:
+            if records and transactions.still_has_data(header, records[0]):
+                return batch
+            kept = [] if expired else records
+            needs_horizon = bool(kept)
+        else:
+            aborted = self._is_aborted(header)
+            kept = [] if aborted else [r for r in records if self._keeps(r, expired=expired)]
+            needs_horizon = any(r.value is None for r in kept)
+            if kept:
+                transactions.keep_data_of(header)
+        if needs_horizon and horizon is None:
+            horizon = self.now_ms + self.log.config.delete_retention_ms
+            return _rewrite(header, kept, horizon)
+        if len(kept) == len(records):
+            return batch
+        if kept:
+            return _rewrite(header, kept, horizon)
+        return _without_records(header) if header.last_offset in self._last_batches else None
+
+    def _keeps(self, record: Record, *, expired: bool) -> bool:
+        """Whether a record stays: no later one has its key, and it is no tombstone past its time."""
+        if record.key is None:
+            return False
+        if self._keys.get(record.key) > record.offset:
+            return False
+        return record.value is not None or not expired
+
+    # On the loop
+
+    def install(self) -> bool:
+        """Swap the new segments in. False, with nothing changed, where the log lost one of the old ones meanwhile."""
+        present = {id(segment) for segment in self.log.segments}
+        if self.log.closed or not all(id(s) in present for group, _ in self._groups for s in group):
+            self.abandon()
+            return False
+        try:
+            self._swap()
+        except OSError as error:
+            raise KafkaStorageError(f"cleaning {self.log.topic_partition} failed: {error}") from error
+        return True
+
+    def _swap(self) -> None:
+        plain = [(group, self.log.segment_at(target.base_offset)) for group, target in self._groups]
+        # From the last to the first: recovery takes a .swap file before all .cleaned ones as complete.
+        for _, fresh in reversed(plain):
+            fresh.rename(CLEANED_SUFFIX, SWAP_SUFFIX)
+        sync_directory(self.log.dir)
+        for group, fresh in plain:
+            self._replace(group, fresh)
+        sync_directory(self.log.dir)
+        self._groups = []
+
+    def _replace(self, group: list[Segment], fresh: Segment) -> None:
+        at = self.log.segments.index(group[0])
+        self.log.discard(group)
+        # The replaced files go at once: their name may be needed again, and readers hold what they read.
+        for segment in group:
+            segment.delete_files(DELETED_SUFFIX)
+        fresh.rename(SWAP_SUFFIX, "")
+        fresh.load()
+        if fresh.size == 0 and at > 0:
+            fresh.delete_files("")
+            return
+        self.log.segments.insert(at, fresh)
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        for _, target in self._groups:
+            target.close()
+            target.delete_files("")
+        self._groups = []
+
+
+class _Transactions:
+    """Which transactions still have records in what was kept so far, by producer."""
+
+    def __init__(self, cleaning: Cleaning) -> None:
+        self._cleaning = cleaning
+        self._with_data: set[int] = set()
+
+    def keep_data_of(self, header: BatchHeader) -> None:
+        """A batch of this producer was kept."""
+        if header.is_transactional:
+            self._with_data.add(header.producer_id)
+
+    def still_has_data(self, header: BatchHeader, record: Record) -> bool:
+        """At a marker: whether its transaction must stay as it is. The producer's next one begins after it."""
+        marker = read_marker(record)
+        had = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        return marker is None or (had and marker.type != ABORT)
+
+
+def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
+    """A whole pass at once; returns where the next one begins."""
+    now_ms = opened.clock.now_ms()
+    cleaning = Cleaning(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
+    cleaning.copy()
+    return cleaning.cleaned_to if cleaning.install() else first_dirty
+
+
+def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one segment together, so that small segments do not pile up."""
+    group: list[Segment] = []
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        too_large = sum(s.size for s in group) + segment.size > max_bytes
+        if group and (too_large or following - group[0].base_offset > MAX_RELATIVE_OFFSET):
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+def _records(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
+    """(header, bytes, records) of every batch of a closed segment that ends at `from_offset` or later."""
+    for position, header in headers(segment.file, 0, segment.size):
+        if header.last_offset >= from_offset:
+            batch = segment.file.read(position, header.size_in_bytes)
+            yield header, batch, decode_records(batch, 0, header, from_offset)
+
+
+def _rewrite(header: BatchHeader, kept: list[Record], horizon: int | None) -> memoryview:
+    """The batch with some of its records; offsets, producer, epoch and the range of offsets stay."""
+    size = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b""), r.headers) for r in kept)
+    builder = BatchBuilder(
+        bytearray(HEADER_BYTES + size), header.codec, base_offset=header.base_offset, delete_horizon_ms=horizon
+    )
+    for record in kept:
+        fits = builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
+        assert fits, "the buffer was made large enough"
+    return builder.close(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        leader_epoch=header.leader_epoch,
+        append_time_ms=header.max_timestamp if header.timestamp_type else None,
+        last_offset_delta=header.last_offset_delta,
+    )
+
+
+def _without_records(header: BatchHeader) -> bytes:
+    """Only the header, for the sequence in it."""
+    out = bytearray(HEADER_BYTES)
+    write_header(out, 0, header._replace(length=HEADER_BYTES - LOG_OVERHEAD, count=0))
+    return bytes(out)
