@@ -1,11 +1,12 @@
 import logging
+from pathlib import Path
 
 import pytest
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
 from ottla.spark.bounds import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
-from ottla.spark.options import SourceOptions, read_options
+from ottla.spark.options import OPTIONS, SourceOptions, read_options
 
 MINIMAL = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}
 
@@ -110,3 +111,9 @@ def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytes
         batch(minPartition="3")
     assert "minPartition" in caplog.text
     assert "did you mean minPartitions?" in caplog.text
+
+
+def test_the_docs_list_every_option():
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    for row in OPTIONS:
+        assert f"| `{row.name}` | {row.default} | {row.applies_to} | {row.doc} |" in page
