@@ -86,7 +86,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def _latest(self, begin: Offsets) -> Offsets:
         if self._target is not None:
             return self._target
-        partitions = self.brokers.partitions(self.options.subscription)
+        partitions = self.brokers.partitions(self.options.subscription, all_must_exist=False)
         latest = self.brokers.latest_from(partitions, begin)
         if self._available_now:
             self._target = latest

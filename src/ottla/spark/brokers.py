@@ -1,0 +1,113 @@
+"""The one place of `spark` that talks to brokers: look-ups for planning, and reading a range."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ottla.client import ranges
+from ottla.errors import KafkaError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.records.columns import Columns
+from ottla.spark.bounds import Offsets, partition_list
+from ottla.spark.offsets import OffsetRange
+from ottla.spark.options import SourceOptions, Subscription
+
+log = logging.getLogger("ottla.spark")
+
+T = TypeVar("T")
+
+# As a consumer's exclude.internal.topics: a pattern such as .* does not mean these.
+_INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+
+
+class Brokers:
+    """Look-ups of partitions and offsets, each tried again as `fetchOffset.numRetries` says. A planning `Lookup`."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner = ranges.Planner(options.kafka)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._planner.close()
+
+    def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
+        """The partitions that a subscription means now.
+
+        Raises UnknownTopicOrPartitionError for what was named but is not there, unless a running stream asks, which
+        reports that as loss of data.
+        """
+        return self._retrying(lambda: self._partitions(subscription, all_must_exist))
+
+    def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
+        if subscription.pattern is not None:
+            return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - _INTERNAL_TOPICS))
+        assigned = subscription.assigned
+        topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
+        found = self._planner.partitions(topics)
+        missing = topics - {tp.topic for tp in found}
+        wanted = found if assigned is None else found & assigned
+        if all_must_exist and missing:
+            raise UnknownTopicOrPartitionError(f"no such topic: {', '.join(sorted(missing))} ({self._where})")
+        if all_must_exist and assigned is not None and assigned - found:
+            raise UnknownTopicOrPartitionError(f"no such partition: {partition_list(assigned - found)} ({self._where})")
+        return frozenset(wanted)
+
+    @property
+    def _where(self) -> str:
+        return f"kafka.bootstrap.servers {self._options.bootstrap_servers}"
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that each partition holds."""
+        listed = list(partitions)
+        return self._retrying(lambda: self._planner.beginning_offsets(listed)) if listed else {}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The end that a consumer may read up to."""
+        listed = list(partitions)
+        return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
+
+    def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends, asked for again where one lies before `begin`: a new leader may not know its own end yet."""
+        listed = list(partitions)
+        found = self.latest(listed)
+        for _ in range(self._options.retries):
+            if all(end >= begin.get(tp, 0) for tp, end in found.items()):
+                break
+            time.sleep(self._options.retry_interval_ms / 1000)
+            found = self.latest(listed)
+        return found
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after each time in ms; None where a partition has no such record."""
+        found = self._retrying(lambda: self._planner.offsets_for(timestamps))
+        return {tp: None if at is None else at.offset for tp, at in found.items()}
+
+    def _retrying(self, ask: Callable[[], T]) -> T:
+        for attempt in range(self._options.retries + 1):
+            try:
+                return ask()
+            except KafkaError as error:
+                if not error.retriable or attempt == self._options.retries:
+                    raise
+                log.warning("a look-up at %s failed and is tried again: %s", self._options.bootstrap_servers, error)
+                time.sleep(self._options.retry_interval_ms / 1000)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
+    """The records of a range as columns. Raises OffsetOutOfRangeError where it is not all there."""
+    tp, start, end = wanted
+    return ranges.read_range(options.bootstrap_servers, tp, start, end, options.kafka, headers=options.include_headers)
