@@ -226,8 +226,6 @@ class Metadata:
     async def _refresh_once(self) -> bool:
         """Ask once; whether everything of interest is there."""
         request = self._request()
-        if request.topics == [] and self.cluster.nodes:
-            return True
         try:
             response = await self._asker.ask_any(request)
         except KafkaError as error:
