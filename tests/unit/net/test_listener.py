@@ -1,0 +1,255 @@
+"""The listener: frames in, answers out, in order and within bounds, whatever the peer does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import StartupError
+from ottla.net.listener import Connection, HangupError, Listener, Reply
+
+Handle = Callable[[memoryview, Connection], Reply | Awaitable[Reply]]
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(body: memoryview, connection: Connection) -> Reply:
+    return [frame(bytes(body))]
+
+
+class Slice:
+    """A piece of a file, as the log hands it out."""
+
+    def __init__(self, path: Path, position: int, nbytes: int) -> None:
+        self._fd = os.open(path, os.O_RDONLY)
+        self.position, self.nbytes, self.released = position, nbytes, 0
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def release(self) -> None:
+        self.released += 1
+        os.close(self._fd)
+
+
+class Server:
+    """A listener on a free port of the running loop."""
+
+    def __init__(self, handle: Handle, **options: int) -> None:
+        settings = {"max_frame_bytes": 10_000_000, "max_connections": 100, "max_connections_per_ip": 100, "idle_ms": -1}
+        self.listener = Listener("TEST", handle, **{**settings, **options})  # type: ignore[arg-type]
+        self.port = self.listener.bind("127.0.0.1", 0, 50)
+
+    async def __aenter__(self) -> Server:
+        self.listener.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.listener.close()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 26)
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    size = struct.unpack(">i", await reader.readexactly(4))[0]
+    return await reader.readexactly(size)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))  # type: ignore[arg-type]
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    async def test() -> None:
+        async def slow(body: bytes) -> Reply:
+            await asyncio.sleep(0)
+            return [frame(body)]
+
+        def handle(body: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
+            return slow(bytes(body)) if body[0] % 2 else [frame(bytes(body))]
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(b"".join(frame(bytes([i, i])) for i in range(50)))
+            assert [await answer(reader) for _ in range(50)] == [bytes([i, i]) for i in range(50)]
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65532, 65533, 1_048_576, 5_000_000])
+def test_frames_of_any_size_arrive_whole(size: int) -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            reader, writer = await server.connect()
+            body = os.urandom(size)
+            writer.write(frame(body) + frame(b"next"))
+            assert await answer(reader) == body
+            assert await answer(reader) == b"next"
+            writer.close()
+
+    run(test)
+
+
+def test_a_frame_that_comes_byte_by_byte_is_put_together() -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            reader, writer = await server.connect()
+            for byte in frame(b"slowly"):
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0)
+            assert await answer(reader) == b"slowly"
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [-1, 10_000_001, 2**31 - 1])
+def test_a_length_beyond_the_limit_closes_the_connection(size: int) -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            reader, writer = await server.connect()
+            writer.write(struct.pack(">i", size))
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
+def test_a_claimed_length_takes_no_memory_before_its_bytes_arrive() -> None:
+    async def test() -> None:
+        async with Server(echo, max_frame_bytes=2**30) as server:
+            reader, writer = await server.connect()
+            writer.write(struct.pack(">i", 2**30) + b"x")
+            await writer.drain()
+            while not server.listener.connections:
+                await asyncio.sleep(0)
+            (connection,) = server.listener.connections
+            while connection._filled < 5:
+                await asyncio.sleep(0)
+            assert len(connection._buffer) <= 1024 * 1024
+            writer.close()
+
+    run(test)
+
+
+def test_file_ranges_are_sent_between_buffers_and_released_once(tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    pieces = [Slice(tmp_path / "log", 100, 2_000_000), Slice(tmp_path / "log", 0, 0), Slice(tmp_path / "log", 5, 10)]
+
+    async def test() -> None:
+        def handle(body: memoryview, connection: Connection) -> Reply:
+            size = 4 + sum(p.nbytes for p in pieces)
+            return [struct.pack(">i", size), b"he", pieces[0], b"ll", pieces[1], pieces[2]]
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"?"))
+            expected = b"he" + content[100:2_000_100] + b"ll" + content[5:15]
+            assert await answer(reader) == expected
+            writer.close()
+
+    run(test)
+    assert [p.released for p in pieces] == [1, 1, 1]
+
+
+def test_a_reader_that_stops_reading_does_not_hold_others_up() -> None:
+    async def test() -> None:
+        async with Server(lambda body, c: [frame(bytes(20_000_000)) if body[0] else frame(b"small")]) as server:
+            _, stuck = await server.connect()
+            stuck.write(frame(b"\x01"))
+            reader, writer = await server.connect()
+            for _ in range(20):
+                writer.write(frame(b"\x00"))
+                assert await answer(reader) == b"small"
+            stuck.close()
+            writer.close()
+
+    run(test)
+
+
+def test_a_peer_that_breaks_the_protocol_is_cut_off() -> None:
+    async def test() -> None:
+        def handle(body: memoryview, connection: Connection) -> Reply:
+            raise HangupError("nonsense")
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"?"))
+            assert await reader.read() == b""
+            writer.close()
+
+    run(test)
+
+
+def test_a_bug_in_the_service_closes_one_connection_only() -> None:
+    async def test() -> None:
+        def handle(body: memoryview, connection: Connection) -> Reply:
+            return [frame(bytes([1 // body[0]]))]
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            other_reader, other = await server.connect()
+            writer.write(frame(b"\x00"))
+            assert await reader.read() == b""
+            other.write(frame(b"\x01"))
+            assert await answer(other_reader) == b"\x01"
+            writer.close()
+            other.close()
+
+    run(test)
+
+
+def test_a_peer_that_goes_while_its_answer_is_awaited_is_forgotten() -> None:
+    async def test() -> None:
+        release = asyncio.Event()
+
+        async def later() -> Reply:
+            await release.wait()
+            return [frame(b"late" * 100)]
+
+        async with Server(lambda body, c: later()) as server:
+            _, writer = await server.connect()
+            writer.write(frame(b"?"))
+            while not any(c.busy for c in server.listener.connections):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+            release.set()
+            while server.listener.connections:
+                await asyncio.sleep(0)
+
+    run(test)
+
+
+def test_connections_beyond_the_limit_are_refused() -> None:
+    async def test() -> None:
+        async with Server(echo, max_connections_per_ip=1) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"in"))
+            assert await answer(reader) == b"in"
+            refused, second = await server.connect()
+            assert await refused.read() == b""
+            writer.close()
+            second.close()
+
+    run(test)
+
+
+def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            other = Listener("X", echo, max_frame_bytes=1, max_connections=1, max_connections_per_ip=1, idle_ms=-1)
+            with pytest.raises(StartupError, match=rf"X://127.0.0.1:{server.port}.*in use"):
+                other.bind("127.0.0.1", server.port, 5)
+
+    run(test)
