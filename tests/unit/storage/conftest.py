@@ -1,0 +1,61 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.clock import ManualClock
+from ottla.config.topic import LogConfig
+from ottla.model import TopicPartition
+from ottla.records import compression
+from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import Record, decode_records
+from ottla.storage.log import Log
+from ottla.storage.recovery import open_log
+
+TP = TopicPartition("orders", 0)
+NOW = 1_700_000_000_000
+
+
+def batch(*rows, timestamp=NOW, codec=compression.NONE, base_offset=0, **options) -> memoryview:
+    """A writable batch of rows: a value, or (key, value), or (timestamp, key, value)."""
+    builder = BatchBuilder(bytearray(200_000), codec, base_offset=base_offset)
+    for row in rows:
+        match row:
+            case (when, key, value):
+                assert builder.append(when, key, value)
+            case (key, value):
+                assert builder.append(timestamp, key, value)
+            case value:
+                assert builder.append(timestamp, None, value)
+    return memoryview(bytearray(builder.close(**options)))
+
+
+def contents(log: Log) -> list[Record]:
+    return [r for header, data in log.batches_from(0) for r in decode_records(data, 0, header)]
+
+
+def values(log: Log) -> list[bytes | None]:
+    return [r.value for r in contents(log)]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def make_log(tmp_path: Path, clock: ManualClock) -> Callable[..., Log]:
+    """Opens the log in the test's directory; again and again, as after a restart."""
+
+    def make(*, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, **config) -> Log:
+        return open_log(
+            tmp_path / str(TP),
+            TP,
+            LogConfig(**{"file_delete_delay_ms": 1000, **config}),
+            clock=clock,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+
+    return make

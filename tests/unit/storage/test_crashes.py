@@ -1,0 +1,270 @@
+"""Kills, cuts and garbage: what was flushed is there, offsets have no gap, every index points at a batch."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ottla.records.decoder import decode_records
+from ottla.storage import cleaner
+from ottla.storage.scan import headers
+from ottla.storage.segment import SEGMENT_SUFFIXES
+
+from .conftest import NOW, TP, batch, contents
+
+CONFIG = {"segment_bytes": 4000, "index_interval_bytes": 300, "segment_index_bytes": 4096}
+
+
+def fill(log, rng, count):
+    for _ in range(count):
+        rows = [
+            (NOW + rng.randrange(1000), b"k%d" % rng.randrange(9), rng.randbytes(rng.randrange(120)))
+        ] * rng.randint(1, 4)
+        log.append(batch(*rows), leader_epoch=log.log_end_offset // 40)
+    log.high_watermark = log.log_end_offset
+
+
+def check(log, before, flushed):
+    """The log is a prefix of what was written and reaches the recovery point; its indexes and epochs fit."""
+    found = contents(log)
+    assert found == before[: len(found)]
+    assert [r.offset for r in found] == list(range(len(found)))
+    assert log.log_end_offset == len(found) >= flushed
+    for segment in log.segments:
+        segment.sanity_check()
+        starts = {position: header for position, header in headers(segment.file, 0, segment.size)}
+        for i in range(segment.offset_index.entries):
+            relative, position = segment.offset_index.entry(i)
+            assert starts[position].last_offset == segment.base_offset + relative
+        assert segment.latest().timestamp == max((h.max_timestamp for h in starts.values()), default=-1)
+    for record in found:
+        header, data = next(log.batches_from(record.offset))
+        assert record in decode_records(data, 0, header)
+        assert log.epoch_for_offset(record.offset) == header.leader_epoch
+    latest = max((r.timestamp for r in found), default=-1)
+    assert log.offset_for_time(latest + 1) is None
+
+
+def after_crash(make_log, log, before, flushed):
+    again = make_log(recovery_point=log.recovery_point, **CONFIG)
+    check(again, before, flushed)
+    again.append(batch(b"goes on"), leader_epoch=99)
+    assert contents(again)[-1].offset == again.log_end_offset - 1
+    again.close()
+    clean = make_log(clean=True, **CONFIG)
+    check(clean, contents(clean), clean.log_end_offset)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_end_of_the_active_segment_cut_or_garbled(make_log, seed):
+    rng = random.Random(seed)
+    log = make_log(**CONFIG)
+    fill(log, rng, 60)
+    log.flush(rng.randrange(log.segments[-1].base_offset + 1))
+    before = contents(log)
+    log.abandon()
+    path = log.active.path(".log")
+    damage = rng.randint(1, 100)
+    data = bytearray(path.read_bytes())
+    if rng.random() < 0.5:
+        del data[-damage:]
+    else:
+        data[-damage:] = rng.randbytes(damage)
+    path.write_bytes(data)
+    after_crash(make_log, log, before, log.recovery_point)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "garbage", "zeros", "empty", "odd", "short"])
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_index_missing_or_senseless(make_log, suffix, damage, which):
+    log = make_log(**CONFIG)
+    fill(log, random.Random(1), 60)
+    log.flush(log.active.base_offset)
+    before = contents(log)
+    log.abandon()
+    path = log.segments[which].path(suffix)
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {
+                "garbage": random.Random(2).randbytes(len(data)),
+                "zeros": bytes(len(data)),
+                "empty": b"",
+                "odd": data[:-3],
+                "short": data[: len(data) // 24 * 12],
+            }[damage]
+        )
+    again = make_log(recovery_point=log.recovery_point, **CONFIG)
+    assert contents(again) == before
+    for record in before:
+        assert again.read(record.offset, 1, max_offset=again.log_end_offset).nbytes > 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_damage_in_the_middle_above_the_recovery_point_cuts_there(make_log, seed):
+    rng = random.Random(seed)
+    log = make_log(**CONFIG)
+    fill(log, rng, 60)
+    before = contents(log)
+    flushed = log.segments[1].base_offset
+    log.flush(flushed)
+    log.abandon()
+    path = rng.choice(log.segments[1:]).path(".log")
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+    again = make_log(recovery_point=flushed, **CONFIG)
+    found = contents(again)
+    assert flushed <= len(found) <= len(before)
+    assert [(r.offset, r.value) for r in found] == [(r.offset, r.value) for r in before[: len(found)]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "00000000000000000007.log.deleted",
+        "00000000000000000007.index.deleted",
+        "00000000000000000000.log.cleaned",
+        "00000000000000000000.timeindex.cleaned",
+        "00000000000000000099.index",
+        "00000000000000000099.timeindex",
+        "00000000000000000099.txnindex",
+        "leader-epoch-checkpoint.tmp",
+        "00000000000000000000.index.swap",
+    ],
+)
+def test_leftovers_are_removed(make_log, name):
+    log = make_log(**CONFIG)
+    fill(log, random.Random(1), 30)
+    before = contents(log)
+    log.abandon()
+    (log.dir / name).write_bytes(b"left over")
+    after_crash(make_log, log, before, 0)
+    assert not (log.dir / name).exists()
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "snapshot"])
+@pytest.mark.parametrize("content", [b"", b"garbage\xff\x00", None])
+def test_damaged_state_files_are_made_anew(make_log, name, content):
+    log = make_log(**CONFIG)
+    for i in range(50):
+        log.append(batch(b"x" * 200, producer_id=7, producer_epoch=2, base_sequence=i), leader_epoch=i // 10)
+    epochs = list(log.leader_epochs.entries)
+    log.close()
+    for path in log.dir.glob(f"*{name}"):
+        path.write_bytes(content) if content is not None else path.unlink()
+    for clean in (True, False):
+        again = make_log(clean=clean, **CONFIG)
+        assert again.leader_epochs.entries == epochs
+        assert again.producers.producers[7].last_sequence == 49
+        again.close()
+
+
+@pytest.fixture
+def compacted(make_log):
+    """A log before compaction, after its `.cleaned` files were written, and what it must hold after."""
+    log = make_log(cleanup_policy=("compact",), **CONFIG)
+    fill(log, random.Random(3), 60)
+    log.flush()
+    now = log.clock.now_ms()
+    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now)
+    before = {r.key: r for r in contents(log)}
+    cleaning.copy()
+    return log, cleaning, before
+
+
+class Crash(Exception):  # noqa: N818  # not an error: the moment at which the process ends
+    pass
+
+
+@pytest.mark.parametrize("step", range(60))
+def test_crash_at_any_rename_or_removal_of_a_compaction(compacted, make_log, monkeypatch, step):
+    from pathlib import Path
+
+    log, cleaning, before = compacted
+    left = step
+
+    def tick(real):
+        def wrapped(self, *args, **kwargs):
+            nonlocal left
+            if left == 0:
+                raise Crash
+            left -= 1
+            return real(self, *args, **kwargs)
+
+        return wrapped
+
+    for name in ("rename", "unlink"):
+        monkeypatch.setattr(Path, name, tick(getattr(Path, name)))
+    try:
+        cleaning.install()
+    except Crash:
+        pass
+    monkeypatch.undo()
+    log.abandon()
+    again = make_log(recovery_point=log.recovery_point, cleanup_policy=("compact",), **CONFIG)
+    found = contents(again)
+    assert {r.key: r for r in found} == before
+    offsets = [r.offset for r in found]
+    assert offsets == sorted(set(offsets))
+    assert not [p.name for p in log.dir.iterdir() if p.name.endswith((".cleaned", ".swap", ".deleted"))]
+    owners = {p.name.partition(".")[0] for p in log.dir.iterdir() if p.suffix in SEGMENT_SUFFIXES}
+    assert owners == {f"{s.base_offset:020d}" for s in again.segments}
+
+
+WRITER = """
+    import os, sys
+    from pathlib import Path
+    from ottla.config.topic import LogConfig
+    from ottla.model import TopicPartition
+    from ottla.records.builder import BatchBuilder
+    from ottla.storage.log_dir import LogDir
+
+    log_dir = LogDir.open(sys.argv[1], broker_id=0)
+    log_dir.load(lambda tp: LogConfig())
+    log = log_dir.create(TopicPartition("orders", 0), LogConfig(segment_bytes=20_000))
+    offset = log.log_end_offset
+    while True:
+        builder = BatchBuilder(bytearray(2000))
+        for i in range(offset % 7 + 1):
+            builder.append(1_700_000_000_000 + offset, b"%d" % (offset + i), b"x" * (offset % 100))
+        offset = log.append(memoryview(bytearray(builder.close())), leader_epoch=0).last_offset + 1
+        if offset % 5 == 0:
+            log.flush()
+            log_dir.checkpoint()
+        os.write(1, b"%d\\n" % offset)
+"""
+
+
+@pytest.mark.slow
+def test_killed_writer_loses_nothing_that_it_reported(tmp_path):
+    """Three kills of one data directory; SIGKILL leaves the page cache, so even unflushed appends must be there."""
+    from ottla.config.topic import LogConfig
+    from ottla.storage.log_dir import LogDir
+
+    rng = random.Random(5)
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path)], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            for _ in range(rng.randint(50, 400)):
+                reported = int(writer.stdout.readline())
+            writer.send_signal(signal.SIGKILL)
+            rest = writer.stdout.read().split()
+            reported = int(rest[-1]) if rest else reported
+        copy = tmp_path.parent / "copy"
+        shutil.copytree(tmp_path, copy)
+        with LogDir.open(copy, broker_id=0) as log_dir:
+            log_dir.load(lambda tp: LogConfig())
+            found = contents(log_dir.logs[TP])
+            assert len(found) >= reported
+            assert [int(r.key) for r in found] == [r.offset for r in found] == list(range(len(found)))
+        shutil.rmtree(copy)

@@ -1,0 +1,411 @@
+import errno
+import os
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+)
+from ottla.records import compression
+from ottla.records.batch import read_header, records, reseal, split
+
+from .conftest import NOW, batch, contents, values
+
+
+def fill(log, count, size=100, **options):
+    for i in range(count):
+        log.append(batch((b"k%d" % i, b"%d:" % i + b"x" * size), **options), leader_epoch=0)
+    log.high_watermark = log.log_end_offset
+
+
+def test_append_assigns_offsets_and_epoch_in_place(make_log):
+    log = make_log()
+    assert log.append(batch(b"a", b"b"), leader_epoch=3)[:2] == (0, 1)
+    second = batch(b"c")
+    appended = log.append(second, leader_epoch=4)
+    assert (appended.base_offset, appended.last_offset, appended.append_time_ms) == (2, 2, -1)
+    assert (read_header(second).base_offset, read_header(second).leader_epoch) == (2, 4)
+    assert values(log) == [b"a", b"b", b"c"]
+    assert log.leader_epochs.entries == [(3, 0), (4, 2)]
+
+
+def test_several_batches_in_one_append(make_log):
+    log = make_log()
+    log.append(memoryview(bytearray(bytes(batch(b"a", b"b")) + bytes(batch(b"c")))), leader_epoch=0)
+    assert [r.offset for r in contents(log)] == [0, 1, 2]
+
+
+def test_read_returns_whole_batches_within_its_bounds(make_log):
+    log = make_log()
+    fill(log, 300, size=200)
+    size = len(batch((b"k0", b"0:" + b"x" * 200)))
+    for offset in range(0, 300, 7):
+        for max_bytes in (1, size, 5 * size + 3, 40 * size, 10**9):
+            for max_offset in (offset, offset + 1, offset + 9, 300):
+                max_offset = min(max_offset, 300)
+                with log.read(offset, max_bytes, max_offset=max_offset) as found:
+                    data = found.read()
+                got = [h.base_offset for h, _, _ in split(data)]
+                assert got == list(range(offset, offset + len(got)))
+                assert offset + len(got) <= max_offset
+                assert len(data) <= max(max_bytes, size + 10)
+                if max_offset > offset:
+                    assert got, "at least one batch"
+                    room = max_bytes - len(data)
+                    assert offset + len(got) == max_offset or room < size + 10, "as much as fits"
+
+
+def test_first_batch_larger_than_max_bytes_only_when_asked_for(make_log):
+    log = make_log()
+    log.append(batch(b"x" * 1000), leader_epoch=0)
+    assert log.read(0, 10, max_offset=1).nbytes > 1000
+    assert log.read(0, 10, max_offset=1, at_least_one=False).nbytes == 0
+
+
+def test_read_in_the_middle_of_a_batch_returns_that_batch(make_log):
+    log = make_log()
+    log.append(batch(b"a"), leader_epoch=0)
+    log.append(batch(b"b", b"c", b"d"), leader_epoch=0)
+    found = log.read(2, 1000, max_offset=4)
+    assert [r.offset for r in records(found.read())] == [1, 2, 3]
+
+
+def test_offsets_outside_of_the_log_are_refused(make_log):
+    log = make_log()
+    fill(log, 5)
+    assert log.read(5, 100, max_offset=5).nbytes == 0
+    for offset in (-1, 6):
+        with pytest.raises(OffsetOutOfRangeError, match="0 to 5"):
+            log.read(offset, 100, max_offset=5)
+
+
+def test_slice_stays_readable_after_its_segment_is_deleted(make_log):
+    log = make_log(segment_bytes=300)
+    fill(log, 10)
+    found = log.read(0, 1000, max_offset=10)
+    expected = found.read()
+    log.delete_records_before(10)
+    log.delete_files()
+    assert log.log_start_offset == 10
+    assert os.pread(found.fileno(), found.nbytes, found.position) == found.read() == expected
+    found.release()
+    with pytest.raises(ValueError, match="released"):
+        found.fileno()
+
+
+def test_segments_roll_by_size_and_reads_cross_them(make_log, tmp_path):
+    log = make_log(segment_bytes=1000)
+    fill(log, 50)
+    assert len(log.segments) > 5
+    assert all(s.size <= 1000 for s in log.segments)
+    assert len(contents(log)) == 50
+    assert log.size == sum(p.stat().st_size for p in tmp_path.rglob("*.log"))
+
+
+def test_segments_roll_by_the_records_time(make_log, clock):
+    log = make_log(segment_ms=1000)
+    log.append(batch(b"a", timestamp=NOW), leader_epoch=0)
+    log.append(batch(b"b", timestamp=NOW + 1000), leader_epoch=0)
+    assert len(log.segments) == 1
+    log.append(batch(b"c", timestamp=NOW + 1001), leader_epoch=0)
+    assert [s.base_offset for s in log.segments] == [0, 2]
+
+
+def test_segments_roll_when_their_index_is_full(make_log):
+    log = make_log(segment_index_bytes=24, index_interval_bytes=1)
+    fill(log, 10)
+    assert len(log.segments) > 1
+    assert len(contents(log)) == 10
+
+
+def test_rolled_indexes_are_cut_to_their_entries(make_log):
+    log = make_log(index_interval_bytes=200)
+    fill(log, 30)
+    first = log.active
+    assert first.offset_index.path.stat().st_size > 1_000_000
+    entries = first.offset_index.entries
+    log.roll()
+    assert first.offset_index.path.stat().st_size == entries * 8
+    assert first.time_index.path.stat().st_size % 12 == 0
+    assert first.time_index.path.stat().st_size > 0
+
+
+def test_on_roll_is_told(make_log):
+    log = make_log(segment_bytes=500)
+    rolled = []
+    log.on_roll = lambda found: rolled.append(found.log_end_offset)
+    fill(log, 10)
+    assert rolled == [s.base_offset for s in log.segments[1:]]
+
+
+def test_batch_above_max_message_bytes_is_too_large(make_log):
+    with pytest.raises(MessageTooLargeError, match=r"max\.message\.bytes"):
+        make_log(max_message_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
+
+
+def test_batch_above_segment_bytes_is_refused(make_log):
+    with pytest.raises(RecordListTooLargeError):
+        make_log(segment_bytes=100).append(batch(b"x" * 100), leader_epoch=0)
+
+
+@pytest.mark.parametrize("position", [16, 21, 57, 70, -1])
+def test_damaged_batch_is_refused_and_leaves_no_trace(make_log, position):
+    log = make_log()
+    data = batch(b"payload")
+    data[position] ^= 0x55
+    with pytest.raises(CorruptMessageError):
+        log.append(data, leader_epoch=0)
+    assert (log.log_end_offset, log.size) == (0, 0)
+
+
+@pytest.mark.parametrize("cut", [1, 30, 70])
+def test_cut_off_batch_is_refused(make_log, cut):
+    with pytest.raises(CorruptMessageError):
+        make_log().append(batch(b"payload")[:-cut], leader_epoch=0)
+
+
+def test_client_may_not_write_control_batches(make_log):
+    control = batch((b"\0\0\0\1", b"\0\0\0\0\0\0"), control=True, transactional=True, producer_id=1, producer_epoch=0)
+    with pytest.raises(InvalidRecordError, match="control"):
+        make_log().append(control, leader_epoch=0)
+
+
+def test_record_count_must_match_the_offsets(make_log):
+    data = batch(b"a", b"b")
+    data[23:27] = (5).to_bytes(4, "big")
+    reseal(data, 0, len(data))
+    with pytest.raises(InvalidRecordError):
+        make_log().append(data, leader_epoch=0)
+
+
+def test_compacted_topic_takes_no_record_without_key(make_log):
+    log = make_log(cleanup_policy=("compact",))
+    log.append(batch((b"k", b"v")), leader_epoch=0)
+    for codec in (compression.NONE, compression.ZSTD):
+        with pytest.raises(InvalidRecordError, match="without a key"):
+            log.append(batch((b"k", b"v"), b"no key", codec=codec), leader_epoch=0)
+
+
+def test_timestamps_outside_of_the_topics_bounds(make_log):
+    log = make_log(message_timestamp_after_max_ms=1000, message_timestamp_before_max_ms=500)
+    log.append(batch(b"a", timestamp=NOW + 1000), leader_epoch=0)
+    log.append(batch(b"a", timestamp=NOW - 500), leader_epoch=0)
+    for wrong in (NOW + 1001, NOW - 501):
+        with pytest.raises(InvalidTimestampError):
+            log.append(batch(b"a", timestamp=wrong), leader_epoch=0)
+
+
+def test_log_append_time_overwrites_the_producers(make_log, clock):
+    log = make_log(message_timestamp_type="LogAppendTime")
+    clock.advance(77)
+    appended = log.append(batch((5, b"a", b"1"), (10**15, b"b", b"2")), leader_epoch=0)
+    assert appended.append_time_ms == NOW + 77
+    assert [(r.timestamp, r.timestamp_type) for r in contents(log)] == [(NOW + 77, 1)] * 2
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", [compression.NONE, compression.LZ4])
+def test_topics_codec_replaces_the_producers(make_log, wanted, sent):
+    log = make_log(compression_type=wanted)
+    log.append(
+        batch(*[(b"k", b"v" * 50)] * 20, codec=sent, producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0
+    )
+    header, data = next(log.batches_from(0))
+    assert header.codec == compression.CODEC_IDS["none" if wanted == "uncompressed" else wanted]
+    assert (header.producer_id, header.base_sequence) == (5, 0)
+    assert [r.value for r in records(data)] == [b"v" * 50] * 20
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_failed_write_leaves_the_log_as_it_was(make_log, monkeypatch, code):
+    log = make_log()
+    fill(log, 3)
+    size = log.size
+    real = os.pwrite
+
+    def broken(fd, data, position):
+        real(fd, bytes(data)[:50], position)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    with pytest.raises(KafkaStorageError, match="orders-0"):
+        log.append(batch(b"lost"), leader_epoch=0)
+    monkeypatch.undo()
+    assert log.active.path(".log").stat().st_size == size
+    log.append(batch(b"next"), leader_epoch=0)
+    assert [r.offset for r in contents(log)] == [0, 1, 2, 3]
+
+
+def test_short_writes_are_continued(make_log, monkeypatch):
+    log = make_log()
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real(fd, bytes(data)[:7], position))
+    log.append(batch(b"all of it"), leader_epoch=0)
+    monkeypatch.undo()
+    assert values(log) == [b"all of it"]
+
+
+def test_follower_takes_batches_as_they_are(make_log):
+    log = make_log()
+    data = batch(b"a", b"b", base_offset=10, leader_epoch=6)
+    assert log.append_as_follower(data).base_offset == 10
+    assert (log.log_end_offset, log.leader_epochs.latest) == (12, 6)
+    with pytest.raises(InvalidRecordError, match="12 follows"):
+        log.append_as_follower(data)
+
+
+def test_offset_for_time_is_the_first_record_at_or_after_it(make_log):
+    log = make_log(segment_bytes=700, index_interval_bytes=1)
+    times = [NOW + d for d in (0, 10, 5, 20, 20, 15, 30, 31, 29, 40)]
+    for i in range(0, 10, 2):
+        log.append(batch((times[i], b"k", b"x" * 50), (times[i + 1], b"k", b"y" * 50)), leader_epoch=i)
+    for wanted in range(NOW - 1, NOW + 41):
+        first = next(i for i, t in enumerate(times) if t >= wanted)
+        found = log.offset_for_time(wanted)
+        assert (found.offset, found.timestamp) == (first, times[first]), wanted - NOW
+    assert log.offset_for_time(NOW + 41) is None
+    assert log.max_timestamp_offset()[:2] == (9, NOW + 40)
+
+
+def test_offset_for_time_skips_records_before_the_logs_start(make_log):
+    log = make_log()
+    log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
+    log.high_watermark = 3
+    log.delete_records_before(2)
+    assert log.offset_for_time(0).offset == 2
+
+
+def test_truncation_removes_records_and_what_was_derived_from_them(make_log):
+    log = make_log(segment_bytes=1000)
+    fill(log, 20)
+    for i in range(5):
+        log.append(batch(b"new", producer_id=9, producer_epoch=0, base_sequence=i), leader_epoch=7)
+    log.flush()
+    assert log.truncate_to(21)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (21, 21, 20)
+    assert [r.offset for r in contents(log)] == list(range(21))
+    assert log.producers.producers[9].last_sequence == 0
+    log.append(batch(b"x", producer_id=9, producer_epoch=0, base_sequence=1), leader_epoch=8)
+    assert log.leader_epochs.entries == [(0, 0), (7, 20), (8, 21)]
+    assert not log.truncate_to(22)
+    assert log.truncate_to(0)
+    assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
+
+
+def test_truncate_fully_begins_anew_at_an_offset(make_log):
+    log = make_log()
+    fill(log, 5)
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    log.append(batch(b"a"), leader_epoch=0)
+    assert [r.offset for r in contents(log)] == [100]
+
+
+def test_records_are_deleted_up_to_the_high_watermark(make_log):
+    log = make_log(segment_bytes=500)
+    fill(log, 20)
+    log.high_watermark = 10
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_records_before(11)
+    assert log.delete_records_before(7) == 7
+    assert log.segments[0].base_offset <= 7 < log.segments[1].base_offset
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(6, 100, max_offset=10)
+    assert log.delete_records_before(3) == 7, "the start never goes back"
+
+
+def test_deleted_segments_wait_under_another_name(make_log, clock, tmp_path):
+    log = make_log(segment_bytes=500, file_delete_delay_ms=1000)
+    fill(log, 10)
+    log.delete_records_before(10)
+    doomed = list(tmp_path.rglob("*.deleted"))
+    assert doomed
+    log.delete_files(clock.now_ms() + 999)
+    assert list(tmp_path.rglob("*.deleted")) == doomed
+    log.delete_files(clock.now_ms() + 1000)
+    assert not list(tmp_path.rglob("*.deleted"))
+
+
+def test_retention_by_time_empties_an_idle_log(make_log, clock):
+    log = make_log(segment_bytes=500, retention_ms=1000)
+    fill(log, 10)
+    assert log.apply_retention(clock.now_ms() + 1000) == 0
+    assert log.apply_retention(clock.now_ms() + 1001) > 1
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (10, 10, 0)
+
+
+def test_retention_stops_at_the_high_watermark(make_log, clock):
+    log = make_log(segment_bytes=500, retention_ms=1000)
+    fill(log, 20)
+    log.high_watermark = 10
+    log.apply_retention(clock.now_ms() + 10_000)
+    assert 0 < log.log_start_offset <= 10
+
+
+def test_retention_by_size_keeps_at_least_that_much(make_log, clock):
+    log = make_log(segment_bytes=500, retention_bytes=1200, retention_ms=-1)
+    fill(log, 30)
+    log.apply_retention(clock.now_ms())
+    assert 1200 <= log.size < 1200 + 500
+    assert log.read(log.log_start_offset, 100, max_offset=30).nbytes > 0
+
+
+def test_compacted_log_is_not_shortened_by_retention(make_log, clock):
+    log = make_log(segment_bytes=500, retention_ms=1, cleanup_policy=("compact",))
+    fill(log, 10)
+    assert log.apply_retention(clock.now_ms() + 10**9) == 0
+
+
+def test_flush_moves_the_recovery_point(make_log):
+    log = make_log(segment_bytes=500)
+    fill(log, 10)
+    assert log.unflushed_messages == 10
+    log.flush(4)
+    assert log.recovery_point == 4
+    log.flush()
+    assert (log.recovery_point, log.unflushed_messages) == (10, 0)
+
+
+def test_closed_log_takes_nothing(make_log):
+    log = make_log()
+    log.close()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.append(batch(b"a"), leader_epoch=0)
+
+
+def test_clean_restart_goes_on_where_it_ended(make_log):
+    log = make_log(segment_bytes=1000)
+    fill(log, 25)
+    log.append(batch(b"p", producer_id=4, producer_epoch=1, base_sequence=0), leader_epoch=2)
+    log.close()
+    again = make_log(segment_bytes=1000, clean=True)
+    assert again.log_end_offset == again.recovery_point == 26
+    assert again.producers.producers[4].last_sequence == 0
+    assert again.leader_epochs.entries == [(0, 0), (2, 25)]
+    again.append(batch(b"q", producer_id=4, producer_epoch=1, base_sequence=1), leader_epoch=2)
+    assert [r.offset for r in contents(again)] == list(range(27))
+
+
+def test_epochs_end_where_the_next_begins(make_log):
+    log = make_log()
+    for epoch in (1, 1, 3, 6):
+        log.append(batch(b"a", b"b"), leader_epoch=epoch)
+    assert [log.end_offset_for_epoch(e) for e in (0, 1, 2, 3, 5, 6, 7)] == [
+        (0, 0), (1, 4), (1, 4), (3, 6), (3, 6), (6, 8), (-1, -1),
+    ]  # fmt: skip
+    assert [log.epoch_for_offset(o) for o in (0, 3, 4, 7)] == [1, 1, 3, 6]
+
+
+def test_config_can_be_replaced(make_log):
+    log = make_log()
+    fill(log, 3)
+    log.config = LogConfig(max_message_bytes=10)
+    with pytest.raises(MessageTooLargeError):
+        fill(log, 1)
