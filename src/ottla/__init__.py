@@ -1,1 +1,63 @@
-"""Ottla: Kafka, in Python."""
+"""Ottla: Kafka, in Python.
+
+Names are imported when they are first used, so that `import ottla` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ottla.broker.main import Broker as Broker
+    from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
+    from ottla.client.admin_core import ConfigResource as ConfigResource
+    from ottla.client.admin_core import NewPartitions as NewPartitions
+    from ottla.client.admin_core import NewTopic as NewTopic
+    from ottla.client.consumer import KafkaConsumer as KafkaConsumer
+    from ottla.client.membership import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.producer import KafkaProducer as KafkaProducer
+    from ottla.client.producer_core import ProducerRecord as ProducerRecord
+    from ottla.client.records import ConsumerRecord as ConsumerRecord
+    from ottla.errors import KafkaError as KafkaError
+    from ottla.model import Node as Node
+    from ottla.model import OffsetAndMetadata as OffsetAndMetadata
+    from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
+    from ottla.model import RecordMetadata as RecordMetadata
+    from ottla.model import TopicPartition as TopicPartition
+
+_HOMES = {
+    "Broker": "ottla.broker.main",
+    "ConfigResource": "ottla.client.admin_core",
+    "ConsumerRebalanceListener": "ottla.client.membership",
+    "ConsumerRecord": "ottla.client.records",
+    "KafkaAdminClient": "ottla.client.admin",
+    "KafkaConsumer": "ottla.client.consumer",
+    "KafkaError": "ottla.errors",
+    "KafkaProducer": "ottla.client.producer",
+    "NewPartitions": "ottla.client.admin_core",
+    "NewTopic": "ottla.client.admin_core",
+    "Node": "ottla.model",
+    "OffsetAndMetadata": "ottla.model",
+    "OffsetAndTimestamp": "ottla.model",
+    "ProducerRecord": "ottla.client.producer_core",
+    "RecordMetadata": "ottla.model",
+    "TopicPartition": "ottla.model",
+}
+"""Every public name and the module that it comes from."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    import importlib
+
+    found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,393 @@
+"""The clients for asyncio, under the same names: the core itself, on the loop that runs them.
+
+    async with ottla.aio.KafkaProducer(bootstrap_servers="localhost:9092") as producer:
+        metadata = await (await producer.send("topic", b"value"))
+
+    async with ottla.aio.KafkaConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        async for record in consumer:
+            print(record.value)
+
+Options and behaviour are those of the blocking clients; calls that wait are coroutines. No thread is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.admin_core import AdminCore, ConfigResource, NewPartitions, NewTopic
+from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
+from ottla.client.futures import RecordFuture, failed_future
+from ottla.client.membership import ConsumerRebalanceListener
+from ottla.client.producer_core import Headers, ProducerCore, ProducerRecord, Ready, comes_in_future, settle_all
+from ottla.client.records import ConsumerRecord
+from ottla.config.admin import AdminConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.producer import ProducerConfig
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError
+from ottla.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RecordMetadata,
+    TopicPartition,
+)
+from ottla.records.columns import Columns
+
+__all__ = [
+    "ConfigResource",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaProducer",
+    "NewPartitions",
+    "NewTopic",
+    "ProducerRecord",
+    "TopicPartition",
+]
+
+
+class KafkaProducer:
+    """Sends records to Kafka; belongs to one event loop. `start` and `stop`, or `async with`."""
+
+    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+        if configs is not None:
+            self.config = ProducerConfig.from_kafka(configs, **options)
+        else:
+            self.config = ProducerConfig.from_keywords(**options)
+        self._core = ProducerCore(self.config, self._wake)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin to work."""
+        self._loop = asyncio.get_running_loop()
+        await self._core.start()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        self._core.accumulator.closing = True
+        if timeout is None or timeout > 0:
+            await settle_all(self._core, timeout)
+        await self._core.stop()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _wake(self) -> None:
+        self._core.sender.wake()
+
+    async def send(
+        self,
+        topic: str | ProducerRecord,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordFuture:
+        """Put a record into a batch; await the future to learn where it lies.
+
+        Waits for at most max.block.ms for topic and memory. Raises what the blocking producer's send() raises.
+        """
+        callback: Callable[..., Any] | None = None
+        if isinstance(topic, ProducerRecord):
+            record, callback = topic, value
+        else:
+            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+        if self._closed or self._loop is None:
+            raise IllegalStateError("the producer is closed" if self._closed else "the producer is not started")
+        core = self._core
+        record = core.intercepted(record)
+        try:
+            deadline = time.monotonic() + core.max_block
+            queues = core.queues(record.topic, record.partition)
+            while queues is None:
+                left = max(0.0, deadline - time.monotonic())
+                await core.metadata.wait_for_topic(record.topic, left, record.partition or 0)
+                queues = core.queues(record.topic, record.partition)
+            future = await self._append(core.prepare(record, queues), deadline)
+        except Exception as error:  # interceptors hear of every failure; then it goes its way
+            core.send_failed(record, error)
+            if not comes_in_future(error):
+                raise
+            future = failed_future(TopicPartition(record.topic, record.partition or -1), error)  # type: ignore[arg-type]
+            if callback is not None:
+                future.report_to(callback)
+            return future
+        return core.watch(future, callback)
+
+    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> RecordMetadata:
+        """Send a record and wait for its acknowledgement."""
+        return await (await self.send(topic, value, key, **more))
+
+    async def _append(self, ready: Ready, deadline: float) -> RecordFuture:
+        while True:
+            future = self._core.append(ready)
+            if future is not None:
+                return future
+            buffer = await self._allocate(self._core.buffer_bytes(ready), deadline)
+            self._core.accumulator.open_batch(ready.queue, buffer)
+
+    async def _allocate(self, size: int, deadline: float) -> bytearray:
+        pool = self._core.accumulator.pool
+        buffer = pool.try_allocate(size)
+        if buffer is not None:
+            return buffer
+        granted = asyncio.Event()
+        waiter = pool.wait(size, granted.set)
+        if waiter is None:
+            return pool.take(size)
+        self._wake()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                await granted.wait()
+        except TimeoutError:
+            if not pool.leave(waiter):
+                raise BufferExhaustedError(
+                    f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total}"
+                ) from None
+        except asyncio.CancelledError:
+            if pool.leave(waiter):
+                pool.release(bytearray(size))
+            raise
+        return pool.take(size)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""
+        if not await settle_all(self._core, timeout):
+            raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions."""
+        info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
+        return {p.partition for p in info.partitions}
+
+
+class KafkaConsumer:
+    """Reads records from Kafka; belongs to one event loop. `start` and `stop`, or `async with`."""
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        mappings = [t for t in topics if isinstance(t, Mapping)]
+        self._names = [t for t in topics if isinstance(t, str)]
+        if mappings:
+            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
+        else:
+            self.config = ConsumerConfig.from_keywords(**options)
+        self._core = ConsumerCore(self.config)
+        self._default_timeout = self.config.default_api_timeout_ms / 1000
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin to work."""
+        await self._core.start()
+        if self._names:
+            self.subscribe(self._names)
+
+    async def stop(self, timeout: float | None = None, autocommit: bool = True) -> None:
+        """Commit (with auto commit), leave the group and end. Twice does no harm."""
+        if not self._closed:
+            self._closed = True
+            await self._core.stop(timeout, autocommit)
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
+        """Read topics, or all that match `pattern`; the listener's methods may be coroutines."""
+        if isinstance(topics, str):
+            raise TypeError("topics must be a list of names")
+        names = list(topics)
+        if bool(names) == (pattern is not None):
+            raise IllegalStateError("either topics or a pattern is wanted")
+        if pattern is not None:
+            self._core.subscription.subscribe_pattern(pattern)
+        else:
+            self._core.subscription.subscribe(names)
+        self._core.membership.listener = listener
+        self._core.follow_subscription()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        if self._core.in_group:
+            await self._core.membership.leave()
+        self._core.unsubscribe()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        self._core.subscription.assign_manually(TopicPartition(*tp) for tp in partitions)
+        self._core.follow_subscription()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read at present."""
+        return set(self._core.subscription.partitions)
+
+    def subscription(self) -> set[str]:
+        """The topics that were subscribed to, or match the pattern at present."""
+        return set(self._core.subscription.topics)
+
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
+        self._check_open()
+        at_most = self.config.max_poll_records if max_records is None else max_records
+        deadline = time.monotonic() + timeout_ms / 1000
+        while await self._core.prepare(max(0.0, deadline - time.monotonic())):
+            records = self._core.take(at_most, self._core.fetcher.wake)
+            if records or time.monotonic() >= deadline:
+                return records
+        return {}
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> Records:
+        """aiokafka's name for poll()."""
+        if partitions:
+            raise ValueError("partitions cannot be chosen here; pause() the others")
+        return await self.poll(timeout_ms, max_records)
+
+    async def poll_batch(self, timeout_ms: float = 0, *, headers: bool = False) -> dict[TopicPartition, Columns]:
+        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record."""
+        self._check_open()
+        deadline = time.monotonic() + timeout_ms / 1000
+        while await self._core.prepare(max(0.0, deadline - time.monotonic())):
+            columns = self._core.take_columns(self._core.fetcher.wake, headers, {})
+            if columns or time.monotonic() >= deadline:
+                return columns
+        return {}
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        wait_ms = self.config.consumer_timeout_ms
+        while not self._closed:
+            records = await self.poll(min(wait_ms, 1000.0), self.config.max_poll_records)
+            states = self._core.subscription.partitions
+            behind = {tp: states[tp].position for tp in records}
+            for tp, rows in records.items():
+                states[tp].position = rows[0].offset
+            for tp, rows in records.items():
+                state = states[tp]
+                generation = state.generation
+                for record in rows:
+                    if state.generation != generation:
+                        break
+                    # A position moves when its record is handed out, so that commits are never ahead.
+                    state.position = record.offset + 1
+                    yield record
+                if state.generation == generation:
+                    state.position = behind[tp]
+
+    async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The next offset to be returned."""
+        return await self._core.position(TopicPartition(*partition), self._seconds(timeout_ms))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on reading a partition at `offset`."""
+        self._core.seek(TopicPartition(*partition), offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on reading at the first record (of all partitions when none is named)."""
+        self._core.reset(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on reading behind the last record (of all partitions when none is named)."""
+        self._core.reset(partitions, LATEST_TIMESTAMP)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no more records of these partitions until resume()."""
+        self._core.pause(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._core.pause(partitions, False)
+
+    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+        """Store positions (or the given offsets) for the group, and wait for it."""
+        self._core.require_group()
+        wanted = self._core.consumed() if offsets is None else offsets
+        await self._core.membership.commit(wanted, time.monotonic() + self._seconds(timeout_ms))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Store positions in the background; `callback(offsets, error)` is called in a later poll()."""
+        self._core.require_group()
+        self._core.commit_async(self._core.consumed() if offsets is None else offsets, callback)
+
+    async def committed(self, partition: TopicPartition, timeout_ms: float | None = None) -> OffsetAndMetadata | None:
+        """The group's stored offset of a partition; None when there is none."""
+        self._core.require_group()
+        tp = TopicPartition(*partition)
+        return (await self._core.membership.committed([tp], time.monotonic() + self._seconds(timeout_ms))).get(tp)
+
+    async def topics(self) -> set[str]:
+        """All topics that this client may see."""
+        return await self._core.topics(self._default_timeout)
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of a topic's partitions; None when it does not exist."""
+        return {p.partition for p in await self._core.partitions_for(topic, self._default_timeout)} or None
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return await self._core.offsets.positions(partitions, EARLIEST_TIMESTAMP, self._default_timeout)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition."""
+        return await self._core.offsets.positions(partitions, LATEST_TIMESTAMP, self._default_timeout)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
+        return await self._core.offsets_for_times(timestamps, self._default_timeout)
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._default_timeout if timeout_ms is None else timeout_ms / 1000
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")
+
+
+class KafkaAdminClient(AdminCore):
+    """Manages topics, options, groups and offsets; belongs to one event loop."""
+
+    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+        if configs is not None:
+            super().__init__(AdminConfig.from_kafka(configs, **options))
+        else:
+            super().__init__(AdminConfig.from_keywords(**options))
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
