@@ -128,6 +128,18 @@ def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
         sync_directory(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Wait until a file is on the disk; one that is not there (any more) needs no waiting."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_directory(path: Path) -> None:
     """Make renames and new names in the directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

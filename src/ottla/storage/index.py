@@ -17,6 +17,7 @@ from struct import Struct
 from typing import ClassVar
 
 from ottla.errors import KafkaStorageError
+from ottla.storage.files import sync_file
 
 
 class CorruptIndexError(KafkaStorageError):
@@ -111,14 +112,7 @@ class Index:
 
     def sync(self) -> None:
         """Wait until the file is on the disk. Callable from another thread."""
-        try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # the segment was deleted meanwhile
-            return
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_file(self.path)
 
     def remove_zero_tail(self) -> None:
         """Do not count the zeros behind the entries: what a process that was killed leaves behind.

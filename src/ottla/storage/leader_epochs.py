@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.errors import KafkaStorageError
 from ottla.storage.checkpoints import read_lines, write_lines
-from ottla.storage.files import LogFile
+from ottla.storage.files import sync_file
 
 
 class EpochEntry(NamedTuple):
@@ -93,7 +93,4 @@ class LeaderEpochs:
 
     def sync(self) -> None:
         """Wait until the file is on the disk. Callable from a worker thread."""
-        try:
-            LogFile(self.path).sync()
-        except FileNotFoundError:  # no epoch yet
-            return
+        sync_file(self.path)

@@ -160,6 +160,10 @@ def _recover(opened: Log, recovery_point: int) -> int:
     """
     segments = opened.segments
     checked_from = segments[opened.segment_number(recovery_point)].base_offset
+    # Later snapshots were perhaps not flushed, and what they skip would be missing in the transaction indexes.
+    for offset, path in snapshots_in(opened.dir):
+        if offset > checked_from:
+            path.unlink(missing_ok=True)
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         if following is not None and following <= recovery_point:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.records.batch import HEADER_BYTES, BatchHeader
 from ottla.records.decoder import decode_records
-from ottla.storage.files import FileSlice, LogFile
+from ottla.storage.files import FileSlice, LogFile, sync_file
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.scan import headers, sound_batches
 
@@ -163,6 +163,8 @@ class Segment:
             LogFile(self.path(LOG_SUFFIX)).sync()
         self.offset_index.sync()
         self.time_index.sync()
+        for suffix in (SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX):
+            sync_file(self.path(suffix))
 
     # Writing
 

@@ -36,7 +36,7 @@ def check(log, before, flushed):
     assert log.log_end_offset == len(found) >= flushed
     for segment in log.segments:
         segment.sanity_check()
-        starts = {position: header for position, header in headers(segment.file, 0, segment.size)}
+        starts = dict(headers(segment.file, 0, segment.size))
         for i in range(segment.offset_index.entries):
             relative, position = segment.offset_index.entry(i)
             assert starts[position].last_offset == segment.base_offset + relative

@@ -1,0 +1,226 @@
+import random
+
+import pytest
+
+from ottla.errors import KafkaStorageError
+from ottla.records import compression
+from ottla.storage import cleaner
+from ottla.storage.offset_map import BYTES_PER_KEY, OffsetMap
+from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+
+from .conftest import NOW, batch, contents
+
+SMALL = {"segment_bytes": 1000, "cleanup_policy": ("compact",), "delete_retention_ms": 1000}
+
+
+@pytest.fixture
+def log(make_log):
+    return make_log(**SMALL)
+
+
+def put(log, *rows, **options):
+    log.append(batch(*rows, **options), leader_epoch=0)
+    log.high_watermark = log.log_end_offset
+
+
+def as_dict(log):
+    return {r.key: (r.offset, r.value, r.timestamp) for r in contents(log)}
+
+
+def clean(log, first_dirty=0, **options):
+    """Compact all that was written, by closing the active segment first."""
+    if log.active.size:
+        log.roll()
+    return cleaner.clean(log, first_dirty, **options)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_last_record_of_each_key_stays_where_it_was(log, codec):
+    rng = random.Random(codec)
+    for _ in range(50):
+        put(log, *[(b"k%d" % rng.randrange(10), rng.randbytes(20)) for _ in range(3)], codec=codec)
+    before = as_dict(log)
+    size, end = log.size, log.log_end_offset
+    assert clean(log) == end
+    assert as_dict(log) == before
+    assert len(contents(log)) == 10
+    assert log.size < size
+    assert log.log_end_offset == end
+
+
+def test_offsets_between_kept_records_are_read_from_the_next_one(log):
+    for i in range(20):
+        put(log, (b"same", b"%d" % i), (b"k%d" % i, b"x" * 80))
+    clean(log)
+    kept = [r.offset for r in contents(log)]
+    for offset in range(log.log_end_offset):
+        first = next(iter(log.batches_from(offset)), None)
+        assert first is not None
+        assert first[0].last_offset >= offset
+    assert 0 not in kept
+
+
+def test_small_segments_are_put_together(log):
+    for i in range(40):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    segments = len(log.segments)
+    clean(log)
+    assert len(log.segments) < segments / 2
+
+
+def test_tombstone_goes_after_its_time(log, clock):
+    put(log, (b"a", b"1"), (b"b", b"2"))
+    put(log, (b"a", None))
+    end = clean(log)
+    assert [(r.key, r.value, r.timestamp) for r in contents(log)] == [(b"b", b"2", NOW), (b"a", None, NOW)]
+    clock.advance(999)
+    put(log, (b"c", b"3"))
+    end = clean(log, end)
+    assert b"a" in as_dict(log), "a reader may not have seen it yet"
+    clock.advance(1)
+    put(log, (b"d", b"4"))
+    clean(log, end)
+    assert set(as_dict(log)) == {b"b", b"c", b"d"}
+
+
+def test_active_segment_is_not_touched(log):
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    assert cleaner.clean(log, 0) == 0
+    assert len(contents(log)) == 2
+
+
+def test_nothing_above_the_last_stable_offset_is_touched(log):
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    put(log, (b"a", b"3"))
+    assert clean(log) == 1
+    assert len(contents(log)) == 3
+
+
+def test_minimum_lag_protects_young_records(make_log, clock):
+    log = make_log(**SMALL, min_compaction_lag_ms=5000)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    assert clean(log) == 0
+    clock.advance(5001)
+    assert clean(log) == 2
+    assert [r.value for r in contents(log)] == [b"2"]
+
+
+def test_rolled_back_records_go_and_committed_ones_stay(log, clock):
+    def marker(kind, producer_id):
+        data = batch(
+            marker_record(kind, 0), producer_id=producer_id, producer_epoch=0, transactional=True, control=True
+        )
+        log.append(data, leader_epoch=0, origin_client=False)
+
+    put(log, (b"a", b"old"))
+    put(log, (b"a", b"aborted"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    put(log, (b"b", b"committed"), producer_id=2, producer_epoch=0, base_sequence=0, transactional=True)
+    marker(ABORT, 1)
+    marker(COMMIT, 2)
+    put(log, (b"c", b"plain"))
+    end = clean(log)
+
+    def users():
+        return [r.value for r in contents(log) if r.key in (b"a", b"b", b"c")]
+
+    assert users() == [b"old", b"committed", b"plain"]
+    assert len(contents(log)) == 5, "both markers stay at first"
+    clock.advance(1001)
+    put(log, (b"c", b"newer"))
+    clean(log, end)
+    assert users() == [b"old", b"committed", b"newer"]
+    assert len(contents(log)) == 4, "the marker of what was rolled back went"
+
+
+def test_last_batch_of_a_producer_keeps_its_sequence(make_log):
+    log = make_log(**SMALL)
+    put(log, (b"a", b"1"), producer_id=4, producer_epoch=2, base_sequence=6)
+    put(log, (b"a", b"2"))
+    clean(log)
+    assert [r.value for r in contents(log)] == [b"2"]
+    log.abandon()
+    for path in log.dir.glob("*.snapshot"):
+        path.unlink()
+    again = make_log(**SMALL)
+    assert again.producers.producers[4].last_sequence == 6
+
+
+def test_log_append_time_survives(make_log, clock):
+    log = make_log(**SMALL, message_timestamp_type="LogAppendTime")
+    put(log, (b"a", b"1"), (b"b", b"2"))
+    clock.advance(50)
+    put(log, (b"a", b"3"))
+    clean(log)
+    assert [(r.value, r.timestamp) for r in contents(log)] == [(b"2", NOW), (b"3", NOW + 50)]
+
+
+def test_full_map_ends_the_pass_between_batches(log):
+    for i in range(20):
+        put(log, (b"k%d" % i, b"1"), (b"k%d" % (i + 1), b"2"))
+    before = as_dict(log)
+    end = first = clean(log, map_bytes=5 * BYTES_PER_KEY)
+    assert 0 < first < log.log_end_offset
+    while end < log.log_end_offset:
+        following = cleaner.clean(log, end, map_bytes=5 * BYTES_PER_KEY)
+        assert following > end
+        end = following
+    assert {k: v[1] for k, v in as_dict(log).items()} == {k: v[1] for k, v in before.items()}
+    assert len(contents(log)) < 40
+
+
+def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log):
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    now = log.clock.now_ms()
+    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now)
+    cleaning.copy()
+    log.delete_records_before(15)
+    before = contents(log)
+    assert not cleaning.install()
+    assert contents(log) == before
+    assert not list(log.dir.glob("*.cleaned"))
+
+
+def test_failed_copy_leaves_nothing_behind(log, monkeypatch):
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    before = contents(log)
+    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(5, "broken disk")))
+    with pytest.raises(KafkaStorageError, match="broken disk"):
+        cleaner.clean(log, 0)
+    monkeypatch.undo()
+    assert contents(log) == before
+    assert not list(log.dir.glob("*.cleaned"))
+
+
+def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log):
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    now = log.clock.now_ms()
+    all_dirty = cleaner.measure(log, 0, now)
+    assert all_dirty.ratio == 1.0
+    half = log.segments[len(log.segments) * 3 // 4].base_offset
+    mostly_clean = cleaner.measure(log, half, now)
+    assert 0 < mostly_clean.ratio < 0.5
+    assert cleaner.dirtiest([mostly_clean]) is None
+    assert cleaner.dirtiest([mostly_clean, all_dirty]) is all_dirty
+    log.config = log.config._replace(max_compaction_lag_ms=1)
+    assert cleaner.dirtiest([cleaner.measure(log, half, now + 10**12)]) is not None
+
+
+def test_keys_of_all_lengths_are_told_apart():
+    seen = OffsetMap(1 << 20)
+    keys = [b"x" * n for n in range(40)] + [b"y" * n for n in range(1, 40)]
+    for offset, key in enumerate(keys):
+        seen.put(key, offset)
+    assert [seen.get(key) for key in keys] == list(range(len(keys)))
+    assert seen.get(b"unknown") == -1
+
+
+def test_compression_none_is_kept_by_a_rewrite(log):
+    put(log, (b"a", b"1"), (b"b", b"2"))
+    put(log, (b"a", b"3"))
+    clean(log)
+    assert all(header.codec == compression.NONE for header, _ in log.batches_from(0))

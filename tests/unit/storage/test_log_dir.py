@@ -1,0 +1,183 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ottla.config.topic import LogConfig
+from ottla.errors import StartupError
+from ottla.model import TopicPartition
+from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
+
+from .conftest import TP, batch, values
+
+CONFIG = LogConfig(file_delete_delay_ms=1000)
+OTHER = TopicPartition("a.b-c_d", 12)
+
+
+def open_dir(path, clock=None, **options):
+    opened = LogDir.open(path, broker_id=options.pop("broker_id", 1), **({"clock": clock} if clock else {}), **options)
+    opened.load(lambda tp: CONFIG)
+    return opened
+
+
+def crash(log_dir):
+    """Let go of the lock and nothing else."""
+    os.close(log_dir._lock_fd)
+    log_dir._lock_fd = -1
+
+
+def test_directory_is_made_with_its_identity(tmp_path):
+    path = tmp_path / "deep" / "data"
+    with open_dir(path) as log_dir:
+        text = (path / "meta.properties").read_text()
+        assert "version=0\nbroker.id=1\ncluster.id=" in text
+        assert log_dir.directory_id in text
+        cluster = log_dir.cluster_id
+    with open_dir(path) as again:
+        assert (again.cluster_id, again.directory_id) == (cluster, log_dir.directory_id)
+
+
+def test_logs_are_there_again_after_a_restart(tmp_path):
+    with open_dir(tmp_path) as log_dir:
+        for tp in (TP, OTHER):
+            log_dir.create(tp, CONFIG, "AAAAAAAAAAAAAAAAAAAAAQ").append(batch(b"v"), leader_epoch=0)
+        log_dir.logs[TP].high_watermark = 1
+        assert log_dir.create(TP, CONFIG) is log_dir.logs[TP]
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "a.b-c_d-12/partition.metadata").read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+    with open_dir(tmp_path) as again:
+        assert not (tmp_path / ".kafka_cleanshutdown").exists(), "only a clean end puts it back"
+        assert set(again.logs) == {TP, OTHER}
+        assert (again.logs[TP].high_watermark, again.logs[OTHER].high_watermark) == (1, 0)
+        assert again.logs[OTHER].topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_crash_is_recovered_from(tmp_path):
+    log_dir = open_dir(tmp_path)
+    log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
+    log_dir.checkpoint()
+    log_dir.logs[TP].append(batch(b"b"), leader_epoch=0)
+    crash(log_dir)
+    with open_dir(tmp_path) as again:
+        assert values(again.logs[TP]) == [b"a", b"b"]
+
+
+def test_deleted_records_stay_deleted(tmp_path):
+    with open_dir(tmp_path) as log_dir:
+        log = log_dir.create(TP, CONFIG)
+        log.append(batch(b"a", b"b", b"c"), leader_epoch=0)
+        log.high_watermark = 3
+        log.delete_records_before(2)
+    assert "orders 0 2" in (tmp_path / "log-start-offset-checkpoint").read_text()
+    with open_dir(tmp_path) as again:
+        assert again.logs[TP].log_start_offset == 2
+
+
+def test_deleted_log_is_renamed_and_removed_later(tmp_path, clock):
+    with open_dir(tmp_path, clock) as log_dir:
+        log_dir.create(TP, CONFIG)
+        log_dir.delete(TP)
+        (doomed,) = tmp_path.glob("orders-0.*-delete")
+        log_dir.create(TP, CONFIG)
+        log_dir.delete_files(clock.now_ms() + 999)
+        assert doomed.exists()
+        log_dir.delete_files(clock.now_ms() + 1000)
+        assert not doomed.exists()
+
+
+def test_half_deleted_log_is_removed_at_the_next_start(tmp_path):
+    log_dir = open_dir(tmp_path)
+    log_dir.create(TP, CONFIG)
+    log_dir.delete(TP)
+    crash(log_dir)
+    with open_dir(tmp_path) as again:
+        assert again.logs == {}
+        assert not list(tmp_path.glob("*-delete"))
+
+
+def test_one_damaged_log_does_not_stop_the_others(tmp_path):
+    with open_dir(tmp_path) as log_dir:
+        for tp in (TP, OTHER):
+            log_dir.create(tp, CONFIG)
+    (tmp_path / "orders-0" / "partition.metadata").write_text("nonsense")
+    with open_dir(tmp_path) as again:
+        assert set(again.logs) == {OTHER}
+        assert "orders-0" in str(again.failed[TP])
+    assert not (tmp_path / ".kafka_cleanshutdown").exists(), "the damaged log was not closed in order"
+
+
+def test_damaged_checkpoints_cost_only_time(tmp_path):
+    with open_dir(tmp_path) as log_dir:
+        log_dir.create(TP, CONFIG).append(batch(b"a"), leader_epoch=0)
+    for path in tmp_path.glob("*-checkpoint"):
+        path.write_bytes(b"0\nmany\n")
+    with open_dir(tmp_path) as again:
+        assert values(again.logs[TP]) == [b"a"]
+
+
+def test_second_opening_is_refused_in_clear_words(tmp_path):
+    with open_dir(tmp_path):
+        with pytest.raises(StartupError, match="in use by another process"):
+            LogDir.open(tmp_path, broker_id=1)
+        code = f"from ottla.storage.log_dir import LogDir; LogDir.open({str(tmp_path)!r}, broker_id=1)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        assert "in use by another process" in done.stderr
+    open_dir(tmp_path).close()
+
+
+def test_directory_of_another_broker_is_refused(tmp_path):
+    open_dir(tmp_path, broker_id=1).close()
+    with pytest.raises(StartupError, match=r"belongs to broker 1, and this is broker 2; set broker\.id=1"):
+        LogDir.open(tmp_path, broker_id=2)
+    open_dir(tmp_path, broker_id=1).close()
+
+
+def test_directory_of_another_cluster_is_refused(tmp_path):
+    open_dir(tmp_path, cluster_id="one").close()
+    with pytest.raises(StartupError, match="cluster one, and this is cluster two"):
+        LogDir.open(tmp_path, broker_id=1, cluster_id="two")
+
+
+def test_file_in_the_place_of_the_directory_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StartupError, match="not a directory"):
+            LogDir.open(path, broker_id=1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_directory_that_is_not_writable_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(StartupError, match="not writable"):
+        LogDir.open(tmp_path, broker_id=1)
+
+
+def test_directory_names():
+    assert parse_directory_name("a-b-12") == TopicPartition("a-b", 12)
+    for name in ("a", "a-", "-1", "a-x", "a-1.0123-delete", "a-1-future", "meta.properties"):
+        assert parse_directory_name(name) is None
+
+
+def test_ids_are_kafkas():
+    for _ in range(200):
+        assert len(new_id()) == 22
+        assert not new_id().startswith("-")
+
+
+def test_compaction_goes_on_where_it_ended(tmp_path):
+    config = CONFIG._replace(cleanup_policy=("compact",), segment_bytes=500)
+    with open_dir(tmp_path) as log_dir:
+        log = log_dir.create(TP, config)
+        for i in range(30):
+            log.append(batch((b"k%d" % (i % 3), b"x" * 50)), leader_epoch=0)
+        log.high_watermark = 30
+        cleaning = log_dir.next_cleaning(log.clock.now_ms())
+        assert cleaning is not None
+        cleaning.copy()
+        assert log_dir.finish_cleaning(cleaning)
+        assert log_dir.next_cleaning(log.clock.now_ms()) is None, "nothing is dirty any more"
+        end = log_dir.cleaner_offsets[TP]
+    assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
+    with open_dir(tmp_path) as again:
+        assert again.cleaner_offsets == {TP: end}

@@ -1,0 +1,188 @@
+import pytest
+
+from ottla.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaStorageError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from ottla.storage.producer_state import ABORT, COMMIT, ProducerStates, marker_record, snapshots_in
+
+from .conftest import NOW, batch
+
+
+def send(log, sequence, *, producer_id=1, epoch=0, rows=1, transactional=False):
+    data = batch(
+        *[b"v"] * rows,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+    return log.append(data, leader_epoch=0)
+
+
+def end(log, kind, *, producer_id=1, epoch=0, coordinator_epoch=0):
+    data = batch(
+        marker_record(kind, coordinator_epoch),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transactional=True,
+        control=True,
+    )
+    return log.append(data, leader_epoch=0, origin_client=False)
+
+
+def test_repeated_batch_is_answered_with_its_first_offsets(make_log):
+    log = make_log()
+    first = [send(log, i * 2, rows=2) for i in range(5)]
+    for i, appended in enumerate(first):
+        again = send(log, i * 2, rows=2)
+        assert again.duplicate
+        assert (again.base_offset, again.last_offset) == (appended.base_offset, appended.last_offset)
+    assert log.log_end_offset == 10
+    send(log, 10)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        send(log, 0, rows=2)
+
+
+def test_gap_in_the_sequence_is_refused(make_log):
+    log = make_log()
+    send(log, 0)
+    with pytest.raises(OutOfOrderSequenceNumberError, match="1 follows"):
+        send(log, 2)
+    send(log, 1)
+
+
+def test_unknown_producer_may_begin_anywhere(make_log):
+    assert send(make_log(), 41).base_offset == 0
+
+
+def test_sequence_wraps_to_zero(make_log):
+    log = make_log()
+    send(log, 2_147_483_646, rows=2)
+    send(log, 0)
+
+
+def test_new_epoch_begins_at_zero_and_fences_the_old_one(make_log):
+    log = make_log()
+    send(log, 0)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        send(log, 1, epoch=1)
+    send(log, 0, epoch=1)
+    with pytest.raises(InvalidProducerEpochError):
+        send(log, 1, epoch=0)
+
+
+def test_open_transaction_holds_the_last_stable_offset(make_log):
+    log = make_log()
+    send(log, 0, producer_id=9)
+    send(log, 0, transactional=True)
+    send(log, 1, transactional=True)
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 1
+    end(log, COMMIT)
+    assert log.last_stable_offset == 1, "decided, but its marker is not replicated yet"
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == log.log_end_offset == 4
+    assert log.aborted_transactions(0, 4) == []
+
+
+def test_aborted_transactions_are_listed_where_they_overlap(make_log):
+    log = make_log(segment_bytes=300)
+    for i in range(3):
+        send(log, i * 2, producer_id=5, transactional=True)
+        send(log, i, producer_id=6, transactional=True)
+        send(log, i * 2 + 1, producer_id=5, transactional=True)
+        end(log, ABORT, producer_id=5)
+        end(log, COMMIT, producer_id=6)
+    assert len(log.segments) > 2
+    found = log.aborted_transactions(0, 15)
+    assert [(a.producer_id, a.first_offset, a.last_offset) for a in found] == [(5, 0, 3), (5, 5, 8), (5, 10, 13)]
+    assert [a.first_offset for a in log.aborted_transactions(4, 10)] == [5]
+    assert [a.first_offset for a in log.aborted_transactions(0, 5)] == [0]
+    log.close()
+    again = make_log(segment_bytes=300, clean=True)
+    assert again.aborted_transactions(0, 15) == found
+    recovered = make_log(segment_bytes=300)
+    assert recovered.aborted_transactions(0, 15) == found
+
+
+def test_transaction_survives_a_restart(make_log):
+    log = make_log()
+    send(log, 0, transactional=True)
+    log.abandon()
+    for clean in (False, True):
+        again = make_log(clean=clean)
+        again.high_watermark = 1
+        assert again.last_stable_offset == 0
+        again.close()
+    end(make_log(clean=True), ABORT)
+    final = make_log()
+    assert [a.first_offset for a in final.aborted_transactions(0, 2)] == [0]
+
+
+def test_write_outside_of_an_open_transaction_is_refused(make_log):
+    log = make_log()
+    send(log, 0, transactional=True)
+    with pytest.raises(InvalidTxnStateError):
+        send(log, 1)
+
+
+def test_marker_of_an_older_coordinator_or_epoch_is_fenced(make_log):
+    log = make_log()
+    send(log, 0, epoch=3, transactional=True)
+    end(log, COMMIT, epoch=3, coordinator_epoch=8)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        end(log, COMMIT, epoch=3, coordinator_epoch=7)
+    with pytest.raises(InvalidProducerEpochError):
+        end(log, COMMIT, epoch=2, coordinator_epoch=8)
+
+
+def test_marker_of_a_higher_epoch_begins_it(make_log):
+    log = make_log()
+    send(log, 0, transactional=True)
+    end(log, ABORT, epoch=1)
+    send(log, 0, epoch=1, transactional=True)
+
+
+def test_silent_producers_are_forgotten_unless_a_transaction_is_open(make_log, clock):
+    log = make_log()
+    send(log, 0, producer_id=1)
+    send(log, 0, producer_id=2, transactional=True)
+    log.producers.remove_expired(NOW + 86_400_000)
+    assert set(log.producers.producers) == {1, 2}
+    log.producers.remove_expired(NOW + 86_400_001)
+    assert set(log.producers.producers) == {2}
+
+
+def test_snapshot_is_read_back(tmp_path, make_log):
+    log = make_log()
+    send(log, 0, producer_id=1, rows=3)
+    send(log, 7, producer_id=2, epoch=4, transactional=True)
+    log.roll()
+    ((offset, path),) = snapshots_in(log.dir)
+    assert offset == 4
+    states = ProducerStates(log.dir)
+    states.load_snapshot(path)
+    assert {p.id: (p.epoch, p.last_sequence, p.first_txn_offset) for p in states.producers.values()} == {
+        1: (0, 2, -1),
+        2: (4, 7, 3),
+    }
+    assert states.ongoing == {3: 2}
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(KafkaStorageError, match="damaged"):
+        states.load_snapshot(path)
+
+
+def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
+    log = make_log(segment_bytes=300)
+    for i in range(20):
+        send(log, i)
+    log.abandon()
+    again = make_log(segment_bytes=300, recovery_point=log.segments[-1].base_offset)
+    assert again.producers.producers[1].last_sequence == 19
+    assert send(again, 19).duplicate
