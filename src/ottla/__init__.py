@@ -5,10 +5,9 @@ Names are imported when they are first used, so that `import ottla` costs next t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
 if TYPE_CHECKING:
     from ottla.broker.main import Broker as Broker
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
@@ -47,14 +46,16 @@ _HOMES = {
 }
 """Every public name and the module that it comes from."""
 
+__all__ = list(_HOMES)
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     import importlib
 
-    found = getattr(importlib.import_module(home), name)
+    found: object = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
 

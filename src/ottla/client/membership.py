@@ -498,11 +498,14 @@ class Membership:
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code:
-                    self._commit_failed(TopicPartition(topic.name, partition.partition_index), partition.error_code)
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    self._commit_failed(tp, partition.error_code, request.generation_id_or_member_epoch)
 
-    def _commit_failed(self, tp: TopicPartition, code: int) -> None:
+    def _commit_failed(self, tp: TopicPartition, code: int, generation: int) -> None:
         error = errors.for_code(code)
-        self._follow(error)
+        # A commit that was overtaken by a rebalance says nothing about the generation that we are in now.
+        if not issubclass(error, FENCED) or (generation == self.generation and self._joining is None):
+            self._follow(error)
         if issubclass(error, (*FENCED, errors.RebalanceInProgressError)):
             raise CommitFailedError(f"{tp}: the group is rebalancing or has gone on without this member ({error.name})")
         raise error(f"{tp}: {error.__doc__}")
