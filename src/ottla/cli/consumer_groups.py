@@ -1,0 +1,202 @@
+"""List, describe and delete consumer groups, as kafka-consumer-groups.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ottla.cli.connection import add_connection, client_options
+from ottla.cli.table import lines
+from ottla.client.admin import KafkaAdminClient
+from ottla.client.admin_core import GroupDescription, GroupMember
+from ottla.client.consumer import KafkaConsumer
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla consumer-groups`."""
+    add_connection(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--list", action="store_const", const="list", dest="action", help="list groups")
+    action.add_argument(
+        "--describe", action="store_const", const="describe", dest="action", help="tell offsets and lag"
+    )
+    action.add_argument("--delete", action="store_const", const="delete", dest="action", help="delete empty groups")
+    parser.add_argument("--group", action="append", default=[], help="a group; repeatable")
+    parser.add_argument("--all-groups", action="store_true", help="every group")
+    parser.add_argument("--state", nargs="?", const="", metavar="STATE", help="with --list: show, or choose by, state")
+    parser.add_argument("--members", action="store_true", help="with --describe: members instead of offsets")
+    parser.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (the default)")
+    parser.add_argument("--verbose", action="store_true", help="with --members: their partitions too")
+    parser.add_argument("--timeout", type=int, metavar="MS", help="how long an answer may take")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+
+
+class Row(NamedTuple):
+    """A partition that a group reads or has read; None where there is nothing to tell."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; 1 where a group is not there or the broker refuses."""
+    try:
+        with KafkaAdminClient(client_options(args)) as admin:
+            if args.action == "list":
+                return list_groups(admin, args)
+            groups = sorted(g.group_id for g in admin.list_consumer_groups()) if args.all_groups else args.group
+            if not groups and not args.all_groups:
+                print("--group or --all-groups is needed", file=sys.stderr)
+                return 2
+            return delete(admin, groups) if args.action == "delete" else describe(admin, groups, args)
+    except KafkaError as error:
+        print(f"Error: Executing consumer group command failed due to {error}", file=sys.stderr)
+        return 1
+
+
+def list_groups(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--list`."""
+    wanted = {state.strip().lower() for state in (args.state or "").split(",") if state.strip()}
+    groups = sorted(g for g in admin.list_consumer_groups() if not wanted or g.state.lower() in wanted)
+    if args.json:
+        print(json.dumps([g._asdict() for g in groups]))
+    elif args.state is not None:
+        print("\n".join(lines(("GROUP", "STATE"), ((g.group_id, g.state) for g in groups))))
+    else:
+        for group in groups:
+            print(group.group_id)
+    return 0
+
+
+def delete(admin: KafkaAdminClient, groups: list[str]) -> int:
+    """`--delete`."""
+    failed = 0
+    for group in groups:
+        try:
+            admin.delete_consumer_groups([group])
+        except KafkaError as error:
+            failed += 1
+            print(f"Error: Deletion of consumer group '{group}' failed: {error}", file=sys.stderr)
+        else:
+            print(f"Deletion of requested consumer groups ('{group}') was successful.")
+    return 1 if failed else 0
+
+
+def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespace) -> int:
+    """`--describe`."""
+    described = admin.describe_consumer_groups(groups)
+    missing = 0
+    told: list[dict[str, Any]] = []
+    for group_id in groups:
+        group = described[group_id]
+        if group.state == "Dead":
+            print(f"Error: Consumer group '{group_id}' does not exist.", file=sys.stderr)
+            missing += 1
+        elif args.json:
+            rows = _offset_rows(admin, group, args)
+            told.append({"group": group_id, "state": group.state, "offsets": [row._asdict() for row in rows]})
+        elif args.members:
+            _print_members(group, verbose=args.verbose)
+        elif args.state is not None:
+            _print_state(admin, group)
+        else:
+            _print_offsets(group, _offset_rows(admin, group, args))
+    if args.json:
+        print(json.dumps(told))
+    return 1 if missing else 0
+
+
+def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
+    committed = admin.list_consumer_group_offsets(group.group_id)
+    owners = {tp: member for member in group.members for tp in member.assignment}
+    partitions = sorted({*committed, *owners})
+    ends = _ends(partitions, args)
+    rows = []
+    for tp in partitions:
+        offset = committed[tp].offset if tp in committed else None
+        end = ends.get(tp)
+        lag = None if offset is None or end is None else max(0, end - offset)
+        owner: GroupMember | None = owners.get(tp)
+        who = (owner.member_id, owner.client_host, owner.client_id) if owner else (None, None, None)
+        rows.append(Row(group.group_id, tp.topic, tp.partition, offset, end, lag, *who))
+    return rows
+
+
+def _ends(partitions: Iterable[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, int]:
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    with KafkaConsumer({**client_options(args), "enable.auto.commit": False}) as consumer:
+        return consumer.end_offsets(wanted)
+
+
+def _print_offsets(group: GroupDescription, rows: list[Row]) -> None:
+    _tell_if_inactive(group)
+    if not rows:
+        return
+    header = (
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    )
+    print()
+    print("\n".join(lines(header, rows)))
+
+
+def _print_members(group: GroupDescription, *, verbose: bool) -> None:
+    _tell_if_inactive(group)
+    if not group.members:
+        return
+    header = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", *(["ASSIGNMENT"] if verbose else [])]
+    rows = []
+    for m in group.members:
+        row: list[object] = [group.group_id, m.member_id, m.client_host, m.client_id, len(m.assignment)]
+        rows.append(row + ([_assignment(m)] if verbose else []))
+    print()
+    print("\n".join(lines(header, rows)))
+
+
+def _assignment(member: GroupMember) -> str:
+    topics = sorted({tp.topic for tp in member.assignment})
+    parts = (
+        f"{topic}({','.join(str(tp.partition) for tp in sorted(member.assignment) if tp.topic == topic)})"
+        for topic in topics
+    )
+    return ", ".join(parts) or "-"
+
+
+def _print_state(admin: KafkaAdminClient, group: GroupDescription) -> None:
+    controller = admin.describe_cluster().nodes[0]
+    header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    coordinator = f"{controller.host}:{controller.port} ({controller.id})"
+    print()
+    print(
+        "\n".join(
+            lines(header, [(group.group_id, coordinator, group.protocol or None, group.state, len(group.members))])
+        )
+    )
+
+
+def _tell_if_inactive(group: GroupDescription) -> None:
+    if group.state == "Empty":
+        print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
+    elif group.state in ("PreparingRebalance", "CompletingRebalance"):
+        print(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)

@@ -1,0 +1,207 @@
+"""Create, list, describe, alter and delete topics, as kafka-topics.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.cli.connection import add_connection, client_options
+from ottla.client.admin import KafkaAdminClient
+from ottla.client.admin_core import TOPIC, ConfigResource, NewPartitions, NewTopic
+from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.cluster.znodes import uuid_text
+from ottla.config import properties
+from ottla.errors import ConfigurationError, KafkaError, TopicAlreadyExistsError
+
+SET_ON_TOPIC = 1
+"""The source of an option that is set on the topic itself."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla topics`."""
+    add_connection(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    for name, text in (
+        ("create", "create a topic"),
+        ("list", "list topics"),
+        ("describe", "tell partitions, leaders, replicas and options"),
+        ("alter", "give a topic more partitions"),
+        ("delete", "delete topics"),
+    ):
+        action.add_argument(f"--{name}", action="store_const", const=name, dest="action", help=text)
+    parser.add_argument("--topic", help="a topic; but for --create a regular expression")
+    parser.add_argument("--partitions", type=int, help="number of partitions")
+    parser.add_argument("--replication-factor", type=int, help="number of replicas of each partition")
+    parser.add_argument("--replica-assignment", metavar="B:B,…", help="brokers by hand: partitions with commas")
+    parser.add_argument("--config", action="append", default=[], metavar="name=value", help="an option; repeatable")
+    parser.add_argument("--if-not-exists", action="store_true", help="with --create: an existing topic is no error")
+    parser.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
+    parser.add_argument("--exclude-internal", action="store_true", help="leave out the broker's own topics")
+    parser.add_argument("--topics-with-overrides", action="store_true", help="only topics with options set")
+    parser.add_argument("--under-replicated-partitions", action="store_true", help="only partitions short of replicas")
+    parser.add_argument("--unavailable-partitions", action="store_true", help="only partitions without a leader")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; 1 with one line where the broker refuses."""
+    if args.action in ("create", "alter", "delete") and not args.topic:
+        print(f'Missing required argument "[topic]" for --{args.action}', file=sys.stderr)
+        return 2
+    try:
+        with KafkaAdminClient(client_options(args)) as admin:
+            return ACTIONS[args.action](admin, args)
+    except (KafkaError, re.error) as error:
+        print(f"Error while executing topic command : {error}", file=sys.stderr)
+        return 1
+
+
+def create(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--create`."""
+    topic = NewTopic(
+        args.topic,
+        -1 if args.partitions is None else args.partitions,
+        -1 if args.replication_factor is None else args.replication_factor,
+        _assignment(args.replica_assignment) if args.replica_assignment else None,
+        dict(properties.override(text) for text in args.config),
+    )
+    if "." in args.topic or "_" in args.topic:
+        print(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
+            "collide. To avoid issues it is best to use either, but not both."
+        )
+    try:
+        admin.create_topics([topic])
+    except TopicAlreadyExistsError:
+        if not args.if_not_exists:
+            raise
+        return 0
+    print(f"Created topic {args.topic}.")
+    return 0
+
+
+def list_(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--list`."""
+    names = [topic.name for topic in _matching(admin, args)]
+    print(json.dumps(names) if args.json else "\n".join(names), end="\n" if names or args.json else "")
+    return 0
+
+
+def describe(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--describe`."""
+    found = _matching(admin, args)
+    if args.topic and not found and not args.if_exists:
+        raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
+    options = _options(admin, found)
+    if args.json:
+        print(json.dumps([_as_json(topic, options[topic.name]) for topic in found]))
+        return 0
+    only_partitions = args.under_replicated_partitions or args.unavailable_partitions
+    for topic in found:
+        shown = options[topic.name]
+        if args.topics_with_overrides and not shown:
+            continue
+        if not only_partitions:
+            print(_topic_line(topic, shown))
+        if not args.topics_with_overrides:
+            for partition in topic.partitions:
+                if _wanted(partition, args):
+                    print(_partition_line(topic.name, partition))
+    return 0
+
+
+def alter(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--alter`."""
+    if args.partitions is None:
+        raise ConfigurationError("--alter needs --partitions; options are changed with ottla configs")
+    found = _matching(admin, args)
+    if not found and not args.if_exists:
+        raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
+    new = list(_assignment(args.replica_assignment).values()) if args.replica_assignment else None
+    for topic in found:
+        added = new[len(topic.partitions) :] if new else None
+        admin.create_partitions({topic.name: NewPartitions(args.partitions, added)})
+    return 0
+
+
+def delete(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
+    """`--delete`."""
+    found = _matching(admin, args)
+    if not found and not args.if_exists:
+        raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
+    admin.delete_topics([topic.name for topic in found])
+    return 0
+
+
+ACTIONS = {"create": create, "list": list_, "describe": describe, "alter": alter, "delete": delete}
+
+
+def _matching(admin: KafkaAdminClient, args: argparse.Namespace) -> list[TopicInfo]:
+    """Topics whose whole name matches one of the expressions in --topic, in the order of their names."""
+    wanted = re.compile("|".join(f"(?:{part})" for part in args.topic.split(","))) if args.topic else None
+    topics = admin.describe_topics().values()
+    return sorted(
+        (
+            topic
+            for topic in topics
+            if (wanted is None or wanted.fullmatch(topic.name)) and not (args.exclude_internal and topic.is_internal)
+        ),
+        key=lambda topic: topic.name,
+    )
+
+
+def _options(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(TOPIC, topic.name) for topic in topics]
+    if not resources:
+        return {}
+    return {
+        resource.name: {e.name: e.value or "" for e in entries.values() if e.source == SET_ON_TOPIC}
+        for resource, entries in admin.describe_configs(resources).items()
+    }
+
+
+def _assignment(text: str) -> dict[int, list[int]]:
+    try:
+        return {i: [int(b) for b in part.split(":")] for i, part in enumerate(text.split(","))}
+    except ValueError:
+        raise ConfigurationError(f"--replica-assignment: {text!r} is not allowed: broker:broker,… is wanted") from None
+
+
+def _wanted(partition: PartitionInfo, args: argparse.Namespace) -> bool:
+    if args.under_replicated_partitions:
+        return len(partition.isr) < len(partition.replicas)
+    return not args.unavailable_partitions or partition.leader < 0
+
+
+def _topic_line(topic: TopicInfo, options: Mapping[str, str]) -> str:
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    return (
+        f"Topic: {topic.name}\tTopicId: {uuid_text(topic.topic_id)}\tPartitionCount: {len(topic.partitions)}\t"
+        f"ReplicationFactor: {replicas}\tConfigs: {','.join(f'{k}={v}' for k, v in options.items())}"
+    )
+
+
+def _partition_line(topic: str, partition: PartitionInfo) -> str:
+    leader = "none" if partition.leader < 0 else partition.leader
+    replicas, isr = (",".join(map(str, ids)) for ids in (partition.replicas, partition.isr))
+    return (
+        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
+        "\tElr: \tLastKnownElr: "
+    )
+
+
+def _as_json(topic: TopicInfo, options: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topicId": uuid_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "configs": dict(options),
+        "partitions": [
+            {"partition": p.partition, "leader": p.leader, "replicas": p.replicas, "isr": p.isr}
+            for p in topic.partitions
+        ],
+    }
