@@ -1,0 +1,262 @@
+"""Message formats 0 and 1, of Kafka before 0.11: read, converted to v2 batches, and back for old consumers.
+
+    offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
+
+A compressed message's value is a message set of its own: with absolute offsets in format 0, counted from 0 in format 1,
+where the outer message has the offset of the last inner one. Old consumers meet v2 only through `from_batches`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
+from ottla.records import compression
+from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION, BatchHeader, split, verify
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.records.compression import LZ4, NONE, ZSTD
+from ottla.records.decoder import Record, decode_records
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+LOG_OVERHEAD: Final = 12
+TIMESTAMP_TYPE_MASK: Final = 0x08
+MIN_MESSAGE_BYTES: Final = 14
+"""CRC, magic, attributes and two lengths: the smallest `size`."""
+
+_HEAD = Struct(">qiIbb")
+_LENGTH = Struct(">i")
+_TIMESTAMP = Struct(">q")
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_FLAGS_END: Final = 6
+
+
+class Message(NamedTuple):
+    """One message as it lies in the set; of a compressed one `value` is the inner set, still compressed."""
+
+    position: int
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    is_valid: bool
+
+    @property
+    def codec(self) -> int:
+        """The codec's id."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime, -1 in format 0, which has no timestamps."""
+        return -1 if self.magic == 0 else (self.attributes & TIMESTAMP_TYPE_MASK) >> 3
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of offset, size and message."""
+        return self.size + LOG_OVERHEAD
+
+
+def magic_of(buf: Buffer, pos: int = 0) -> int:
+    """The message format at `pos`: 0, 1 or 2. CorruptMessageError where the bytes are too few."""
+    view = memoryview(buf).cast("B")
+    if len(view) - pos <= MAGIC_POSITION:
+        raise CorruptMessageError(f"{len(view) - pos} bytes are no batch")
+    return view[pos + MAGIC_POSITION]
+
+
+def messages(buf: Buffer, pos: int = 0) -> Iterator[Message]:
+    """Every whole message from `pos` on, compressed ones unopened; a last one that is cut off ends it silently.
+
+    Raises CorruptMessageError for impossible sizes; a wrong CRC only shows in `is_valid`.
+    """
+    view = memoryview(buf).cast("B")
+    while len(view) - pos >= LOG_OVERHEAD + MIN_MESSAGE_BYTES:
+        offset, size, crc, magic, attributes = _HEAD.unpack_from(view, pos)
+        if magic not in (0, 1):
+            raise CorruptMessageError(f"a message of format {magic} in a set of format 0 or 1")
+        if size < MIN_MESSAGE_BYTES + 8 * magic:
+            raise CorruptMessageError(f"a message size of {size} is less than its fields take")
+        end = pos + LOG_OVERHEAD + size
+        if end > len(view):
+            return
+        at = pos + _HEAD.size
+        timestamp = -1
+        if magic == 1:
+            (timestamp,) = _TIMESTAMP.unpack_from(view, at)
+            at += _TIMESTAMP.size
+        key, at = _bytes(view, at, end)
+        value, at = _bytes(view, at, end)
+        is_valid = zlib.crc32(view[pos + 16 : end]) == crc and at == end
+        yield Message(pos, offset, size, crc, magic, attributes, timestamp, key, value, is_valid)
+        pos = end
+
+
+def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
+    if end - pos < _LENGTH.size:
+        raise CorruptMessageError("a message ends within its key or value")
+    (size,) = _LENGTH.unpack_from(view, pos)
+    pos += _LENGTH.size
+    if size == -1:
+        return None, pos
+    if not 0 <= size <= end - pos:
+        raise CorruptMessageError(f"a length of {size} where {end - pos} bytes are left in a message")
+    return bytes(view[pos : pos + size]), pos + size
+
+
+def open_message(message: Message) -> list[Message]:
+    """The message itself, or what is inside a compressed one, with absolute offsets. CRCs are checked.
+
+    Raises CorruptMessageError.
+    """
+    if not message.is_valid:
+        raise CorruptMessageError(f"the message at offset {message.offset} fails its CRC")
+    if message.codec == NONE:
+        return [message]
+    if message.value is None:
+        raise CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
+    data = message.value
+    if message.codec == LZ4 and message.magic == 0:
+        data = _with_lz4_checksum(data, over_magic=False)
+    inner = list(messages(compression.decompress(message.codec, data)))
+    for found in inner:
+        if not found.is_valid or found.codec != NONE or found.magic != message.magic:
+            raise CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
+    if not inner:
+        raise CorruptMessageError(f"the compressed message at offset {message.offset} holds none")
+    shift = message.offset - inner[-1].offset if message.magic == 1 else 0
+    stamped = message.timestamp_type == 1
+    return [
+        found._replace(
+            offset=found.offset + shift,
+            timestamp=message.timestamp if stamped else found.timestamp,
+            attributes=found.attributes | (message.attributes & TIMESTAMP_TYPE_MASK),
+        )
+        for found in inner
+    ]
+
+
+def records(buf: Buffer) -> Iterator[Record]:
+    """Every record of a message set, compressed ones opened. Raises CorruptMessageError."""
+    for outer in messages(buf):
+        for m in open_message(outer):
+            yield Record(m.offset, m.timestamp, max(m.timestamp_type, 0), m.key, m.value, [])
+
+
+# To and from v2
+
+
+def to_batches(buf: Buffer) -> bytearray:
+    """A producer's message set as v2 batches: one for each compressed message, one for each run of plain ones.
+
+    Offsets count from 0 in each batch, as in a produce request. Raises CorruptMessageError for anything but whole and
+    sound messages.
+    """
+    out = bytearray()
+    run: list[Message] = []
+    end = 0
+    for outer in messages(buf):
+        inner = open_message(outer)
+        if outer.codec == NONE:
+            run += inner
+        else:
+            out += _batch(run, NONE) + _batch(inner, outer.codec)
+            run = []
+        end = outer.position + outer.size_in_bytes
+    size = memoryview(buf).nbytes
+    if end != size or not size:
+        raise CorruptMessageError(f"{size - end} bytes of {size} are no whole message")
+    return out + _batch(run, NONE)
+
+
+def _batch(found: list[Message], codec: int) -> bytes:
+    if not found:
+        return b""
+    room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in found)
+    builder = BatchBuilder(bytearray(room + HEADER_BYTES), codec)
+    for m in found:
+        fits = builder.append(m.timestamp, m.key, m.value)
+        assert fits, "the buffer was made large enough"
+    return bytes(builder.close())
+
+
+def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
+    """v2 batches as a message set of format 0 or 1, for a consumer that knows no newer one.
+
+    Offsets, keys, values and codecs stay; headers, producer ids and, in format 0, timestamps are lost. Control batches
+    are left out. Records before `from_offset` are left out, so that a first fetch into a batch is no larger than it
+    must be. Raises UnsupportedCompressionTypeError for zstd, which old consumers do not have.
+    """
+    out = bytearray()
+    for header, start, _ in split(buf):
+        if header.is_control or header.next_offset <= from_offset:
+            continue
+        verify(buf, start, header)
+        if header.codec == ZSTD:
+            raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
+        found = decode_records(buf, start, header, from_offset)
+        if found:
+            out += _message_set(found, header, magic)
+    return bytes(out)
+
+
+def _message_set(found: list[Record], header: BatchHeader, magic: int) -> bytes:
+    attributes = header.attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
+    if header.codec == NONE:
+        return b"".join(encode(r.offset, r.timestamp, r.key, r.value, magic, attributes) for r in found)
+    first = found[0].offset if magic == 1 else 0
+    inner = b"".join(encode(r.offset - first, r.timestamp, r.key, r.value, magic) for r in found)
+    packed = bytes(compression.compress(header.codec, inner))
+    if header.codec == LZ4 and magic == 0:
+        packed = _with_lz4_checksum(packed, over_magic=True)
+    latest = max(r.timestamp for r in found)
+    return encode(found[-1].offset, latest, None, packed, magic, attributes | header.codec)
+
+
+def encode(
+    offset: int, timestamp: int, key: bytes | None, value: bytes | None, magic: int, attributes: int = 0
+) -> bytes:
+    """One message of format 0 or 1."""
+    body = bytearray((magic, attributes))
+    if magic == 1:
+        body += _TIMESTAMP.pack(timestamp)
+    for data in (key, value):
+        body += _LENGTH.pack(-1 if data is None else len(data))
+        body += data or b""
+    return offset.to_bytes(8, "big") + _LENGTH.pack(len(body) + 4) + zlib.crc32(body).to_bytes(4, "big") + bytes(body)
+
+
+def _with_lz4_checksum(frame: bytes, *, over_magic: bool) -> bytes:
+    """The LZ4 frame with its header checksum computed as format 0 does (over the magic too), or as it should be."""
+    if len(frame) <= _LZ4_FLAGS_END or not frame.startswith(_LZ4_MAGIC):
+        raise CorruptMessageError("lz4 data has no frame header")
+    end = _LZ4_FLAGS_END + (8 if frame[4] & 0x08 else 0)  # a content size may follow the flags
+    checksum = (_xxh32_short(frame[0 if over_magic else 4 : end]) >> 8) & 0xFF
+    return frame[:end] + bytes((checksum,)) + frame[end + 1 :]
+
+
+def _xxh32_short(data: bytes) -> int:
+    """xxHash32 with seed 0 of less than 16 bytes: all that a frame header has."""
+    assert len(data) < 16
+    p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    mask = 0xFFFFFFFF
+    h = (p5 + len(data)) & mask
+    words = len(data) // 4 * 4
+    for i in range(0, words, 4):
+        h = (h + int.from_bytes(data[i : i + 4], "little") * p3) & mask
+        h = (((h << 17) | (h >> 15)) & mask) * p4 & mask
+    for byte in data[words:]:
+        h = (h + byte * p5) & mask
+        h = (((h << 11) | (h >> 21)) & mask) * p1 & mask
+    h = (h ^ (h >> 15)) * p2 & mask
+    h = (h ^ (h >> 13)) * p3 & mask
+    return h ^ (h >> 16)
