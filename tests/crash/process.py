@@ -1,0 +1,85 @@
+"""A broker in a process of its own, to be killed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_SECONDS = 30.0
+
+
+def free_port() -> int:
+    """A port that is free now; the broker comes back to it after each kill."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class BrokerProcess:
+    """`ottla broker` on one address and one data directory, started and ended at will."""
+
+    def __init__(self, data: Path, *, max_file_bytes: int | None = None, **options: object) -> None:
+        self.data = data
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._options = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": data, **options}
+        self._max_file_bytes = max_file_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self.said = ""
+
+    def start(self) -> Self:
+        """Start, and wait for the line that says it is ready."""
+        overrides = [f"--override={key.replace('_', '.')}={value}" for key, value in self._options.items()]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ottla", "broker", *overrides], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        if self._max_file_bytes is not None:
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (self._max_file_bytes, self._max_file_bytes))
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        self.said = ""
+        while "is ready" not in self.said:
+            ready, _, _ = select.select([self._process.stderr], [], [], START_SECONDS)
+            piece = self._process.stderr.read() if ready else b""
+            assert piece, f"the broker did not start: {self.said}"
+            self.said += piece.decode()
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Controlled shutdown; the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        code = self._process.wait(START_SECONDS)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        self._process = None
+        return code
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
