@@ -17,6 +17,7 @@ from ottla.client.futures import Outcome, RecordFuture
 from ottla.client.metadata import Cluster
 from ottla.client.partitioner import StickyPartition
 from ottla.model import TopicPartition
+from ottla.records.appender import OpenBatch
 from ottla.records.batch import BatchHeader, read_header, write_header
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
@@ -33,28 +34,23 @@ class ProducerBatch:
         "attempts",
         "base_sequence",
         "buffer",
-        "builder",
-        "closed",
-        "count",
         "created",
         "data",
         "last_attempt",
+        "open",
         "outcome",
         "producer_epoch",
         "producer_id",
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray, created: float) -> None:
+    def __init__(self, tp: TopicPartition, builder: BatchBuilder, buffer: bytearray | None, created: float) -> None:
         self.tp = tp
-        self.builder = builder
-        self.buffer: bytearray | None = buffer
-        """The pool's; None when it has gone back."""
+        self.buffer = buffer
+        """The pool's; None when it has gone back, or never was."""
         self.outcome = Outcome(tp)
+        self.open = OpenBatch(builder, self.outcome, RecordFuture)
         self.created = created
-        self.count = 0
-        self.closed = False
-        """No more records."""
         self.data: memoryview | None = None
         """The bytes to send, from the first drain on."""
         self.attempts = 0
@@ -64,9 +60,14 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
 
     @property
+    def count(self) -> int:
+        """Records in it."""
+        return self.open.builder.count
+
+    @property
     def size(self) -> int:
         """Bytes on the wire; before it is finished, before compression."""
-        return self.builder.estimated_size if self.data is None else self.data.nbytes
+        return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property
     def last_sequence(self) -> int:
@@ -76,7 +77,7 @@ class ProducerBatch:
     def finish(self, transactional: bool) -> None:
         """Make the bytes to send."""
         if self.data is None:
-            self.data = self.builder.close(
+            self.data = self.open.builder.close(
                 self.producer_id, self.producer_epoch, self.base_sequence, transactional=transactional
             )
 
@@ -95,6 +96,11 @@ class ProducerBatch:
             )
 
 
+CLOSED: Final = OpenBatch(BatchBuilder(bytearray(61)), None, RecordFuture)
+"""Stands where no batch is open."""
+CLOSED.close()
+
+
 class PartitionQueue:
     """The batches of one partition, the oldest first; the last one may be open."""
 
@@ -103,7 +109,8 @@ class PartitionQueue:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.batches: deque[ProducerBatch] = deque()
-        self.open: ProducerBatch | None = None
+        self.open = CLOSED
+        """Where records go; closed when there is no room."""
         self.muted = False
         """One batch is on its way and the next one must wait, for the order's sake."""
 
@@ -186,44 +193,15 @@ class Accumulator:
                 found = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
         return found
 
-    def append_to_open(
-        self, queue: PartitionQueue, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None
-    ) -> RecordFuture | None:
-        """Add a record to the open batch; None when there is none or it is full."""
-        with self.lock:
-            batch = queue.open
-            if batch is None:
-                return None
-            if not batch.builder.append(timestamp, key, value, headers):
-                batch.closed = True
-                queue.open = None
-                full = True
-            else:
-                index = batch.count
-                batch.count = index + 1
-                full = False
-        if full:
-            self._wake()
-            return None
-        return RecordFuture(
-            (
-                batch.outcome,
-                index,
-                timestamp,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-            )
-        )
-
     def open_batch(self, queue: PartitionQueue, buffer: bytearray) -> None:
         """Begin a new batch in a buffer of the pool; where another thread was first, the buffer goes back."""
         with self.lock:
-            used = queue.open is None
+            used = queue.open.closed
             if used:
                 builder = BatchBuilder(buffer, self._codec, level=self._level)
                 batch = ProducerBatch(queue.tp, builder, buffer, self._clock())
                 queue.batches.append(batch)
-                queue.open = batch
+                queue.open = batch.open
                 self.active[queue.tp] = queue
                 self.incomplete.add(batch)
         if used:
@@ -267,7 +245,7 @@ class Accumulator:
             first, longest = self._back_off
             pause: float = min(first * 2 ** min(batch.attempts - 1, 20), longest)
             return batch.last_attempt + pause
-        if batch.closed or queued > 1 or hurry or batch.builder.estimated_size >= self.batch_bytes:
+        if batch.open.closed or queued > 1 or hurry or batch.size >= self.batch_bytes:
             return 0.0
         return batch.created + self._linger
 
@@ -306,9 +284,7 @@ class Accumulator:
                 if not may_send(queue, batch):
                     continue
                 queue.batches.popleft()
-                batch.closed = True
-                if queue.open is batch:
-                    queue.open = None
+                batch.open.close()
             drained.append(batch)
             size += batch.size
         else:
@@ -345,9 +321,7 @@ class Accumulator:
             for queue in self.active.values():
                 while queue.batches and now - queue.batches[0].created >= timeout:
                     batch = queue.batches.popleft()
-                    batch.closed = True
-                    if queue.open is batch:
-                        queue.open = None
+                    batch.open.close()
                     found.append(batch)
         return found
 
@@ -364,12 +338,10 @@ class Accumulator:
             # Memory for a moment beyond the pool's; the parts are as large as the batch, whose buffer goes back.
             need = 61 + sum(64 + len(r.key or b"") + len(r.value or b"") + _headers_bound(r.headers) for r in some)
             builder = BatchBuilder(bytearray(need), self._codec, level=self._level)
-            part = ProducerBatch(batch.tp, builder, bytearray(), batch.created)
-            part.buffer = None
+            part = ProducerBatch(batch.tp, builder, None, batch.created)
             for r in some:
                 assert builder.append(r.timestamp, r.key, r.value, r.headers), "the bound was too low"
-            part.count = len(some)
-            part.closed = True
+            part.open.close()
             parts.append((first, part.outcome))
             made.append(part)
         queue = self._queue(batch.tp)
@@ -396,10 +368,9 @@ class Accumulator:
             found = [batch for queue in self.active.values() for batch in queue.batches]
             for queue in self.active.values():
                 queue.batches.clear()
-                queue.open = None
             self.active.clear()
         for batch in found:
-            batch.closed = True
+            batch.open.close()
         return found
 
     def pending(self) -> Iterable[ProducerBatch]:

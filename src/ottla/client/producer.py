@@ -25,6 +25,7 @@ from ottla.client.producer_core import (
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError
 from ottla.model import TopicPartition
+from ottla.records.appender import NOW
 from ottla.records.murmur2 import murmur2
 
 FOR_EVER = None
@@ -54,7 +55,6 @@ class KafkaProducer:
         self._close_lock = threading.Lock()
         self._topics = core.accumulator.topics
         self._metadata = core.metadata
-        self._append = core.accumulator.append_to_open
         self._plain = core.is_plain
         self._io.start()
         self._io.run(core.start())
@@ -86,24 +86,23 @@ class KafkaProducer:
         (closed); an error that a broker could have answered as well (record too large, no permission…) comes in the
         future and to the callback.
         """
+        # The usual record of bytes whose topic is known, without a detour; anything else below.
         if self._plain and type(value) is bytes and type(topic) is str:
             queues = self._topics.get(topic)
             if queues is not None and queues.version == self._metadata.version:
                 if partition is None:
-                    if key is None:
-                        partition = self._core.sticky(queues, len(value))
-                    elif type(key) is bytes:
-                        partition = (murmur2(key) & 0x7FFFFFFF) % queues.count
+                    if type(key) is bytes:
+                        number = (murmur2(key) & 0x7FFFFFFF) % queues.count
                     else:
-                        return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
-                elif not 0 <= partition < queues.count:
-                    return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)
-                if timestamp_ms is None:
-                    timestamp_ms = time.time_ns() // 1_000_000
-                if key is None or type(key) is bytes:
-                    future = self._append(queues.queues[partition], timestamp_ms, key, value, headers)
+                        number = -1 if key is not None else self._core.sticky(queues, len(value))
+                else:
+                    number = partition if partition < queues.count and (key is None or type(key) is bytes) else -1
+                if number >= 0 and (timestamp_ms is None or timestamp_ms >= 0):
+                    timestamp = NOW if timestamp_ms is None else timestamp_ms
+                    future: RecordFuture | None = queues.queues[number].open.append(timestamp, key, value, headers)
                     if future is not None:
                         return future
+                    partition = number
         if isinstance(topic, ProducerRecord):
             return self._send(topic, value)
         return self._send(ProducerRecord(topic, value, key, headers, partition, timestamp_ms), None)

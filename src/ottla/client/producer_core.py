@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,7 @@ from ottla.client.transaction_manager import TransactionManager
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError, IllegalStateError, KafkaError, MessageTooLargeError
 from ottla.model import RecordMetadata
+from ottla.records.appender import NOW
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
 
@@ -160,8 +160,8 @@ class ProducerCore:
             partition = self._partition(topic, key, size, queues)
         elif partition < 0:
             raise ValueError(f"partition {partition} is not valid")
-        timestamp = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
-        if timestamp < 0:
+        timestamp = NOW if record.timestamp_ms is None else record.timestamp_ms
+        if timestamp < 0 and record.timestamp_ms is not None:
             raise ValueError(f"timestamp {timestamp} is not valid")
         return Ready(queues.queues[partition], timestamp, key, value, headers, size)
 
@@ -195,7 +195,8 @@ class ProducerCore:
 
     def append(self, ready: Ready) -> RecordFuture | None:
         """Put a record into an open batch; None when there is none with room."""
-        return self.accumulator.append_to_open(ready.queue, ready.timestamp, ready.key, ready.value, ready.headers)
+        future: RecordFuture | None = ready.queue.open.append(ready.timestamp, ready.key, ready.value, ready.headers)
+        return future
 
     def buffer_bytes(self, ready: Ready) -> int:
         """The size of the buffer that a new batch for this record wants."""

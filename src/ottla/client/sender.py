@@ -166,16 +166,13 @@ class Sender:
             self._send(node, connection, batches, now)
 
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        if self.transactions is None:
-            return True
-        if not self.transactions.may_send(batch):
-            return False
-        # Numbered under the accumulator's lock, so that no other batch of the partition gets in between.
-        self.transactions.number(batch)
-        return True
+        return self.transactions is None or self.transactions.may_send(batch)
 
     def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         for batch in batches:
+            # Only now that it is closed: the next number follows from the count.
+            if self.transactions is not None:
+                self.transactions.number(batch)
             batch.finish(transactional=False)
             batch.attempts += 1
             batch.last_attempt = now

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 try:
     import cython
 except ImportError:
-    from ottla.records import _cython as cython  # type: ignore[no-redef]
+    from ottla.records import _cython as cython
 
 from ottla.records.builder import NO_HEADERS, BatchBuilder, encode_headers
 
 if cython.compiled:
-    from cython.cimports.cpython.time import time as _clock  # type: ignore[import-not-found]
+    from cython.cimports.cpython.time import time as _clock
 
 if TYPE_CHECKING:
     from ottla.records.builder import Headers
