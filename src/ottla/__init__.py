@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
 if TYPE_CHECKING:
-    from ottla.broker.main import Broker as Broker
+    from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
     from ottla.client.admin_core import ConfigResource as ConfigResource
     from ottla.client.admin_core import NewPartitions as NewPartitions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.model import TopicPartition as TopicPartition
 
 _HOMES = {
-    "Broker": "ottla.broker.main",
+    "Broker": "ottla.broker.embedded",
     "ConfigResource": "ottla.client.admin_core",
     "ConsumerRebalanceListener": "ottla.client.membership",
     "ConsumerRecord": "ottla.client.records",

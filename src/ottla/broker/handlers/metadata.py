@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.broker import topic_creation
 from ottla.broker.services import Call
+from ottla.broker.topic_creation import create_missing
 from ottla.cluster.metadata import NO_LEADER, TopicImage
 from ottla.cluster.topics import check_name
 from ottla.errors import (
@@ -46,7 +46,7 @@ async def _create_then_answer(request: MetadataRequest, call: Call, missing: Ite
     errors: dict[str, KafkaError] = {}
     for name in sorted(missing):
         try:
-            await topic_creation.create_missing(call.services, name)
+            await create_missing(call.services, name)
         except TopicAlreadyExistsError:
             pass  # another client was faster
         except KafkaError as error:
