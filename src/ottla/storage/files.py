@@ -21,10 +21,10 @@ class LogFile:
 
     __slots__ = ("fd", "path")
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, writable: bool = True) -> None:
         self.fd = -1
         self.path = path
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self.fd = os.open(path, flags, 0o644)
 
     def __del__(self) -> None:

@@ -38,12 +38,17 @@ class Index:
         self._map: mmap.mmap | None = None
 
     def open(self, *, writable: bool) -> None:
-        """Map the file, made if it is not there. Writable, it is extended to all the entries it may take.
+        """Map the file. Writable, it is made if need be and extended to all the entries it may take.
 
-        Every whole entry in the file counts; `sanity_check` tells whether they make sense.
+        Every whole entry in the file counts; `sanity_check` tells whether they make sense. For reading, a file that is
+        not there is as good as an empty one.
         """
         assert self._map is None, f"{self.path} is open"
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fd = os.open(self.path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            self.entries = 0
+            return
         try:
             size = os.fstat(fd).st_size
             self.entries = size // self.ENTRY.size
@@ -51,7 +56,7 @@ class Index:
             if wanted != size:
                 os.ftruncate(fd, wanted)
             if wanted:
-                self._map = mmap.mmap(fd, wanted, access=mmap.ACCESS_WRITE)
+                self._map = mmap.mmap(fd, wanted, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         finally:
             os.close(fd)
 

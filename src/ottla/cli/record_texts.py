@@ -1,0 +1,96 @@
+"""Records of Kafka's own topics as text: messages as JSON, in the form that Kafka's tools print."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from typing import Any
+from uuid import UUID
+
+from ottla.errors import CorruptMessageError, MalformedMessageError
+from ottla.protocol.fields import Field
+from ottla.protocol.message import Data, Struct
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.group_records import (
+    GROUP_KEY,
+    OFFSET_KEYS,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.versioned import decode_versioned, version_of
+from ottla.records.decoder import Record
+
+DELETE = "<DELETE>"
+"""The value of a record without one."""
+
+OFFSETS_RECORDS: dict[int, tuple[type[Data], type[Data]]] = {
+    **dict.fromkeys(OFFSET_KEYS, (OffsetCommitKey, OffsetCommitValue)),
+    GROUP_KEY: (GroupMetadataKey, GroupMetadataValue),
+}
+"""The number that a key begins with → what key and value are."""
+
+
+def offsets_texts(record: Record) -> tuple[str | None, str | None]:
+    """Key and value of a record in `__consumer_offsets`."""
+    if record.key is None:
+        raise CorruptMessageError(f"the record at offset {record.offset} has no key")
+    try:
+        number = version_of(record.key)
+        if number not in OFFSETS_RECORDS:
+            return f"Unknown record type {number} at offset {record.offset}, skipping.", None
+        key_class, value_class = OFFSETS_RECORDS[number]
+        key = as_json({"type": str(number), "data": fields_of(decode_versioned(key_class, record.key), number)})
+        if record.value is None:
+            return key, DELETE
+        version = version_of(record.value)
+        message = decode_versioned(value_class, record.value)
+        data = fields_of(message, version)
+        if isinstance(message, GroupMetadataValue) and message.protocol_type == "consumer":
+            _open_members(message, data)
+        return key, as_json({"version": str(version), "data": data})
+    except MalformedMessageError as error:
+        raise CorruptMessageError(f"the record at offset {record.offset} cannot be decoded: {error}") from None
+
+
+def _open_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
+    """Show what a consumer group's members said to each other, instead of the bytes."""
+    opened = (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment))
+    for member, shown in zip(group.members, data["members"], strict=True):
+        for name, cls in opened:
+            raw = getattr(member, name)
+            if raw:
+                shown[name] = fields_of(decode_versioned(cls, raw), version_of(raw))
+
+
+def fields_of(message: Struct, version: int) -> dict[str, Any]:
+    """A message's fields in one version, by Kafka's names. Tagged fields that have their default are left out."""
+    found = {}
+    for field in type(message).FIELDS:
+        value = getattr(message, field.name)
+        if field.in_version(version) and (field.tag is None or value != field.default):
+            found[_camel(field.name)] = _plain(value, field, version)
+    return found
+
+
+def _plain(value: Any, field: Field, version: int) -> Any:
+    if isinstance(value, Struct):
+        return fields_of(value, version)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, field, version) for item in value]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return b64encode(value).decode()
+    if isinstance(value, UUID):
+        return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def as_json(value: Any) -> str:
+    """JSON in one line without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,199 @@
+"""Apache Kafka's DumpLogSegments reads our files without complaint, and `ottla dump-log` prints what it prints."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.clock import ManualClock
+from ottla.config.topic import LogConfig
+from ottla.model import TopicPartition
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from ottla.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.versioned import encode_versioned
+from ottla.records import message_set
+from ottla.records.builder import BatchBuilder
+from ottla.storage import cleaner
+from ottla.storage.log import Log
+from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+from ottla.storage.recovery import open_log
+
+from .kafka_jars import run_tool
+
+pytestmark = pytest.mark.interop
+
+TOOL = "org.apache.kafka.tools.DumpLogSegments"
+NOW = 1_700_000_000_000
+CONFIG = {"segment_bytes": 20_000, "index_interval_bytes": 500, "file_delete_delay_ms": 0}
+
+
+def append(log: Log, *rows, codec=0, **options) -> None:
+    builder = BatchBuilder(bytearray(100_000), codec)
+    for row in rows:
+        assert builder.append(*row)
+    data = memoryview(bytearray(builder.close(**options)))
+    log.append(data, leader_epoch=log.log_end_offset // 100, origin_client=not options.get("control", False))
+    log.high_watermark = log.log_end_offset
+
+
+def fill(log: Log, rng: random.Random, count: int) -> None:
+    """Batches of all codecs, plain, idempotent and transactional, with what ends transactions."""
+    sequence = 0
+    for i in range(count):
+        times = [NOW + i * 10 + rng.randrange(10) for _ in range(rng.randint(1, 8))]
+        rows = [
+            (t, b"k%d" % rng.randrange(30), rng.choice([None, b"v%d" % i * 9]), [("h", b"x"), ("i", None)][: j % 3])
+            for j, t in enumerate(times)
+        ]
+        if i % 3:
+            append(log, *rows, codec=i % 5)
+            continue
+        append(log, *rows, producer_id=7, producer_epoch=1, base_sequence=sequence, transactional=True)
+        sequence += len(rows)
+        if i % 9 == 0:
+            marker = (NOW + i * 10, *marker_record(rng.choice([ABORT, COMMIT]), 4))
+            append(log, marker, producer_id=7, producer_epoch=1, transactional=True, control=True)
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Logs as they are after a close, while they are written, after a kill and recovery, and after compaction."""
+    root = tmp_path_factory.mktemp("logs")
+    clock = ManualClock(NOW)
+
+    def make(name: str, **config) -> Log:
+        return open_log(root / name, TopicPartition(name, 0), LogConfig(**{**CONFIG, **config}), clock=clock)
+
+    rng = random.Random(11)
+    for name in ("closed", "open", "killed", "append_time"):
+        log = make(name, message_timestamp_type="LogAppendTime" if name == "append_time" else "CreateTime")
+        fill(log, rng, 150)
+        if name == "killed":
+            log.abandon()
+            with log.active.path(".log").open("ab") as file:
+                file.write(b"torn")
+            log = make(name)
+        if name != "open":
+            log.close()
+    compacted = make("compacted", cleanup_policy=("compact",))
+    fill(compacted, rng, 150)
+    end = (NOW, *marker_record(COMMIT, 4))
+    append(compacted, end, producer_id=7, producer_epoch=1, transactional=True, control=True)
+    compacted.roll()
+    cleaner.clean(compacted, 0)
+    compacted.close()
+    return {path.name: path for path in root.iterdir()}
+
+
+def files(directory: Path, *suffixes: str) -> str:
+    found = sorted(str(path) for path in directory.iterdir() if path.suffix in suffixes and path.stat().st_size)
+    assert found
+    return ",".join(found)
+
+
+def ours(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; from ottla.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, "dump-log", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def compare(*arguments: str) -> str:
+    kafkas, own = run_tool(TOOL, *arguments), ours(*arguments)
+    assert kafkas.returncode == 0, kafkas.stderr
+    assert own.stdout == kafkas.stdout
+    assert own.returncode == 0
+    return kafkas.stdout + kafkas.stderr
+
+
+NAMES = ["closed", "open", "killed", "append_time", "compacted"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
+    found = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
+    assert "isvalid: true" in found
+    assert "isvalid: false" not in found
+    assert "invalid bytes" not in found
+    compare("--files", files(directories[name], ".log"))
+    compare("--print-data-log", "--skip-record-metadata", "--files", files(directories[name], ".log"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_indexes_fit_their_logs(directories, name):
+    if name == "open":
+        pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")
+    found = compare("--files", files(directories[name], ".index", ".timeindex"))
+    for complaint in ("Mismatches", "Found timestamp", "not found", "out of order", "Exception"):
+        assert complaint not in found
+    compare("--verify-index-only", "--files", files(directories[name], ".index", ".timeindex"))
+    found = compare("--index-sanity-check", "--files", files(directories[name], ".index", ".timeindex"))
+    assert "passed sanity check" in found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_producer_snapshots_and_transaction_indexes_are_read(directories, name):
+    found = compare("--files", files(directories[name], ".snapshot"))
+    assert "producerId: 7 producerEpoch: 1 coordinatorEpoch: 4" in found
+    if name != "compacted":  # what was rolled back is gone
+        assert "lastStableOffset" in compare("--files", files(directories[name], ".txnindex"))
+
+
+def test_group_records_are_printed_alike(tmp_path):
+    log = open_log(tmp_path / "offsets", TopicPartition("__consumer_offsets", 0), LogConfig())
+    key = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
+    rows = [
+        (NOW, key, encode_versioned(OffsetCommitValue(offset=5, metadata='m"é', commit_timestamp=NOW), version))
+        for version in range(4)
+    ]
+    group = encode_versioned(GroupMetadataKey(group="g"), 2)
+    member = MemberMetadata(
+        member_id="m-1",
+        client_id="c",
+        client_host="/127.0.0.1",
+        session_timeout=45_000,
+        subscription=encode_versioned(ConsumerProtocolSubscription(topics=["t"], user_data=b"xy"), 1),
+        assignment=encode_versioned(
+            ConsumerProtocolAssignment(assigned_partitions=[TopicPartitions(topic="t", partitions=[0, 1])]), 0
+        ),
+    )
+    for kind in ("consumer", "connect"):
+        value = GroupMetadataValue(protocol_type=kind, generation=4, protocol="range", leader="m-1", members=[member])
+        rows += [(NOW, group, encode_versioned(value, version)) for version in range(5)]
+    append(log, *rows, (NOW, key, None), (NOW, group, None), (NOW, b"\0\x63?", b"?"))
+    log.close()
+    compare("--offsets-decoder", "--files", files(log.dir, ".log"))
+    compare("--offsets-decoder", "--skip-record-metadata", "--files", files(log.dir, ".log"))
+
+
+def test_old_message_formats_are_printed_alike(tmp_path):
+    builder = BatchBuilder(bytearray(5000), 1, base_offset=42)
+    for i in range(5):
+        builder.append(NOW + i, b"k%d" % i, b"value")
+    batch = builder.close()
+    path = tmp_path / "00000000000000000042.log"
+    path.write_bytes(message_set.from_batches(batch, 0) + message_set.from_batches(batch, 1))
+    compare("--print-data-log", "--files", str(path))
+    compare("--files", str(path))
+
+
+def test_damage_is_reported_alike(directories, tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    data = bytearray((directories["closed"] / path.name).read_bytes()[:5000])
+    data[70] ^= 1
+    path.write_bytes(data)
+    found = compare("--files", str(path))
+    assert "isvalid: false" in found
+    assert "invalid bytes at the end" in found

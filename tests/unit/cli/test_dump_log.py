@@ -1,0 +1,104 @@
+import pytest
+
+from ottla.cli.main import main
+from ottla.config.topic import LogConfig
+from ottla.model import TopicPartition
+from ottla.records.builder import BatchBuilder
+from ottla.storage.recovery import open_log
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def segment(tmp_path):
+    """A closed segment of three batches, and the files beside it."""
+    log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig(index_interval_bytes=1))
+    for i in range(3):
+        builder = BatchBuilder(bytearray(500))
+        builder.append(NOW + i, b"key-%d" % i if i else None, b"value", [("h", b"1"), ("i", None)])
+        data = builder.close(producer_id=9, producer_epoch=0, base_sequence=i)
+        log.append(memoryview(bytearray(data)), leader_epoch=2)
+    log.close()
+    return log.dir / "00000000000000000000.log"
+
+
+def dump(capsys, *arguments):
+    code = main(["dump-log", *map(str, arguments)])
+    found = capsys.readouterr()
+    return code, found.out.splitlines(), found.err
+
+
+def test_log_is_printed_as_kafka_prints_it(segment, capsys):
+    code, lines, _ = dump(capsys, "--print-data-log", "--files", segment)
+    assert code == 0
+    assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 0"]
+    assert lines[2].startswith(
+        "baseOffset: 0 lastOffset: 0 count: 1 baseSequence: 0 lastSequence: 0 producerId: 9 producerEpoch: 0 "
+        "partitionLeaderEpoch: 2 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
+        f"position: 0 CreateTime: {NOW} size: "
+    )
+    assert lines[2].endswith("isvalid: true")
+    assert (
+        lines[3]
+        == f"| offset: 0 CreateTime: {NOW} keySize: -1 valueSize: 5 sequence: 0 headerKeys: [h,i] payload: value"
+    )
+    assert lines[5].endswith("headerKeys: [h,i] key: key-1 payload: value")
+
+
+def test_records_are_left_out_without_deep_iteration(segment, capsys):
+    assert len(dump(capsys, "--files", segment)[1]) == 5
+    assert len(dump(capsys, "--deep-iteration", "--files", segment)[1]) == 8
+    _, lines, _ = dump(capsys, "--print-data-log", "--skip-record-metadata", "--files", segment)
+    assert lines[5] == "| key: key-1 payload: value"
+
+
+def test_several_files_of_all_kinds(segment, capsys):
+    names = [segment.with_suffix(s) for s in (".index", ".timeindex")] + [segment.with_name(f"{3:020d}.snapshot")]
+    code, lines, errors = dump(capsys, "--files", ",".join(map(str, names)))
+    assert (code, errors) == (0, "")
+    assert "offset: 2 position: " in "\n".join(lines)
+    assert f"timestamp: {NOW + 2} offset: 2" in lines
+    assert lines[-1].startswith(
+        "producerId: 9 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong"
+    )
+
+
+def test_wrong_index_is_told_on_stderr(segment, capsys):
+    index = segment.with_suffix(".index")
+    data = bytearray(index.read_bytes())
+    data[3] ^= 1
+    index.write_bytes(data)
+    code, _, errors = dump(capsys, "--verify-index-only", "--files", index)
+    assert code == 0
+    assert f"Mismatches in :{index}" in errors
+    assert "  Index offset: 0, log offset: 1" in errors
+
+
+def test_torn_end_is_told(segment, capsys):
+    with segment.open("ab") as file:
+        file.write(b"torn")
+    assert dump(capsys, "--files", segment)[1][-1] == f"Found 4 invalid bytes at the end of {segment.name}"
+
+
+def test_files_are_not_changed(segment, capsys):
+    before = {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in segment.parent.iterdir()}
+    names = [str(segment.with_suffix(s)) for s in (".log", ".index", ".timeindex")]
+    dump(capsys, "--index-sanity-check", "--files", ",".join(names))
+    dump(capsys, "--print-data-log", "--files", ",".join(names))
+    assert {p.name: (p.stat().st_size, p.stat().st_mtime_ns) for p in segment.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("absent.log", 1, "there is no file"),
+        ("leader-epoch-checkpoint", 0, "Ignoring unknown file"),
+        ("name.log", 1, "has the offset of its first record as its name"),
+    ],
+)
+def test_what_cannot_be_printed_is_told_in_one_line(segment, capsys, name, code, message):
+    (segment.parent / "name.log").write_bytes(b"x")
+    found, _, errors = dump(capsys, "--files", segment.parent / name)
+    assert found == code
+    assert message in errors
+    assert len(errors.splitlines()) == 1

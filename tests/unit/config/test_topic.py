@@ -1,0 +1,53 @@
+import pytest
+
+from ottla.config.topic import BROKER_SYNONYMS, LONG_MAX, LogConfig, TopicConfig, topic_defaults
+from ottla.errors import ConfigurationError
+
+
+def test_log_config_has_the_topics_defaults():
+    assert LogConfig.from_topic(TopicConfig({})) == LogConfig()
+
+
+def test_log_config_takes_what_was_set():
+    topic = TopicConfig.from_kafka({"cleanup.policy": "compact,delete", "segment.bytes": "1000", "retention.ms": "-1"})
+    log = LogConfig.from_topic(topic)
+    assert (log.compacted, log.deletes, log.segment_bytes, log.retention_ms) == (True, True, 1000, -1)
+
+
+def test_older_timestamp_option_counts_for_what_the_newer_do_not_set():
+    given = {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "7"}
+    log = LogConfig.from_topic(TopicConfig.from_kafka(given))
+    assert (log.message_timestamp_before_max_ms, log.message_timestamp_after_max_ms) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cleanup.policy", "shrink"),
+        ("segment.bytes", "13"),
+        ("segment.bytes", str(1 << 31)),
+        ("compression.type", "rar"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("retention.ms", "-2"),
+        ("compression.lz4.level", "18"),
+    ],
+)
+def test_wrong_values_name_the_option(key, value):
+    with pytest.raises(ConfigurationError, match=key):
+        TopicConfig.from_kafka({key: value})
+
+
+def test_brokers_options_become_defaults_in_kafkas_order_of_precedence():
+    found = topic_defaults({"log.retention.hours": "2", "log.retention.minutes": "30", "log.roll.hours": 1})
+    assert found == {"retention.ms": 30 * 60_000, "segment.ms": 3_600_000}
+    assert topic_defaults({"log.retention.ms": "-1", "log.retention.hours": "2"}) == {"retention.ms": "-1"}
+    assert topic_defaults({"log.retention.minutes": "-1"}) == {"retention.ms": "-1"}
+    assert topic_defaults({}) == {}
+
+
+def test_every_synonym_is_of_a_topic_option():
+    assert set(BROKER_SYNONYMS) <= set(TopicConfig.options)
+
+
+def test_longest_time_is_kafkas():
+    assert TopicConfig({}).flush_ms == LONG_MAX == 2**63 - 1
