@@ -14,11 +14,9 @@ from ottla.errors import CorruptMessageError, KafkaError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, split, verify
-from ottla.records.decoder import decode_records
+from ottla.records.decoder import decode_records, decode_rows
 
 Convert = Callable[[str, Any], Any]
-
-_new = tuple.__new__
 
 ABORT_MARKER = 0
 
@@ -107,28 +105,9 @@ class Fetched:
             self.position = self.end_offset
             return
         header, start = found
-        topic, partition = self.tp
-        epoch = header.leader_epoch
+        before = (*self.tp, header.leader_epoch)
         self._row = 0
-        self._rows = [
-            _new(
-                ConsumerRecord,
-                (
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    kind,
-                    key,
-                    value,
-                    headers,
-                    -1 if key is None else len(key),
-                    -1 if value is None else len(value),
-                    epoch,
-                ),
-            )
-            for offset, timestamp, kind, key, value, headers in decode_records(self.data, start, header, self.position)
-        ]
+        self._rows = decode_rows(self.data, start, header, self.position, ConsumerRecord, before)
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
         """Whether a batch holds records to return: no marker, and not of an aborted transaction."""

@@ -30,7 +30,9 @@ cdef unsigned long long _wide(unsigned int value) noexcept
     cursor=Cursor, append_time="int", base_offset="long long", base_timestamp="long long", max_timestamp="long long",
     record_end=Py_ssize_t, timestamp="long long", offset="long long", key=bytes, value=bytes, headers=list, out=list,
 )
-cpdef list decode_records(object buf, Py_ssize_t start, object header, long long from_offset=*)
+cpdef list decode_rows(
+    object buf, Py_ssize_t start, object header, long long from_offset, object row, tuple before
+)
 
 @cython.locals(size=Py_ssize_t, record_end=Py_ssize_t)
 cdef Py_ssize_t begin_record(Cursor cursor) except? -7777

@@ -6,7 +6,7 @@ Every length is checked against the bytes that are left before anything is taken
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
     import cython
@@ -120,6 +120,13 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
 
     The CRC is not looked at (see `batch.verify`). Raises CorruptMessageError where the records do not fill their bytes.
     """
+    return decode_rows(buf, start, header, from_offset, Record, ())
+
+
+def decode_rows(
+    buf: Buffer, start: int, header: BatchHeader, from_offset: int, row: type[Any], before: tuple[Any, ...]
+) -> list[Any]:
+    """The same as tuples of another kind: `row` is a subclass of tuple; its items are `before`, then a Record's."""
     cursor = Cursor(open_records(buf, start, header))
     append_time = header.timestamp_type
     base_offset = header.base_offset
@@ -140,7 +147,7 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
             raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
         if append_time:
             timestamp = max_timestamp
-        out.append(_make(Record, (offset, timestamp, append_time, key, value, headers)))
+        out.append(_make(row, before + (offset, timestamp, append_time, key, value, headers)))  # noqa: RUF005
     if cursor.pos != cursor.end:
         raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes after the last record of a batch")
     return out
