@@ -1,0 +1,112 @@
+"""Apache Kafka from Maven Central, as the peer of tests and benchmarks: its tools, and one node on loopback.
+
+Jars are fetched once into `.cache/`. `missing()` says why it cannot be had here: tests and benchmarks then skip.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+VERSION = "4.3.1"
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
+FETCH_SECONDS = 600
+HEAP = ("-Xmx1G", "-Xms1G")
+"""What kafka-server-start.sh gives the broker."""
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>ottla</groupId><artifactId>peer</artifactId><version>1</version>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId>
+<artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId>
+<artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+
+# Spark's and other parents name repositories that may be out of reach; all of them are mirrored by Central.
+SETTINGS = """<settings><mirrors><mirror><id>central</id><mirrorOf>*</mirrorOf>
+<url>https://repo.maven.apache.org/maven2</url></mirror></mirrors></settings>
+"""
+
+
+def missing(version: str = VERSION) -> str | None:
+    """Why Apache Kafka cannot be used on this machine, or None; fetches it the first time."""
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            return f"{command} is not on the PATH"
+    try:
+        libs(version)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return f"Maven could not fetch Apache Kafka {version}: {error}"
+    return None
+
+
+def libs(version: str = VERSION) -> Path:
+    """The folder with all jars of this version."""
+    root = CACHE / f"kafka-{version}"
+    done = root / "done"
+    if done.exists():
+        return root / "libs"
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "pom.xml").write_text(POM.format(version=version))
+    (root / "settings.xml").write_text(SETTINGS)
+    command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={root / 'libs'}"]
+    subprocess.run([*command, *goal], check=True, timeout=FETCH_SECONDS, capture_output=True)
+    for other in (*(root / "libs").glob("*reload4j*.jar"), *(root / "libs").glob("log4j-slf4j*.jar")):
+        other.unlink()
+    done.touch()
+    return root / "libs"
+
+
+def java(main: str, *arguments: str, version: str = VERSION, heap: Sequence[str] = ("-Xmx256M",)) -> list[str]:
+    """The command line of a class in the jars."""
+    return ["java", *heap, "-cp", f"{libs(version)}/*", main, *arguments]
+
+
+def tool(main: str, *arguments: str, version: str = VERSION, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools; the result is not checked."""
+    return subprocess.run(java(main, *arguments, version=version), capture_output=True, text=True, timeout=timeout)
+
+
+def prepare_node(directory: Path, port: int, version: str = VERSION) -> list[str]:
+    """Configure and format a node (KRaft) in `directory`; the command that runs it in the foreground."""
+    directory.mkdir(parents=True, exist_ok=True)
+    properties = directory / "server.properties"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{port + 1}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 5,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        "log.dirs": directory / "log",
+    }
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    formatting = ("format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(properties))
+    subprocess.run(java("kafka.tools.StorageTool", *formatting, version=version), check=True, capture_output=True)
+    return java(
+        "kafka.Kafka", str(properties), version=version, heap=(*HEAP, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+    )
+
+
+def wait_for_end(process: subprocess.Popen[bytes], seconds: float = 20) -> None:
+    """Stop a node in order, and by force when that takes too long."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
