@@ -1,4 +1,4 @@
-"""The cheapest client there is: requests are encoded once, answers hardly looked at, so the broker is what is measured."""
+"""The cheapest client there is: requests encoded once, answers hardly looked at: the broker is what is measured."""
 
 from __future__ import annotations
 

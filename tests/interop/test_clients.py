@@ -6,7 +6,6 @@ import uuid
 from collections import Counter
 
 import pytest
-
 from tests.interop.clients import CLIENTS, CODECS, Client, Seen
 
 pytestmark = pytest.mark.interop

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.interop.kafka_jars import run_tool
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
@@ -29,8 +30,6 @@ from ottla.storage import cleaner
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
 from ottla.storage.recovery import open_log
-
-from .kafka_jars import run_tool
 
 pytestmark = pytest.mark.interop
 
