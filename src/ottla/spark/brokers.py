@@ -29,7 +29,8 @@ class Brokers:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._planner = ranges.Planner(options.kafka)
+        # A look-up must not create what it asks for; a consumer would.
+        self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +57,8 @@ class Brokers:
             return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - _INTERNAL_TOPICS))
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
-        found = self._planner.partitions(topics)
+        # Asked for by name, a topic that is not there would be waited for.
+        found = self._planner.partitions(topics & self._planner.topics())
         missing = topics - {tp.topic for tp in found}
         wanted = found if assigned is None else found & assigned
         if all_must_exist and missing:

@@ -54,8 +54,11 @@ class RangeReader:
         options = self.options
         return [RangePartition(r) for r in split(ranges, options.min_partitions, options.max_records_per_partition)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches. Runs in a worker."""
+        if partition is None:
+            # Spark's way to read from a source that planned nothing.
+            return iter(())
         assert isinstance(partition, RangePartition)
         return record_batches(
             self._columns(partition.range), partition.range.topic_partition, self.options.include_headers

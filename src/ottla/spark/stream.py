@@ -5,8 +5,8 @@ Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, "next 
 rests on Spark's own log: it writes `end` before the micro-batch runs and asks for the same range again after a crash.
 
 One thing that log lacks is where the first micro-batch began. If `latest` were looked up again after a crash in the
-first micro-batch, its records would be skipped. So the end of the first micro-batch carries its beginning along, under
-a name that no topic can have.
+first micro-batch, its records would be skipped. So a query that does not start at earliest has an empty first
+micro-batch: its end, which the log has, is where the query began.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from ottla.spark.offsets import check_start, limit_offsets, resolve, stream_rang
 from ottla.spark.options import SourceOptions
 from ottla.spark.reader import RangeReader
 
-BEGINNING = "#beginning"
-"""The extra entry in the first micro-batch's end; '#' is not allowed in names of topics."""
-
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The planning side lives as long as the query; the reading side is a copy per task."""
@@ -35,6 +32,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         super().__init__(options)
         self._brokers: Brokers | None = None
         self._beginning: dict[str, Any] | None = None
+        """Where a new query begins, until its first micro-batch is planned."""
         self._available_now = False
         self._target: Offsets | None = None
         self._last_trigger = float("-inf")
@@ -56,7 +54,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         partitions = self.brokers.partitions(options.subscription)
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
         self._beginning = offsets_to_json(check_start(starts, self.brokers, self.report_loss))
-        return dict(self._beginning)
+        return self._beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - the name is Spark's
         """maxOffsetsPerTrigger, if set."""
@@ -69,19 +67,22 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next micro-batch; `start` itself where there is nothing to read yet."""
-        begin = offsets_from_json(_without_beginning(start))
+        if self._takes_beginning(start):
+            return start
+        begin = offsets_from_json(start)
         latest = self._latest(begin)
         if self._is_too_early(begin, latest):
             return start
         if isinstance(limit, ReadMaxRows):
             new = self.brokers.earliest(latest.keys() - begin.keys())
             latest = limit_offsets(limit.max_rows, begin, latest, new)
-        end = offsets_to_json(latest)
-        if end == _without_beginning(start):
-            return start
-        if start == self._beginning and not isinstance(self.options.starting, Earliest):
-            return {**end, BEGINNING: start}
-        return end
+        return offsets_to_json(latest)
+
+    def _takes_beginning(self, start: dict[str, Any]) -> bool:
+        """Whether this is the first micro-batch of a query that begins where a second look might not find it again."""
+        is_first = self._beginning == start and not isinstance(self.options.starting, Earliest)
+        self._beginning = None
+        return is_first
 
     def _latest(self, begin: Offsets) -> Offsets:
         if self._target is not None:
@@ -107,8 +108,10 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
-        begin = offsets_from_json(end.get(BEGINNING) or _without_beginning(start))
-        until = offsets_from_json(_without_beginning(end))
+        if self._takes_beginning(start):
+            # Run again after a crash: empty as before, although `start` was looked up anew and may lie after `end`.
+            return []
+        begin, until = offsets_from_json(start), offsets_from_json(end)
         return self.planned(stream_ranges(begin, until, self.brokers, self.report_loss))
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -119,7 +122,3 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         if self._brokers is not None:
             self._brokers.close()
             self._brokers = None
-
-
-def _without_beginning(offsets: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in offsets.items() if name != BEGINNING}

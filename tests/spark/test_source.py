@@ -1,0 +1,244 @@
+"""`format("ottla")` against our broker."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.broker.embedded import Broker
+from ottla.client.producer import KafkaProducer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"num.partitions": str(PARTITIONS)}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def producer(broker: Broker) -> Iterator[KafkaProducer]:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=1) as made:
+        yield made
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+Send = Callable[..., None]
+
+
+@pytest.fixture
+def send(producer: KafkaProducer, topic: str) -> Send:
+    """Send numbered records, so many to each partition."""
+    sent = [0] * PARTITIONS
+
+    def send(*counts: int, timestamp_ms: int | None = None) -> None:
+        for partition, count in enumerate(counts):
+            for _ in range(count):
+                value = b"%d-%d" % (partition, sent[partition])
+                time_ms = timestamp_ms if timestamp_ms is not None else 1000 * sent[partition]
+                producer.send(topic, value, key=b"k", partition=partition, timestamp_ms=time_ms)
+                sent[partition] += 1
+        producer.flush()
+
+    return send
+
+
+Load = Callable[..., "DataFrame"]
+
+
+@pytest.fixture
+def load(spark: "SparkSession", broker: Broker, topic: str) -> Load:
+    def load(**options: Any) -> "DataFrame":
+        given = options if {"assign", "subscribePattern"} & options.keys() else {"subscribe": topic, **options}
+        reader = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        return reader.options(**given).load()
+
+    return load
+
+
+def values(frame: "DataFrame") -> set[str]:
+    return {row["v"] for row in frame.selectExpr("cast(value as string) v").collect()}
+
+
+def named(partition: int, *offsets: int) -> set[str]:
+    return {f"{partition}-{n}" for n in range(*offsets)}
+
+
+def test_a_batch_reads_every_record_once(load: Load, send: Send):
+    send(50, 30, 0)
+    rows = load().collect()
+    assert len(rows) == 80
+    assert {row["value"].decode() for row in rows} == named(0, 50) | named(1, 30)
+    assert all(f"{r['partition']}-{r['offset']}" == r["value"].decode() for r in rows)
+
+
+def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer):
+    send(1)
+    producer.send(topic, None, key=None, partition=1, headers=[("h", b"\x00"), ("n", None)], timestamp_ms=5)
+    producer.flush()
+    frame = load(includeHeaders="true")
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    plain, headed = sorted(
+        frame.withColumn("ms", frame.timestamp.cast("double")).collect(), key=lambda r: r["partition"]
+    )
+    assert plain["headers"] is None
+    assert (headed["key"], headed["value"], headed["ms"]) == (None, None, 0.005)
+    assert [(h["key"], h["value"]) for h in headed["headers"]] == [("h", bytearray(b"\x00")), ("n", None)]
+    assert (plain["topic"], plain["timestampType"]) == (topic, 0)
+
+
+def test_bounds_are_kept(load: Load, send: Send, topic: str):
+    send(50, 30, 10)
+    starting = f'{{"{topic}": {{"0": 10, "1": -2, "2": 10}}}}'
+    ending = f'{{"{topic}": {{"0": 20, "1": -1, "2": 10}}}}'
+    assert values(load(startingOffsets=starting, endingOffsets=ending)) == named(0, 10, 20) | named(1, 30)
+
+
+def test_times_are_bounds_as_well(load: Load, send: Send, topic: str):
+    send(50, 30, 10)
+    assert values(load(startingTimestamp="9000", endingTimestamp="20000")) == named(0, 9, 20) | named(1, 9, 20) | named(
+        2, 9, 10
+    )
+    late = load(startingTimestamp="29000", startingOffsetsByTimestampStrategy="latest")
+    assert values(late) == named(0, 29, 50) | named(1, 29, 30)
+    by_time = f'{{"{topic}": {{"0": 48000, "1": 29000, "2": 9000}}}}'
+    assert values(load(startingOffsetsByTimestamp=by_time)) == named(0, 48, 50) | named(1, 29, 30) | named(2, 9, 10)
+
+
+def test_assign_reads_only_what_it_names(load: Load, send: Send, topic: str):
+    send(5, 5, 5)
+    assert values(load(assign=f'{{"{topic}": [0, 2]}}')) == named(0, 5) | named(2, 5)
+
+
+def test_a_pattern_is_searched_in_names(load: Load, send: Send, topic: str):
+    send(5)
+    assert values(load(subscribePattern=topic[4:])) == named(0, 5)
+
+
+def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Send):
+    send(100, 100, 100)
+    assert load().rdd.getNumPartitions() == PARTITIONS
+    frame = load(minPartitions="6")
+    assert frame.rdd.getNumPartitions() == 6
+    assert values(frame) == named(0, 100) | named(1, 100) | named(2, 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets: a batch cannot start at latest"),
+        ({"subscribe": "no-such-topic-here"}, "no such topic: no-such-topic-here"),
+        ({"startingOffsets": '{"x": {"0": 1}}'}, "startingOffsets must name exactly the partitions"),
+        ({"kafka.group.instance.id": "", "kafka.auto.offset.reset": "none"}, "kafka.auto.offset.reset"),
+    ],
+)
+def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, str], message: str):
+    send(1)
+    with pytest.raises(Exception, match=message):  # Spark's own wrapping.
+        load(**options).collect()
+
+
+def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: str):
+    send(5, 5, 5)
+    beyond = f'{{"{topic}": {{"0": 9, "1": -1, "2": -1}}}}'
+    with pytest.raises(Exception, match=r"-0: it ends at 5, before the endingOffsets 9.*failOnDataLoss"):
+        load(endingOffsets=beyond).collect()
+    assert len(values(load(endingOffsets=beyond, failOnDataLoss="false"))) == 15
+
+
+class Stream:
+    """A query that collects what it reads, and can be started again on its checkpoint."""
+
+    def __init__(self, spark: "SparkSession", servers: str, topic: str, directory: Path) -> None:
+        self.spark = spark
+        self.options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+        self.checkpoint = str(directory / "checkpoint")
+        self.batches: list[list[str]] = []
+        self.fail_in: int | None = None
+
+    def run(self, **options: str) -> None:
+        frame = self.spark.readStream.format("ottla").options(**self.options, **options).load()
+        writer = frame.selectExpr("cast(value as string) v").writeStream.foreachBatch(self._collect)
+        query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def _collect(self, batch: "DataFrame", batch_id: int) -> None:
+        if batch_id == self.fail_in:
+            self.fail_in = None
+            raise RuntimeError("killed")
+        rows: list[Row] = batch.collect()
+        self.batches.append(sorted(row["v"] for row in rows))
+
+    @property
+    def all(self) -> list[str]:
+        return sorted(v for batch in self.batches for v in batch)
+
+
+@pytest.fixture
+def stream(spark: "SparkSession", broker: Broker, topic: str, tmp_path: Path) -> Stream:
+    return Stream(spark, broker.bootstrap_servers, topic, tmp_path)
+
+
+def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stream, send: Send):
+    send(100, 100, 100)
+    stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    assert [len(batch) for batch in stream.batches] == [99, 99, 99, 3]
+    assert stream.all == sorted(named(0, 100) | named(1, 100) | named(2, 100))
+
+
+def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send):
+    send(5)
+    stream.run(startingOffsets="earliest")
+    send(3, 2)
+    stream.run(startingOffsets="earliest")
+    assert stream.batches[1] == sorted(named(0, 5, 8) | named(1, 2))
+    stream.run(startingOffsets="earliest")
+    assert len(stream.batches) == 2
+
+
+def test_a_micro_batch_that_failed_is_read_again_unchanged(stream: Stream, send: Send):
+    send(5)
+    stream.run(startingOffsets="earliest")
+    send(5)
+    stream.fail_in = 1
+    with pytest.raises(Exception, match="killed"):  # Spark's own wrapping.
+        stream.run(startingOffsets="earliest")
+    send(5)
+    stream.run(startingOffsets="earliest")
+    assert stream.batches[1:] == [sorted(named(0, 5, 10)), sorted(named(0, 10, 15))]
+
+
+def test_latest_is_not_looked_up_anew_after_a_crash_in_the_first_micro_batch(
+    stream: Stream, send: Send, spark: "SparkSession"
+):
+    send(5)
+    frame = spark.readStream.format("ottla").options(**stream.options, startingOffsets="latest").load()
+    writer = frame.selectExpr("cast(value as string) v").writeStream.foreachBatch(stream._collect)
+    stream.fail_in = 0
+    query = writer.option("checkpointLocation", stream.checkpoint).start()
+    with pytest.raises(Exception, match="killed"):  # Spark's own wrapping.
+        query.awaitTermination(60)
+    send(2)
+    stream.run(startingOffsets="latest")
+    assert stream.all == sorted(named(0, 5, 7))
+
+
+def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send):
+    send(1)
+    with pytest.raises(Exception, match="endingOffsets: a stream has no end"):  # Spark's own wrapping.
+        stream.run(endingOffsets="latest")
