@@ -22,7 +22,7 @@ test:  ## all tests; ARGS=tests/unit for a part
 
 lint:  ## style, formatting, import contract
 	@scripts/setup.sh all dev interop
-	@$(PY) -m ruff check src tests benchmarks && $(PY) -m ruff format --check src tests benchmarks && .venv/bin/lint-imports --no-cache
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && .venv/bin/lint-imports --no-cache
 
 types:  ## mypy --strict
 	@scripts/setup.sh all dev interop

@@ -8,5 +8,6 @@ PYTEST=".venv/bin/python -m pytest"
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
 part "unit" $PYTEST tests/unit tests/wire -n 2
 part "records, uncompiled" env OTTLA_PURE=1 $PYTEST tests/unit/records -n 2
+part "kills and wrong input" $PYTEST tests/crash -n 2
 part "interop" $PYTEST tests/interop -n 2
 part "spark" $PYTEST tests/spark

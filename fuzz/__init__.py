@@ -1,0 +1,1 @@
+"""Random and damaged bytes against everything that reads bytes from outside."""

@@ -1,0 +1,104 @@
+"""Write the tables in docs/ anew from the code's own tables: `make docs`. A test fails when they differ.
+
+A table stands in its page between `<!-- name -->` and `<!-- /name -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ottla.broker.apis import SERVED
+from ottla.broker.config_entries import text_of
+from ottla.cli.main import COMMANDS
+from ottla.config.admin import AdminConfig
+from ottla.config.broker import BrokerConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import REQUIRED, Config
+from ottla.config.producer import ProducerConfig
+from ottla.config.topic import TopicConfig
+from ottla.protocol.apis import APIS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    lines = [list(header)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def options(config: type[Config]) -> str:
+    """The options of a subject."""
+    rows = (
+        (f"`{key}`", "required" if option.default is REQUIRED else _shown(option.default), option.doc)
+        for key, option in sorted(config.options.items())
+    )
+    return table(("option", "default", "meaning"), rows)
+
+
+def _shown(default: object) -> str:
+    if callable(default):
+        return f"`{getattr(default, '__name__', default)}`"
+    text = text_of(default)
+    return "" if text in (None, "") else f"`{text}`"
+
+
+def served() -> str:
+    """What the broker answers."""
+    return table(
+        ("key", "API", "versions", "left out"),
+        ((row.api.key, row.name, f"{row.first}-{row.last}", row.left_out) for row in SERVED),
+    )
+
+
+def not_served() -> str:
+    """Declared, but not answered yet."""
+    there = {row.name for row in SERVED}
+    return ", ".join(api.name for api in APIS if api.name not in there)
+
+
+def commands() -> str:
+    """What `ottla` can do."""
+    return table(("command", "what it is for"), ((f"`ottla {c.name}`", c.help) for c in COMMANDS))
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "served": served,
+    "not-served": not_served,
+    "commands": commands,
+    "broker-options": lambda: options(BrokerConfig),
+    "topic-options": lambda: options(TopicConfig),
+    "producer-options": lambda: options(ProducerConfig),
+    "consumer-options": lambda: options(ConsumerConfig),
+    "admin-options": lambda: options(AdminConfig),
+}
+
+
+def renewed(page: str) -> str:
+    """The page with every table of ours made anew."""
+    for name, make in TABLES.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+        if pattern.search(page):
+            text = make()
+            page = pattern.sub(lambda m, t=text: m.group(1) + t + m.group(2), page)  # type: ignore[misc]
+    return page
+
+
+def main() -> int:
+    """Rewrite the pages that changed."""
+    for path in sorted(DOCS.glob("*.md")):
+        old = path.read_text()
+        new = renewed(old)
+        if new != old:
+            path.write_text(new)
+            print(f"{path.name} is new")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The tables in docs/ are what the code says now, and every option says what it does."""
+
+from __future__ import annotations
+
+import pytest
+from scripts.tables import DOCS, TABLES, renewed
+
+from ottla.broker.apis import SERVED
+from ottla.config.broker import BrokerConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.options import Config
+from ottla.config.producer import ProducerConfig
+from ottla.config.topic import TopicConfig
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_tables_are_up_to_date(page: object) -> None:
+    text = page.read_text()  # type: ignore[attr-defined]
+    assert renewed(text) == text, "run make docs"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_stands_in_a_page(name: str) -> None:
+    assert any(f"<!-- {name} -->" in page.read_text() for page in DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("config", [BrokerConfig, TopicConfig, ProducerConfig, ConsumerConfig])
+def test_every_option_is_documented(config: type[Config]) -> None:
+    assert all(option.doc.endswith((".", "…")) for option in config.options.values())
+
+
+@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.name)
+def test_served_versions_are_declared_and_have_a_handler(row: object) -> None:
+    declared = row.api.request.VERSIONS  # type: ignore[attr-defined]
+    assert row.first in declared  # type: ignore[attr-defined]
+    assert row.last in declared  # type: ignore[attr-defined]
+    assert callable(row.handler)  # type: ignore[attr-defined]
