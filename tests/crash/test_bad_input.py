@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.crash.process import BrokerProcess
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla.errors import KafkaStorageError, MessageTooLargeError
-from tests.crash.process import BrokerProcess
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 

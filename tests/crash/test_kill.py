@@ -7,12 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.crash.process import BrokerProcess
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.errors import KafkaError
 from ottla.model import RecordMetadata
 from ottla.records.batch import split
-from tests.crash.process import BrokerProcess
 
 pytestmark = pytest.mark.slow
 
