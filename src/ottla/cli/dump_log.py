@@ -286,8 +286,6 @@ def _opened(index: Index, args: argparse.Namespace) -> Index | None:
 
 
 def _entries(index: Index) -> Iterator[tuple[int, int]]:
-    """The entries; zeros behind them, as an active segment's index has, end them."""
-    index.remove_zero_tail()
     for i in range(index.entries):
         yield index.entry(i)
 

@@ -1,23 +1,23 @@
-"""The two sparse indexes of a segment, in memory-mapped files of fixed entries that only grow.
+"""The two sparse indexes of a segment: files of fixed entries that only grow.
 
 - `.index`: 8 bytes, the batch's last offset relative to the segment's base, and the batch's position in the `.log`.
 - `.timeindex`: 12 bytes, the highest timestamp so far, and the relative offset of the batch that had it.
 
-An active segment's index is as long as it may become, zeros behind its entries; it is cut to its entries when the
-segment is rolled or closed. After a crash the zeros are still there, which is why recovery builds indexes anew.
-Used from the loop's thread; `sync` may run on another.
+An active segment's entries are kept in memory and written when the segment is finished. Nothing is lost by that: what
+is not finished is checked after a crash, and its indexes are built anew. (Kafka maps the files instead, with zeros
+behind the entries of an active segment; such files are read.) A closed segment's entries are read from its file as
+they are needed. Used from the loop's thread; `sync` may run on another.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 from pathlib import Path
 from struct import Struct
 from typing import ClassVar
 
 from ottla.errors import KafkaStorageError
-from ottla.storage.files import sync_file
+from ottla.storage.files import LogFile, sync_file
 
 
 class CorruptIndexError(KafkaStorageError):
@@ -32,38 +32,38 @@ class Index:
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        size = self.ENTRY.size
-        self.max_entries = max(max_bytes // size, 1)
+        self.max_entries = max(max_bytes // self.ENTRY.size, 1)
         self.entries = 0
-        self._map: mmap.mmap | None = None
+        self._data: bytearray | None = None
+        """The entries of an index that is written."""
+        self._file: LogFile | None = None
+        """The file of one that is only read."""
+
+    def create(self) -> None:
+        """Begin an empty index, with an empty file."""
+        self.close()
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+        self._data = bytearray()
+        self.entries = 0
 
     def open(self, *, writable: bool) -> None:
-        """Map the file. Writable, it is made if need be and extended to all the entries it may take.
+        """Take up the entries in the file, for `append` too if `writable`. A missing file is as good as an empty one.
 
-        Every whole entry in the file counts; `sanity_check` tells whether they make sense. For reading, a file that is
-        not there is as good as an empty one.
+        Every whole entry counts; `sanity_check` tells whether they make sense.
         """
-        assert self._map is None, f"{self.path} is open"
+        assert self._data is None, f"{self.path} is being written"
+        self.close()
         try:
-            fd = os.open(self.path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
+            self._file = LogFile(self.path, writable=False)
         except FileNotFoundError:
             self.entries = 0
-            return
-        try:
-            size = os.fstat(fd).st_size
-            self.entries = size // self.ENTRY.size
-            wanted = max(self.max_entries, self.entries) * self.ENTRY.size if writable else size
-            if wanted != size:
-                os.ftruncate(fd, wanted)
-            if wanted:
-                self._map = mmap.mmap(fd, wanted, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
-        finally:
-            os.close(fd)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the file is mapped; an empty index of a closed segment never is."""
-        return self._map is not None
+        else:
+            self.entries = self._file.size() // self.ENTRY.size
+            self._remove_zero_tail()
+        if writable:
+            nbytes = self.entries * self.ENTRY.size
+            self._data = bytearray() if self._file is None else bytearray(self._file.read(0, nbytes))
+            self._file = None
 
     @property
     def is_full(self) -> bool:
@@ -72,14 +72,18 @@ class Index:
 
     def entry(self, i: int) -> tuple[int, int]:
         """Entry `i` as it is stored."""
-        assert self._map is not None
         assert 0 <= i < self.entries
-        a, b = self.ENTRY.unpack_from(self._map, i * self.ENTRY.size)
+        size = self.ENTRY.size
+        if self._data is not None:
+            a, b = self.ENTRY.unpack_from(self._data, i * size)
+        else:
+            assert self._file is not None
+            a, b = self.ENTRY.unpack(self._file.read(i * size, size))
         return a, b
 
     def _put(self, a: int, b: int) -> None:
-        assert self._map is not None
-        self.ENTRY.pack_into(self._map, self.entries * self.ENTRY.size, a, b)
+        assert self._data is not None, f"{self.path} is not open for writing"
+        self._data += self.ENTRY.pack(a, b)
         self.entries += 1
 
     def find(self, target: int, field: int = 0) -> int:
@@ -98,29 +102,31 @@ class Index:
         return low
 
     def truncate(self, entries: int) -> None:
-        """Keep the first `entries` entries. The bytes behind them are zeroed, as Kafka leaves them."""
-        if entries < self.entries and self._map is not None:
-            start, end = entries * self.ENTRY.size, self.entries * self.ENTRY.size
-            self._map[start:end] = bytes(end - start)
+        """Keep the first `entries` entries."""
+        if entries < self.entries:
+            assert self._data is not None, f"{self.path} is not open for writing"
+            del self._data[entries * self.ENTRY.size :]
             self.entries = entries
 
-    def trim(self) -> None:
-        """Cut the file to its entries; nothing can be added until it is opened anew."""
+    def finish(self) -> None:
+        """Write the entries to the file; nothing can be added until it is opened anew."""
+        if self._data is not None:
+            file = LogFile(self.path, create=True)
+            file.truncate(0)
+            file.write(0, self._data)
         self.close()
-        os.truncate(self.path, self.entries * self.ENTRY.size)
 
     def close(self) -> None:
-        """Unmap. The file keeps its length."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        """Let go of the file, and of what was not written."""
+        self._data = None
+        self._file = None
 
     def sync(self) -> None:
         """Wait until the file is on the disk. Callable from another thread."""
         sync_file(self.path)
 
-    def remove_zero_tail(self) -> None:
-        """Do not count the zeros behind the entries: what a process that was killed leaves behind.
+    def _remove_zero_tail(self) -> None:
+        """Do not count the zeros behind the entries: what Kafka leaves behind when it is killed.
 
         No entry is all zeros, since nothing is indexed at the start of a segment. Where there are none between others
         (a damaged file, for `sanity_check` to find) any end will do.
@@ -187,9 +193,6 @@ class TimeIndex(Index):
     def maybe_append(self, timestamp: int, offset: int, *, even_if_full: bool = False) -> None:
         """Add an entry if it is later than the last. `even_if_full`: the last entry of a segment always has room."""
         if timestamp <= self.last_timestamp or (self.is_full and not even_if_full):
-            return
-        assert self._map is not None
-        if (self.entries + 1) * self.ENTRY.size > len(self._map):
             return
         relative = offset - self.base_offset
         assert 0 <= relative <= 0x7FFFFFFF, f"{self.path}: offset {offset}"

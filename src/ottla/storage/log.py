@@ -43,6 +43,8 @@ from ottla.storage.validation import Batch
 
 log = logging.getLogger("ottla.storage")
 
+WARM_SEGMENTS = 4
+"""Closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
 """Read at once when a log is replayed."""
 
@@ -86,6 +88,7 @@ class Log:
         self.on_roll: Callable[[Log], None] | None = None
         """Called after a roll; the broker flushes the closed segment on a worker then."""
         self._doomed: deque[tuple[int, Segment]] = deque()
+        self._warm: deque[Segment] = deque()
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self.closed = False
 
@@ -321,6 +324,7 @@ class Log:
             start = segment.position_of(offset)
             if start is None:  # compaction left nothing here at or after the offset
                 continue
+            self._keep_warm(segment)
             end = self._end_position(segment, max_offset)
             return segment.read(start, max_bytes, max(start, end), at_least_one=at_least_one)
         return FileSlice(None, 0, 0)
@@ -331,6 +335,14 @@ class Log:
             return segment.size
         end = segment.position_of(max_offset)
         return segment.size if end is None else end
+
+    def _keep_warm(self, segment: Segment) -> None:
+        """Let the files of the closed segment that was read longest ago be closed: readers of old data open many."""
+        if segment is self.active or segment in self._warm:
+            return
+        self._warm.append(segment)
+        if len(self._warm) > WARM_SEGMENTS:
+            self._warm.popleft().rest()
 
     def _next_base(self, segment: Segment) -> int:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset

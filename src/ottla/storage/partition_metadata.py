@@ -11,11 +11,16 @@ FILE_NAME = "partition.metadata"
 
 
 def read_topic_id(directory: Path) -> str | None:
-    """The topic id in Kafka's text form; None where the file is absent. Damaged content is a KafkaStorageError."""
+    """The topic id in Kafka's text form; None where the file is absent, or empty since a crash came before its content.
+
+    Damaged content is a KafkaStorageError.
+    """
     path = directory / FILE_NAME
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
+        return None
+    if not lines:
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if fields.get("version") != "0" or not fields.get("topic_id"):
@@ -24,5 +29,5 @@ def read_topic_id(directory: Path) -> str | None:
 
 
 def write_topic_id(directory: Path, topic_id: str) -> None:
-    """Note the topic's id."""
-    replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode())
+    """Note the topic's id. Not waited for: topics of many partitions are made at once, and the registry knows it."""
+    replace_file(directory / FILE_NAME, f"version: 0\ntopic_id: {topic_id}\n".encode(), sync=False)

@@ -221,7 +221,6 @@ def _ensure_indexes(opened: Log, names: set[str]) -> None:
 
 def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> None:
     active = opened.active
-    active.open_for_appends()
     try:
         opened.log_end_offset = active.next_offset
     except CorruptMessageError:
@@ -235,6 +234,8 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
     opened.high_watermark = opened.log_start_offset
     _load_leader_epochs(opened, checked_from)
     load_producers(opened)
+    for segment in opened.segments:
+        segment.rest()
 
 
 def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:

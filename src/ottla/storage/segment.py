@@ -39,6 +39,8 @@ MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 """Offsets in an index have 31 bits."""
+CLOSED, READABLE, WRITABLE = range(3)
+"""What the indexes of a segment are open for."""
 RECENT_BATCHES = 512
 """Positions of the last appended batches that are kept in memory: where consumers at the end of the log read on."""
 
@@ -76,7 +78,7 @@ class Segment:
         self._file: LogFile | None = None
         self._bytes_since_index_entry = 0
         self._recent: dict[int, int] = {}
-        self._indexes_loaded = False
+        self._indexes = CLOSED
 
     def path(self, suffix: str) -> Path:
         """Path of one of the segment's files."""
@@ -92,37 +94,26 @@ class Segment:
     # Opening and closing
 
     def create(self, now_ms: int) -> None:
-        """Make the files of an empty segment and open it for writing."""
+        """Make the files of an empty segment, ready for appends."""
         self._file = LogFile(self.path(LOG_SUFFIX), create=True)
         self._file.truncate(0)
-        for index in (self.offset_index, self.time_index):
-            index.path.unlink(missing_ok=True)
         self.created_ms = now_ms
-        self.open_for_appends()
+        for index in (self.offset_index, self.time_index):
+            index.create()
+        self._indexes = WRITABLE
 
     def load(self) -> None:
-        """Take up an existing `.log`; the indexes are mapped when they are first needed."""
+        """Take up an existing `.log`; files are opened when they are first needed."""
         stat = self.path(LOG_SUFFIX).stat()
         self.size = stat.st_size
         self.created_ms = int(stat.st_mtime * 1000)
 
-    def open_for_appends(self) -> None:
-        """Map the indexes with room for what they may become."""
-        self._load_indexes(writable=True)
-
-    def _load_indexes(self, *, writable: bool = False) -> None:
-        if self._indexes_loaded and not writable:
+    def _load_indexes(self, wanted: int = READABLE) -> None:
+        if self._indexes >= wanted:
             return
         for index in (self.offset_index, self.time_index):
-            index.close()
-            index.open(writable=False)
-            index.remove_zero_tail()
-            if writable:
-                entries = index.entries
-                index.close()
-                index.open(writable=True)
-                index.entries = entries
-        self._indexes_loaded = True
+            index.open(writable=wanted == WRITABLE)
+        self._indexes = wanted
         if self.time_index.last_timestamp > self.max_timestamp:
             self.max_timestamp = self.time_index.last_timestamp
             self.offset_of_max_timestamp = self.time_index.last_offset
@@ -139,20 +130,25 @@ class Segment:
             raise KafkaStorageError(f"{self.offset_index.path} points behind the end of its log")
 
     def finish(self) -> None:
-        """Make the segment read-only: the last time entry, indexes cut to their entries."""
-        self._load_indexes()
+        """Make the segment read-only: the last time entry, both indexes written."""
+        self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        self.offset_index.trim()
-        self.time_index.trim()
-        self._indexes_loaded = False
+        self.offset_index.finish()
+        self.time_index.finish()
+        self._indexes = CLOSED
         self._recent.clear()
 
     def close(self) -> None:
         """Let go of the files; slices of the log stay readable."""
         self.offset_index.close()
         self.time_index.close()
-        self._indexes_loaded = False
+        self._indexes = CLOSED
         self._file = None
+
+    def rest(self) -> None:
+        """Close files that are only read, until they are needed again."""
+        if self._indexes != WRITABLE:
+            self.close()
 
     def sync(self) -> None:
         """Wait until log and indexes are on the disk. Callable from a worker thread while the loop appends."""
@@ -175,6 +171,7 @@ class Segment:
 
         An OSError leaves the segment as it was.
         """
+        self._load_indexes(WRITABLE)
         position = self.size
         try:
             self.file.write(position, data)
@@ -215,10 +212,8 @@ class Segment:
 
     def _index_anew(self, batches: Iterable[tuple[int, BatchHeader]]) -> list[BatchHeader]:
         for index in (self.offset_index, self.time_index):
-            index.close()
-            index.path.unlink(missing_ok=True)
-            index.open(writable=True)
-        self._indexes_loaded = True
+            index.create()
+        self._indexes = WRITABLE
         self._recent.clear()
         self.max_timestamp, self.offset_of_max_timestamp = -1, self.base_offset
         self._bytes_since_index_entry = 0
@@ -236,7 +231,7 @@ class Segment:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
-        self._load_indexes(writable=True)
+        self._load_indexes(WRITABLE)
         position = self.position_of(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)

@@ -125,11 +125,10 @@ def test_segments_roll_when_their_index_is_full(make_log):
     assert len(contents(log)) == 10
 
 
-def test_rolled_indexes_are_cut_to_their_entries(make_log):
+def test_indexes_are_written_when_their_segment_is_rolled(make_log):
     log = make_log(index_interval_bytes=200)
     fill(log, 30)
     first = log.active
-    assert first.offset_index.path.stat().st_size > 1_000_000
     entries = first.offset_index.entries
     log.roll()
     assert first.offset_index.path.stat().st_size == entries * 8
