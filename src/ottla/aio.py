@@ -18,11 +18,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.accumulator import Ready
 from ottla.client.admin_core import AdminCore, ConfigResource, NewPartitions, NewTopic
 from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.membership import ConsumerRebalanceListener
-from ottla.client.producer_core import Headers, ProducerCore, ProducerRecord, Ready, comes_in_future, settle_all
+from ottla.client.producer_core import Headers, ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
 from ottla.config.admin import AdminConfig
 from ottla.config.consumer import ConsumerConfig
@@ -138,12 +139,12 @@ class KafkaProducer:
         return await (await self.send(topic, value, key, **more))
 
     async def _append(self, ready: Ready, deadline: float) -> RecordFuture:
-        while True:
-            future = self._core.append(ready)
-            if future is not None:
-                return future
-            buffer = await self._allocate(self._core.buffer_bytes(ready), deadline)
-            self._core.accumulator.open_batch(ready.queue, buffer)
+        accumulator = self._core.accumulator
+        future = accumulator.append(ready)
+        if future is not None:
+            return future
+        buffer = await self._allocate(accumulator.buffer_bytes(ready), deadline)
+        return accumulator.append_to_new(ready, buffer)
 
     async def _allocate(self, size: int, deadline: float) -> bytearray:
         pool = self._core.accumulator.pool

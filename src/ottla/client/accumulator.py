@@ -10,12 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.client.buffer_pool import BufferPool
 from ottla.client.futures import Outcome, RecordFuture
 from ottla.client.metadata import Cluster
 from ottla.client.partitioner import StickyPartition
+from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.records.appender import OpenBatch
 from ottla.records.batch import BatchHeader, read_header, write_header
@@ -37,6 +38,7 @@ class ProducerBatch:
         "created",
         "data",
         "last_attempt",
+        "last_error",
         "open",
         "outcome",
         "producer_epoch",
@@ -55,6 +57,7 @@ class ProducerBatch:
         """The bytes to send, from the first drain on."""
         self.attempts = 0
         self.last_attempt = 0.0
+        self.last_error: KafkaError | None = None
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
@@ -115,6 +118,18 @@ class PartitionQueue:
         """One batch is on its way and the next one must wait, for the order's sake."""
 
 
+class Ready(NamedTuple):
+    """A record that is serialized and knows its partition."""
+
+    queue: PartitionQueue
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+    size: int
+    """The most that a batch of this record alone takes."""
+
+
 class TopicQueues:
     """What the producer keeps per topic: its partitions' queues and the sticky partition."""
 
@@ -139,7 +154,7 @@ class TopicQueues:
         self.version = version
 
 
-class Ready:
+class Sendable:
     """Who can be sent to now: nodes with something ready, when to look again, and topics without a leader."""
 
     __slots__ = ("leaderless", "next_check", "nodes")
@@ -193,27 +208,46 @@ class Accumulator:
                 found = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
         return found
 
-    def open_batch(self, queue: PartitionQueue, buffer: bytearray) -> None:
-        """Begin a new batch in a buffer of the pool; where another thread was first, the buffer goes back."""
+    def append(self, record: Ready) -> RecordFuture | None:
+        """Put a record into the open batch; None when there is none with room."""
+        future: RecordFuture | None = record.queue.open.append(
+            record.timestamp, record.key, record.value, record.headers
+        )
+        return future
+
+    def buffer_bytes(self, record: Ready) -> int:
+        """The size of the buffer that a new batch for this record wants."""
+        return max(self.batch_bytes, record.size)
+
+    def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
+        """Begin a new batch with a record, in a buffer of the pool.
+
+        Where another thread was first, its batch is used if there is room, and the buffer goes back.
+        """
+        queue = record.queue
+        batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
         with self.lock:
-            used = queue.open.closed
-            if used:
-                builder = BatchBuilder(buffer, self._codec, level=self._level)
-                batch = ProducerBatch(queue.tp, builder, buffer, self._clock())
+            future = self.append(record)
+            if future is None:
+                # A batch is never seen without a record: the sender might take it.
+                future = batch.open.append(record.timestamp, record.key, record.value, record.headers)
+                assert future is not None, "a new batch has room for its first record"
                 queue.batches.append(batch)
                 queue.open = batch.open
                 self.active[queue.tp] = queue
                 self.incomplete.add(batch)
-        if used:
-            self._wake()
-        else:
+                buffer = bytearray()
+        if buffer:
             self.pool.release(buffer)
+        else:
+            self._wake()
+        return future
 
     # Draining (the loop)
 
-    def ready(self, cluster: Cluster, now: float) -> Ready:
+    def ready(self, cluster: Cluster, now: float) -> Sendable:
         """Which nodes can be sent to, by what is full, old enough, or flushed."""
-        found = Ready()
+        found = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
         with self.lock:
             queues = list(self.active.values())

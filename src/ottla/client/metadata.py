@@ -200,7 +200,7 @@ class Metadata:
             try:
                 await self.refresh(left)
             except KafkaTimeoutError:
-                raise self._timed_out(f"topic {topic!r} is not known", timeout) from self.error
+                continue
 
     def _timed_out(self, what: str, timeout: float) -> KafkaTimeoutError:
         reason = f" ({self.error})" if self.error is not None else ""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client.accumulator import Ready
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.io_thread import IoThread
 from ottla.client.producer_core import (
     Headers,
     ProducerCore,
     ProducerRecord,
-    Ready,
     comes_in_future,
     settle_all,
 )
@@ -138,13 +138,12 @@ class KafkaProducer:
 
     def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
         """Append, with a new batch if need be, for which memory may have to come free."""
-        while True:
-            future = self._core.append(ready)
-            if future is not None:
-                return future
-            buffer = self._allocate(self._core.buffer_bytes(ready), deadline)
-            self._check_open()
-            self._core.accumulator.open_batch(ready.queue, buffer)
+        accumulator = self._core.accumulator
+        future = accumulator.append(ready)
+        if future is not None:
+            return future
+        buffer = self._allocate(accumulator.buffer_bytes(ready), deadline)
+        return accumulator.append_to_new(ready, buffer)
 
     def _allocate(self, size: int, deadline: float) -> bytearray:
         pool = self._core.accumulator.pool

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.client import partitioner as partitioning
-from ottla.client.accumulator import Accumulator, PartitionQueue, TopicQueues
+from ottla.client.accumulator import Accumulator, Ready, TopicQueues
 from ottla.client.connections import Connections
 from ottla.client.futures import RecordFuture
 from ottla.client.metadata import Metadata
@@ -43,18 +43,6 @@ class ProducerRecord(NamedTuple):
     headers: Headers | None = None
     partition: int | None = None
     timestamp_ms: int | None = None
-
-
-class Ready(NamedTuple):
-    """A record that is serialized and knows its partition."""
-
-    queue: PartitionQueue
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers | None
-    size: int
-    """The most that a batch of this record alone takes."""
 
 
 class ProducerCore:
@@ -192,15 +180,6 @@ class ProducerCore:
             return partitioning.choose_partition(queues.available, queued)
 
         return queues.sticky.next(size, choose)
-
-    def append(self, ready: Ready) -> RecordFuture | None:
-        """Put a record into an open batch; None when there is none with room."""
-        future: RecordFuture | None = ready.queue.open.append(ready.timestamp, ready.key, ready.value, ready.headers)
-        return future
-
-    def buffer_bytes(self, ready: Ready) -> int:
-        """The size of the buffer that a new batch for this record wants."""
-        return max(self.accumulator.batch_bytes, ready.size)
 
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
         """See to it that interceptors and the user's callback hear of the outcome."""

@@ -18,7 +18,7 @@ from ottla.client.connections import Connection, Connections
 from ottla.client.metadata import Metadata
 from ottla.client.transaction_manager import TransactionManager
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
+from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError, SerializationError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -168,16 +168,28 @@ class Sender:
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         return self.transactions is None or self.transactions.may_send(batch)
 
-    def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
-        for batch in batches:
-            # Only now that it is closed: the next number follows from the count.
-            if self.transactions is not None:
-                self.transactions.number(batch)
+    def _finished(self, batch: ProducerBatch) -> bool:
+        """Make a batch's bytes; one that cannot be made fails alone."""
+        # Only now that it is closed: the next number follows from the count.
+        if self.transactions is not None:
+            self.transactions.number(batch)
+        try:
             batch.finish(transactional=False)
+        except Exception as error:  # whatever a codec raises must not take other batches with it
+            log.exception("%s: a batch cannot be finished", batch.tp)
+            self._fail(batch, SerializationError(f"{batch.tp}: the batch cannot be finished: {error}"))
+            return False
+        return True
+
+    def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
+        batches = [batch for batch in batches if self._finished(batch)]
+        for batch in batches:
             batch.attempts += 1
             batch.last_attempt = now
             if self._keeps_order:
                 self.accumulator.mute(batch.tp, True)
+        if not batches:
+            return
         request = ProduceRequest(
             transactional_id=None,
             acks=self.config.acks,
@@ -271,6 +283,7 @@ class Sender:
             again = in_time and self.transactions.may_retry(batch, error)
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
             log.debug("%s: %s; trying again", batch.tp, error)
+            batch.last_error = error
             self.accumulator.put_back(batch)
             return
         if again and not in_time:
@@ -278,7 +291,7 @@ class Sender:
         self._fail(batch, error)
 
     def _expire(self, batch: ProducerBatch, now: float) -> None:
-        self._fail(batch, _too_late(batch, self._delivery_timeout, self.metadata.error))
+        self._fail(batch, _too_late(batch, self._delivery_timeout, batch.last_error or self.metadata.error))
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         if self.transactions is not None and batch.base_sequence != NO_SEQUENCE:

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from .scripted import ScriptedBroker
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t", 1)
+        yield broker
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Threads and descriptors are as many after the test as before."""
+    threads, files = set(threading.enumerate()), descriptors()
+    yield
+    assert set(threading.enumerate()) <= threads
+    assert descriptors() <= files

@@ -1,0 +1,348 @@
+"""A broker for the client's tests: in memory, on localhost; a test can intercept and answer every request.
+
+    with ScriptedBroker() as broker:
+        broker.add_topic("t", 1)
+        broker.on(ProduceRequest, lambda request: error_response, times=1)
+
+It answers what a single broker with one partition replica would, and keeps the produced batches as they came.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Self
+
+from ottla.protocol.apis import APIS, api
+from ottla.protocol.framing import FrameReader, response_frame
+from ottla.protocol.header import RequestHeader, decode_request_header
+from ottla.protocol.message import Request, Response, decode
+from ottla.protocol.messages import (
+    api_versions,
+    create_topics,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    sync_group,
+)
+from ottla.records.batch import assign, read_header, split
+
+DROP = object()
+"""What a handler returns to close the connection without an answer."""
+SILENCE = object()
+"""What a handler returns to give no answer and keep the connection."""
+
+Handler = Callable[[Any], Any]
+
+
+class ScriptedBroker:
+    """Listens when entered; `address` is for bootstrap_servers."""
+
+    def __init__(self, max_versions: dict[str, int] | None = None) -> None:
+        self.max_versions = max_versions or {}
+        self.topics: dict[str, list[list[bytes]]] = {}
+        self.leader_epoch = 0
+        self.requests: list[Request[Any]] = []
+        self.headers: list[RequestHeader] = []
+        self.committed: dict[tuple[str, int], tuple[int, str]] = {}
+        self.generation = 0
+        self.connections = 0
+        self._scripts: dict[str, list[list[Any]]] = defaultdict(list)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.host, self.port = self._listener.getsockname()
+        self._closed = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._spawn(self._accept)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closed = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join(5)
+
+    def cut(self) -> None:
+        """Close every connection."""
+        for sock in self._sockets:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def add_topic(self, name: str, partitions: int = 1) -> None:
+        with self._lock:
+            self.topics[name] = [[] for _ in range(partitions)]
+
+    def put(self, topic: str, partition: int, batch: bytes | memoryview) -> None:
+        """A finished batch at the end of a partition."""
+        with self._changed:
+            log = self.topics[topic][partition]
+            data = bytearray(batch)
+            assign(data, 0, self.end(topic, partition), self.leader_epoch)
+            log.append(bytes(data))
+            self._changed.notify_all()
+
+    def end(self, topic: str, partition: int) -> int:
+        log = self.topics[topic][partition]
+        return read_header(log[-1]).next_offset if log else 0
+
+    def on(self, request: type[Request[Any]], handler: Handler, times: int = 1) -> None:
+        """Have the next `times` requests answered by `handler(request)`; None leaves one to the broker."""
+        self._scripts[request.NAME].append([handler, times])
+
+    def asked(self, request: type[Any]) -> list[Any]:
+        """The requests of one kind so far."""
+        with self._lock:
+            return [r for r in self.requests if type(r) is request]
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 10) -> None:
+        """Block until something that requests bring about has come about."""
+        with self._changed:
+            assert self._changed.wait_for(condition, timeout), "it did not happen"
+
+    # Connections
+
+    def _spawn(self, target: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self._sockets.append(sock)
+            self.connections += 1
+            self._spawn(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        frames = FrameReader(100 * 1024 * 1024)
+        with sock:
+            while True:
+                try:
+                    count = sock.recv_into(frames.space())
+                except OSError:
+                    return
+                if not count:
+                    return
+                for frame in frames.received(count):
+                    if not self._handle(sock, bytes(frame)):
+                        return
+
+    def _handle(self, sock: socket.socket, frame: bytes) -> bool:
+        header, pos = decode_request_header(frame)
+        row = api(header.api_key)
+        request: Any = decode(row.request, frame, header.api_version, pos)
+        with self._changed:
+            self.requests.append(request)
+            self.headers.append(header)
+            answer = self._answer(request, header)
+            self._changed.notify_all()
+        if answer is DROP:
+            return False
+        if answer is SILENCE:
+            return True
+        chunks: Any = response_frame(answer, header.api_version, header.correlation_id)
+        try:
+            sock.sendall(b"".join(chunks))
+        except OSError:
+            return False
+        return True
+
+    def _answer(self, request: Any, header: RequestHeader) -> Any:
+        scripts = self._scripts[request.NAME]
+        while scripts:
+            handler, times = scripts[0]
+            scripts[0][1] -= 1
+            if times <= 1:
+                scripts.pop(0)
+            found = handler(request)
+            if found is not None:
+                return found
+            break
+        method: Callable[[Any], Response] = getattr(self, f"_{type(request).__module__.rpartition('.')[2]}")
+        if isinstance(request, metadata.MetadataRequest | fetch.FetchRequest):
+            return method(request)
+        return SILENCE if getattr(request, "acks", None) == 0 else method(request)
+
+    # What a broker does
+
+    def _api_versions(self, request: Any) -> Response:
+        keys = [
+            api_versions.ApiVersion(
+                api_key=row.key,
+                min_version=row.request.VERSIONS.start,
+                max_version=self.max_versions.get(row.name, row.request.VERSIONS.stop - 1),
+            )
+            for row in APIS
+        ]
+        return api_versions.ApiVersionsResponse(api_keys=keys)
+
+    def _metadata(self, request: metadata.MetadataRequest) -> Response:
+        names = list(self.topics) if request.topics is None else [t.name or "" for t in request.topics]
+        topics = []
+        for name in names:
+            partitions = [
+                metadata.MetadataResponsePartition(
+                    partition_index=i, leader_id=7, leader_epoch=self.leader_epoch, replica_nodes=[7], isr_nodes=[7]
+                )
+                for i in range(len(self.topics.get(name, ())))
+            ]
+            error = 0 if name in self.topics else 3
+            topics.append(metadata.MetadataResponseTopic(error_code=error, name=name, partitions=partitions))
+        brokers = [metadata.MetadataResponseBroker(node_id=7, host=self.host, port=self.port)]
+        return metadata.MetadataResponse(brokers=brokers, controller_id=7, cluster_id="scripted", topics=topics)
+
+    def _init_producer_id(self, request: Any) -> Response:
+        return init_producer_id.InitProducerIdResponse(producer_id=1000, producer_epoch=0)
+
+    def _produce(self, request: produce.ProduceRequest) -> Response:
+        topics = []
+        for topic in request.topic_data:
+            answers = []
+            for p in topic.partition_data:
+                offset = self.end(topic.name, p.index)
+                for _, start, end in split(p.records):
+                    self.put(topic.name, p.index, p.records[start:end])
+                answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=offset))
+            topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=answers))
+        return produce.ProduceResponse(responses=topics)
+
+    def _fetch(self, request: fetch.FetchRequest) -> Response:
+        def found() -> list[fetch.FetchableTopicResponse]:
+            topics = []
+            for topic in request.topics:
+                parts = [self._fetched(topic.topic, p) for p in topic.partitions]
+                topics.append(fetch.FetchableTopicResponse(topic=topic.topic, partitions=parts))
+            return topics
+
+        def ready() -> bool:
+            parts = [p for t in found() for p in t.partitions]
+            return self._closed or any(p.error_code or (p.records and len(p.records)) for p in parts)
+
+        self._changed.wait_for(ready, request.max_wait_ms / 1000)
+        return fetch.FetchResponse(responses=found())
+
+    def _fetched(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
+        log = self.topics[topic][p.partition]
+        end = self.end(topic, p.partition)
+        if not 0 <= p.fetch_offset <= end:
+            return fetch.PartitionData(partition_index=p.partition, error_code=1, high_watermark=-1)
+        data = b"".join(b for b in log if read_header(b).next_offset > p.fetch_offset)
+        return fetch.PartitionData(
+            partition_index=p.partition, high_watermark=end, last_stable_offset=end, records=data
+        )
+
+    def _list_offsets(self, request: list_offsets.ListOffsetsRequest) -> Response:
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for p in topic.partitions:
+                offset, timestamp = self._lookup(topic.name, p.partition_index, p.timestamp)
+                parts.append(
+                    list_offsets.ListOffsetsPartitionResponse(
+                        partition_index=p.partition_index, offset=offset, timestamp=timestamp
+                    )
+                )
+            topics.append(list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=parts))
+        return list_offsets.ListOffsetsResponse(topics=topics)
+
+    def _lookup(self, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
+        if timestamp == -2:
+            return 0, -1
+        if timestamp == -1:
+            return self.end(topic, partition), -1
+        for batch in self.topics[topic][partition]:
+            header = read_header(batch)
+            if header.max_timestamp >= timestamp:
+                return header.base_offset, header.base_timestamp
+        return -1, -1
+
+    def _find_coordinator(self, request: Any) -> Response:
+        found = [
+            find_coordinator.Coordinator(key=key, node_id=7, host=self.host, port=self.port)
+            for key in request.coordinator_keys
+        ]
+        return find_coordinator.FindCoordinatorResponse(coordinators=found, node_id=7, host=self.host, port=self.port)
+
+    def _join_group(self, request: join_group.JoinGroupRequest) -> Response:
+        """A group of one: whoever comes is its leader."""
+        self.generation += 1
+        member = join_group.JoinGroupResponseMember(member_id="m", metadata=request.protocols[0].metadata)
+        return join_group.JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_name=request.protocols[0].name,
+            leader="m",
+            member_id="m",
+            members=[member],
+        )
+
+    def _sync_group(self, request: sync_group.SyncGroupRequest) -> Response:
+        return sync_group.SyncGroupResponse(
+            assignment=request.assignments[0].assignment if request.assignments else b""
+        )
+
+    def _heartbeat(self, request: Any) -> Response:
+        return heartbeat.HeartbeatResponse()
+
+    def _leave_group(self, request: Any) -> Response:
+        return leave_group.LeaveGroupResponse()
+
+    def _offset_commit(self, request: offset_commit.OffsetCommitRequest) -> Response:
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for p in topic.partitions:
+                self.committed[(topic.name, p.partition_index)] = (p.committed_offset, p.committed_metadata or "")
+                parts.append(offset_commit.OffsetCommitResponsePartition(partition_index=p.partition_index))
+            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=parts))
+        return offset_commit.OffsetCommitResponse(topics=topics)
+
+    def _offset_fetch(self, request: offset_fetch.OffsetFetchRequest) -> Response:
+        groups = []
+        for group in request.groups:
+            topics = []
+            for topic in group.topics or ():
+                parts = []
+                for index in topic.partition_indexes:
+                    offset, text = self.committed.get((topic.name, index), (-1, ""))
+                    parts.append(
+                        offset_fetch.OffsetFetchResponsePartitions(
+                            partition_index=index, committed_offset=offset, metadata=text
+                        )
+                    )
+                topics.append(offset_fetch.OffsetFetchResponseTopics(name=topic.name, partitions=parts))
+            groups.append(offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
+        return offset_fetch.OffsetFetchResponse(groups=groups)
+
+    def _create_topics(self, request: create_topics.CreateTopicsRequest) -> Response:
+        results = []
+        for topic in request.topics:
+            exists = topic.name in self.topics
+            if not exists:
+                self.add_topic(topic.name, max(1, topic.num_partitions))
+            results.append(create_topics.CreatableTopicResult(name=topic.name, error_code=36 if exists else 0))
+        return create_topics.CreateTopicsResponse(topics=results)

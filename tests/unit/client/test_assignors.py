@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.client.assignors import (
+    ASSIGNORS,
+    Assignment,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+    range_shares,
+)
+from ottla.model import TopicPartition
+
+
+def members(wanted: Mapping[str, str]) -> dict[str, MemberSubscription]:
+    return {name: MemberSubscription(tuple(topics)) for name, topics in wanted.items()}
+
+
+def shown(assignment: Assignment) -> dict[str, str]:
+    return {member: " ".join(f"{tp.topic}{tp.partition}" for tp in tps) for member, tps in assignment.items()}
+
+
+def test_range_gives_stretches_the_first_ones_one_more() -> None:
+    found = RangeAssignor().assign(members({"c1": "a", "c2": "a", "c3": "a"}), {"a": 4})
+    assert shown(found) == {"c1": "a0 a1", "c2": "a2", "c3": "a3"}
+
+
+def test_range_goes_topic_by_topic() -> None:
+    found = RangeAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
+    assert shown(found) == {"c1": "a0 a1 b0 b1", "c2": "a2 b2"}
+
+
+@pytest.mark.parametrize(("partitions", "takers"), [(4, 6), (5, 5), (7, 3), (0, 2)])
+def test_shares_cover_everything_once(partitions: int, takers: int) -> None:
+    shares = range_shares(partitions, takers)
+    assert [n for share in shares for n in share] == list(range(partitions))
+    assert len(shares) == takers
+
+
+def test_roundrobin_deals_across_topics() -> None:
+    found = RoundRobinAssignor().assign(members({"c1": "ab", "c2": "ab"}), {"a": 3, "b": 3})
+    assert shown(found) == {"c1": "a0 a2 b1", "c2": "a1 b0 b2"}
+
+
+def test_roundrobin_passes_over_members_that_do_not_want_the_topic() -> None:
+    found = RoundRobinAssignor().assign(members({"c1": "a", "c2": "ab", "c3": "abc"}), {"a": 1, "b": 2, "c": 3})
+    assert shown(found) == {"c1": "a0", "c2": "b0", "c3": "b1 c0 c1 c2"}
+
+
+def test_static_members_have_a_place_of_their_own() -> None:
+    wanted = {
+        "z": MemberSubscription(("a",), instance_id="1"),
+        "y": MemberSubscription(("a",), instance_id="2"),
+    }
+    assert shown(RangeAssignor().assign(wanted, {"a": 2})) == {"z": "a0", "y": "a1"}
+
+
+def owning(assignment: Assignment, topics: Mapping[str, str], generation: int = 1) -> dict[str, MemberSubscription]:
+    return {
+        name: MemberSubscription(tuple(topics[name]), tuple(assignment.get(name, ())), generation) for name in topics
+    }
+
+
+def test_sticky_moves_no_more_than_balance_needs() -> None:
+    before = StickyAssignor().assign(members({"c1": "a", "c2": "a"}), {"a": 6})
+    after = StickyAssignor().assign(owning(before, {"c1": "a", "c2": "a", "c3": "a"}), {"a": 6})
+    assert sorted(map(len, after.values())) == [2, 2, 2]
+    assert set(after["c1"]) <= set(before["c1"])
+    assert set(after["c2"]) <= set(before["c2"])
+
+
+def test_sticky_reads_what_java_members_tell_in_their_user_data() -> None:
+    mine = [TopicPartition("a", 1), TopicPartition("a", 2)]
+    data = StickyAssignor().user_data(mine, 5)
+    wanted = {"c1": MemberSubscription(("a",)), "c2": MemberSubscription(("a",), user_data=data)}
+    assert set(StickyAssignor().assign(wanted, {"a": 4})["c2"]) == set(mine)
+
+
+def test_of_two_claims_the_later_generation_counts() -> None:
+    tp = TopicPartition("a", 0)
+    wanted = {"c1": MemberSubscription(("a",), (tp,), 3), "c2": MemberSubscription(("a",), (tp,), 4)}
+    assert StickyAssignor().assign(wanted, {"a": 1})["c2"] == [tp]
+
+
+def test_cooperative_gives_a_partition_only_after_its_owner_has_let_go() -> None:
+    assignor = CooperativeStickyAssignor()
+    topics = {"c1": "a", "c2": "a"}
+    before: Assignment = {"c1": [TopicPartition("a", n) for n in range(4)]}
+    first = assignor.assign(owning(before, topics), {"a": 4})
+    assert len(first["c1"]) == 2
+    assert first["c2"] == []
+    second = assignor.assign(owning(first, topics, 2), {"a": 4})
+    assert second["c1"] == first["c1"]
+    assert len(second["c2"]) == 2
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 7), min_size=1),
+    st.dictionaries(st.text("xyz", min_size=1, max_size=3), st.sets(st.sampled_from("abcd")), min_size=1, max_size=6),
+    st.sampled_from(sorted(ASSIGNORS)),
+)
+def test_every_partition_has_exactly_one_owner_who_wants_it(
+    counts: dict[str, int], topics: dict[str, set[str]], name: str
+) -> None:
+    wanted = {m: MemberSubscription(tuple(sorted(t))) for m, t in topics.items()}
+    found = ASSIGNORS[name]().assign(wanted, counts)
+    given_out = [tp for tps in found.values() for tp in tps]
+    asked_for = {t for ts in topics.values() for t in ts}
+    assert len(given_out) == len(set(given_out))
+    assert set(given_out) == {
+        TopicPartition(t, n) for t, count in counts.items() if t in asked_for for n in range(count)
+    }
+    assert all(tp.topic in topics[m] for m, tps in found.items() for tp in tps)
+
+
+@given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 6))
+def test_sticky_is_balanced_after_any_change_of_members(partitions: int, before: int, after: int) -> None:
+    assignor = StickyAssignor()
+    first = assignor.assign(members({f"m{i}": "a" for i in range(before)}), {"a": partitions})
+    second = assignor.assign(owning(first, {f"m{i}": "a" for i in range(after)}), {"a": partitions})
+    sizes = [len(tps) for tps in second.values()]
+    assert max(sizes) - min(sizes) <= 1

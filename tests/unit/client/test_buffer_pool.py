@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from ottla.client.buffer_pool import BufferPool
+
+
+def test_a_buffer_of_the_batch_size_is_kept_and_used_again() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.try_allocate(100)
+    assert buffer is not None
+    pool.release(buffer)
+    assert pool.try_allocate(100) is buffer
+
+
+def test_a_larger_buffer_is_only_counted() -> None:
+    pool = BufferPool(1000, 100)
+    buffer = pool.try_allocate(500)
+    assert buffer is not None
+    assert pool.available == 500
+    pool.release(buffer)
+    assert pool.available == 1000
+    assert pool.try_allocate(500) is not buffer
+
+
+def test_kept_buffers_make_room_for_a_larger_one() -> None:
+    pool = BufferPool(1000, 100)
+    for buffer in [pool.try_allocate(100) for _ in range(10)]:
+        assert buffer is not None
+        pool.release(buffer)
+    assert pool.try_allocate(950) is not None
+
+
+def test_never_more_than_the_total() -> None:
+    pool = BufferPool(250, 100)
+    assert pool.try_allocate(100) is not None
+    assert pool.try_allocate(100) is not None
+    assert pool.try_allocate(100) is None
+
+
+def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
+    pool = BufferPool(200, 100)
+    first, second = pool.try_allocate(100), pool.try_allocate(100)
+    assert first is not None
+    assert second is not None
+    served: list[str] = []
+    large = pool.wait(150, lambda: served.append("large"))
+    small = pool.wait(20, lambda: served.append("small"))
+    assert large is not None
+    assert small is not None
+    assert pool.try_allocate(20) is None, "nobody passes those who wait"
+    pool.release(first)
+    assert served == []
+    pool.release(second)
+    assert served == ["large", "small"]
+    assert pool.available == 30
+
+
+def test_who_leaves_the_line_lets_the_others_on() -> None:
+    pool = BufferPool(100, 50)
+    assert pool.try_allocate(50) is not None
+    served: list[str] = []
+    large = pool.wait(100, lambda: served.append("large"))
+    assert pool.wait(50, lambda: served.append("small")) is not None
+    assert large is not None
+    assert not pool.leave(large)
+    assert served == ["small"]
+
+
+def test_who_leaves_too_late_has_the_memory() -> None:
+    pool = BufferPool(50, 50)
+    buffer = pool.try_allocate(50)
+    waiter = pool.wait(50, lambda: None)
+    assert buffer is not None
+    assert waiter is not None
+    pool.release(buffer)
+    assert pool.leave(waiter)
+    assert pool.available == 0

@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ottla import KafkaProducer, ProducerRecord
+from ottla.client.partitioner import partition_for_key
+from ottla.errors import (
+    BufferExhaustedError,
+    ConfigurationError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    SerializationError,
+    TopicAuthorizationFailedError,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.records.batch import read_header, records
+
+from .scripted import DROP, SILENCE, ScriptedBroker
+
+
+def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
+    options = {"linger_ms": 0, "retry_backoff_ms": 10, "reconnect_backoff_ms": 10, **options}
+    return KafkaProducer(bootstrap_servers=broker.address, **options)
+
+
+def values(broker: ScriptedBroker, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+    return [r.value for batch in broker.topics[topic][partition] for r in records(batch)]
+
+
+def failure(code: int, topic: str = "t", index: int = 0) -> ProduceResponse:
+    answer = PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[answer])])
+
+
+def test_a_record_is_sent_and_its_place_is_told(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        metadata = p.send("t", b"value", key=b"k", headers=[("h", b"1")], timestamp_ms=5).get(10)
+        assert (metadata.topic, metadata.partition, metadata.offset, metadata.timestamp) == ("t", 0, 0, 5)
+        assert (metadata.serialized_key_size, metadata.serialized_value_size) == (1, 5)
+        assert p.send("t", b"next").get(10).offset == 1
+    (record, _) = [r for batch in broker.topics["t"][0] for r in records(batch)]
+    assert (record.key, record.value, record.headers, record.timestamp) == (b"k", b"value", [("h", b"1")], 5)
+
+
+def test_records_travel_together_while_the_batch_lingers(broker: ScriptedBroker) -> None:
+    with producer(broker, linger_ms=60_000) as p:
+        futures = [p.send("t", b"%d" % i) for i in range(100)]
+        p.flush(10)
+        assert [f.get(0).offset for f in futures] == list(range(100))
+    assert len(broker.asked(ProduceRequest)) <= 2
+
+
+def test_keys_go_where_javas_hash_sends_them(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 7)
+    with producer(broker) as p:
+        found = [p.send("many", b"v", key=b"key-%d" % i).get(10).partition for i in range(8)]
+    assert found == [partition_for_key(b"key-%d" % i, 7) for i in range(8)]
+
+
+def test_a_given_partition_is_used_and_waited_for(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 3)
+    with producer(broker, max_block_ms=200) as p:
+        assert p.send("many", b"v", partition=2).get(10).partition == 2
+        with pytest.raises(KafkaTimeoutError, match="partition 9"):
+            p.send("many", b"v", partition=9)
+
+
+def test_text_is_sent_as_utf8_without_a_serializer(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        p.send("t", "größer", key="k").get(10)
+    assert values(broker) == ["größer".encode()]
+
+
+def test_serializers_are_called_and_their_errors_name_them(broker: ScriptedBroker) -> None:
+    with producer(broker, value_serializer=lambda v: str(v + 1).encode(), key_serializer="long") as p:
+        p.send("t", 41, key=1).get(10)
+        with pytest.raises(SerializationError, match=r"value_serializer .*str of topic t"):
+            p.send("t", "text")
+    assert values(broker) == [b"42"]
+
+
+def test_java_style_send_with_a_callback(broker: ScriptedBroker) -> None:
+    told: list[Any] = []
+    done = threading.Event()
+
+    def callback(metadata: Any, error: Any) -> None:
+        told.append((metadata, error, threading.current_thread() is threading.main_thread()))
+        done.set()
+
+    with producer(broker) as p:
+        p.send(ProducerRecord("t", b"v"), callback)
+        assert done.wait(10)
+    ((metadata, error, on_main_thread),) = told
+    assert metadata.offset == 0
+    assert error is None
+    assert not on_main_thread
+
+
+def test_a_callback_that_fails_harms_nobody(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with producer(broker) as p:
+        p.send("t", b"1").add_callback(lambda _: 1 / 0)
+        p.flush(10)
+        assert p.send("t", b"2").get(10).offset == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_callback_may_send(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        p.send("t", b"1").add_callback(lambda _: p.send("t", b"2"))
+        broker.wait_for(lambda: values(broker) == [b"1", b"2"])
+
+
+class Interceptor:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        if record.value == b"bad":
+            raise ValueError("the interceptor's own")
+        return record._replace(value=record.value + b"!")
+
+    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+        self.seen.append(error or metadata.offset)
+
+
+def test_interceptors_change_records_and_hear_of_success_and_failure(broker: ScriptedBroker) -> None:
+    interceptor = Interceptor()
+    with producer(broker, interceptor_classes=[interceptor], max_request_size=1000) as p:
+        p.send("t", b"v").get(10)
+        p.send("t", b"bad").get(10)
+        assert p.send("t", bytes(2000)).failed()
+    assert values(broker) == [b"v!", b"bad"]
+    assert interceptor.seen[:2] == [0, 1]
+    assert isinstance(interceptor.seen[2], MessageTooLargeError)
+
+
+# Errors
+
+
+def test_a_record_too_large_fails_in_its_future_before_memory_is_asked_for(broker: ScriptedBroker) -> None:
+    with producer(broker, max_request_size=1000) as p:
+        future = p.send("t", bytes(2000))
+        assert isinstance(future.exception(0), MessageTooLargeError)
+        with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
+            future.get(0)
+
+
+def test_an_error_that_stays_fails_the_record(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(TopicAuthorizationFailedError.code or 0))
+    with producer(broker) as p:
+        with pytest.raises(TopicAuthorizationFailedError):
+            p.send("t", b"v").get(10)
+        assert p.send("t", b"v").get(10).offset == 0
+
+
+def test_an_error_that_may_pass_is_tried_again(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(6), times=2)
+    with producer(broker) as p:
+        assert p.send("t", b"v").get(10).offset == 0
+    sent = [r.topic_data[0].partition_data[0].records for r in broker.asked(ProduceRequest)]
+    assert len(sent) == 3
+    assert len({read_header(data).base_sequence for data in sent}) == 1, "a batch keeps its number"
+
+
+def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: DROP)
+    with producer(broker) as p:
+        assert p.send("t", b"v").get(10).offset == 0
+    assert values(broker) == [b"v"]
+
+
+def test_a_broker_that_does_not_answer_is_given_up_and_asked_again(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE)
+    with producer(broker, request_timeout_ms=200) as p:
+        assert p.send("t", b"v").get(10).offset == 0
+
+
+def test_delivery_timeout_ends_all_tries(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(6), times=1000)
+    with producer(broker, request_timeout_ms=100, delivery_timeout_ms=300) as p:
+        future = p.send("t", b"v")
+        with pytest.raises(KafkaTimeoutError, match=r"not delivered within 0\.3 s.*not the replica"):
+            future.get(10)
+
+
+def test_retries_0_fails_at_once(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(6))
+    with producer(broker, retries=0) as p:
+        assert p.send("t", b"v").exception(10) is not None
+
+
+def test_a_batch_too_large_is_split(broker: ScriptedBroker) -> None:
+    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+        data = request.topic_data[0].partition_data[0].records
+        return failure(10) if read_header(data).count > 10 else None
+
+    broker.on(ProduceRequest, refuse, times=1000)
+    with producer(broker, linger_ms=60_000) as p:
+        futures = [p.send("t", b"%d" % i) for i in range(40)]
+        p.flush(10)
+        assert [f.get(0).offset for f in futures] == list(range(40))
+    assert values(broker) == [b"%d" % i for i in range(40)]
+
+
+def test_an_order_of_numbers_that_the_broker_refuses_begins_anew_with_the_next_epoch(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        p.send("t", b"1").get(10)
+        broker.on(ProduceRequest, lambda _: failure(OutOfOrderSequenceNumberError.code or 0))
+        assert p.send("t", b"2").get(10).offset == 1
+    headers = [read_header(batch) for batch in broker.topics["t"][0]]
+    assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (1, 0)]
+
+
+def test_numbers_follow_each_other(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        for i in range(5):
+            p.send("t", b"%d" % i).get(10)
+    headers = [read_header(batch) for batch in broker.topics["t"][0]]
+    assert [(h.producer_id, h.base_sequence) for h in headers] == [(1000, i) for i in range(5)]
+
+
+def test_without_idempotence_there_are_no_numbers(broker: ScriptedBroker) -> None:
+    with producer(broker, enable_idempotence=False, acks=1) as p:
+        p.send("t", b"v").get(10)
+    assert read_header(broker.topics["t"][0][0]).producer_id == -1
+
+
+def test_acks_0_is_done_when_sent(broker: ScriptedBroker) -> None:
+    with producer(broker, acks=0) as p:
+        assert p.send("t", b"v").get(10).offset == -1
+        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 1)
+
+
+def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) -> None:
+    with producer(broker, max_block_ms=100) as p:
+        with pytest.raises(KafkaTimeoutError, match="'missing'"):
+            p.send("missing", b"v")
+        broker.add_topic("missing")
+        assert p.send("missing", b"v").get(10).offset == 0
+
+
+def test_an_invalid_topic_fails_at_once_in_the_future(broker: ScriptedBroker) -> None:
+    answer = MetadataResponse(topics=[MetadataResponseTopic(error_code=17, name="in/valid")])
+    broker.on(MetadataRequest, lambda request: answer if "in/valid" in str(request) else None, times=100)
+    with producer(broker) as p:
+        assert isinstance(p.send("in/valid", b"v").exception(10), InvalidTopicError)
+
+
+# Memory
+
+
+def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBroker) -> None:
+    gate = threading.Event()
+    broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
+    with producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=10_000) as p:
+        first = [p.send("t", bytes(9_000)) for _ in range(2)]
+        threading.Timer(0.1, gate.set).start()
+        begin = time.monotonic()
+        last = p.send("t", bytes(9_000))
+        assert time.monotonic() - begin > 0.05
+        assert [f.get(10).offset for f in [*first, last]] == [0, 1, 2]
+
+
+def test_memory_that_does_not_come_free_is_an_error(broker: ScriptedBroker) -> None:
+    gate = threading.Event()
+    broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
+    p = producer(broker, buffer_memory=20_000, batch_size=10_000, max_block_ms=100)
+    for _ in range(2):
+        p.send("t", bytes(9_000))
+    with pytest.raises(BufferExhaustedError, match=r"buffer\.memory is 20000"):
+        p.send("t", bytes(9_000))
+    gate.set()
+    p.close()
+
+
+# The end
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_close_leaves_no_thread_and_no_descriptor() -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        p = producer(broker)
+        p.send("t", b"v").get(10)
+        p.close()
+        p.close()
+
+
+def test_close_delivers_what_waits(broker: ScriptedBroker) -> None:
+    p = producer(broker, linger_ms=60_000)
+    future = p.send("t", b"v")
+    p.close()
+    assert future.get(0).offset == 0
+
+
+def test_close_keeps_its_time_limit_and_fails_what_is_left(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=10)
+    p = producer(broker)
+    future = p.send("t", b"v")
+    begin = time.monotonic()
+    p.close(timeout=0.1)
+    assert time.monotonic() - begin < 3
+    assert isinstance(future.exception(0), IllegalStateError)
+
+
+def test_a_closed_producer_says_so(broker: ScriptedBroker) -> None:
+    p = producer(broker)
+    p.send("t", b"v").get(10)
+    p.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        p.send("t", b"v")
+
+
+def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        p.send("t", b"v").get(10)
+        child = os.fork()
+        if child == 0:
+            try:
+                p.send("t", b"v")
+            except IllegalStateError as error:
+                p.close(1)
+                os._exit(0 if "fork" in str(error) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert p.send("t", b"v").get(10).offset == 1
+
+
+def test_ctrl_c_interrupts_a_send_that_waits() -> None:
+    # A socket that accepts and never answers.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        p = KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", max_block_ms=60_000)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            p.send("t", b"v")
+        assert time.monotonic() - begin < 5
+        p.close(timeout=0)
+
+
+def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
+    with pytest.raises(ConfigurationError, match=r"acks: 'most' is not allowed: 0, 1 or all"):
+        producer(broker, acks="most")
+    with pytest.raises(TypeError, match=r"linger_mss.*linger_ms"):
+        producer(broker, linger_mss=1)
+    with pytest.raises(ConfigurationError, match=r"enable\.idempotence"):
+        producer(broker, acks=1, enable_idempotence=True)
+
+
+def test_kafkas_names_are_taken_as_a_mapping(broker: ScriptedBroker) -> None:
+    with KafkaProducer({"bootstrap.servers": broker.address, "acks": "1", "linger.ms": "0"}) as p:
+        assert p.config.acks == 1
+        assert p.send("t", b"v").get(10).offset == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed(broker: ScriptedBroker, codec: str) -> None:
+    with producer(broker, compression_type=codec, linger_ms=1000) as p:
+        for _ in range(50):
+            p.send("t", b"the same again " * 20)
+        p.flush(10)
+    assert len(broker.topics["t"][0][0]) < 3000
+    assert values(broker) == [b"the same again " * 20] * 50
+
+
+def test_many_threads_send_at_once_and_nothing_is_lost(broker: ScriptedBroker) -> None:
+    with producer(broker, batch_size=1000) as p:
+
+        def send(name: int) -> None:
+            for i in range(500):
+                p.send("t", b"%d-%d" % (name, i))
+
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        p.flush(20)
+    found = values(broker)
+    assert len(found) == 2000
+    for n in range(4):
+        own = [v for v in found if v is not None and v.startswith(b"%d-" % n)]
+        assert own == [b"%d-%d" % (n, i) for i in range(500)]

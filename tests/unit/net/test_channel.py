@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
+from ottla.net.channel import Channel, SocketOptions
+from ottla.protocol.header import decode_request_header
+from ottla.protocol.message import encode
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def connected(peer: Peer) -> AsyncIterator[Channel]:
+    server = await asyncio.start_server(peer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    channel = Channel(asyncio.get_running_loop(), host, port, client_id="test")
+    await channel.connect()
+    try:
+        yield channel
+    finally:
+        channel.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def receive(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+def answer(correlation_id: int, error_code: int = 0) -> bytes:
+    body = correlation_id.to_bytes(4, "big", signed=True) + encode(HeartbeatResponse(error_code=error_code), 1)
+    return len(body).to_bytes(4, "big") + body
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request with its correlation id as the error code."""
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while True:
+            header, _ = decode_request_header(await receive(reader))
+            writer.write(answer(header.correlation_id, header.correlation_id))
+    writer.close()
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_answers_belong_to_the_oldest_requests() -> None:
+    async def test() -> None:
+        async with connected(echo) as channel:
+            asked = [channel.ask(HeartbeatRequest(), 1, 5) for _ in range(100)]
+            codes = [response.error_code for response in await asyncio.gather(*asked)]
+            assert codes == sorted(codes)
+            assert len(set(codes)) == 100
+
+    run(test)
+
+
+def test_a_large_request_arrives_whole() -> None:
+    size = 5_000_000
+    seen: list[int] = []
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            frame = await receive(reader)
+            seen.append(len(frame))
+            writer.write(answer(decode_request_header(frame)[0].correlation_id))
+        writer.close()
+
+    async def test() -> None:
+        async with connected(peer) as channel:
+            part = PartitionProduceData(records=[bytes(size), bytes(size)])
+            channel.tell(ProduceRequest(topic_data=[TopicProduceData(partition_data=[part])]), 3)
+            second = channel.ask(HeartbeatRequest(), 1, 5)
+            with contextlib.suppress(MalformedMessageError, NetworkError):
+                await second
+            assert seen[0] > 2 * size
+
+    run(test)
+
+
+def test_no_answer_in_time_ends_the_connection() -> None:
+    async def test() -> None:
+        async with connected(silent) as channel:
+            later = channel.ask(HeartbeatRequest(), 1, 60)
+            with pytest.raises(RequestTimedOutError, match="Heartbeat"):
+                await channel.ask(HeartbeatRequest(), 1, 0.02)
+            with pytest.raises(RequestTimedOutError):
+                await later
+            assert not channel.is_open
+            with pytest.raises(RequestTimedOutError):
+                await channel.ask(HeartbeatRequest(), 1, 1)
+
+    run(test)
+
+
+def test_a_peer_that_goes_fails_what_waits() -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await receive(reader)
+        writer.close()
+
+    async def test() -> None:
+        async with connected(peer) as channel:
+            with pytest.raises(NetworkError, match="closed the connection"):
+                await channel.ask(HeartbeatRequest(), 1, 5)
+
+    run(test)
+
+
+def test_an_answer_with_a_wrong_id_ends_the_connection() -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await receive(reader)
+        writer.write(answer(4711))
+        await reader.read()
+        writer.close()
+
+    async def test() -> None:
+        async with connected(peer) as channel:
+            with pytest.raises(MalformedMessageError, match="4711"):
+                await channel.ask(HeartbeatRequest(), 1, 5)
+            assert not channel.is_open
+
+    run(test)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header, _ = decode_request_header(await receive(reader))
+        body = header.correlation_id.to_bytes(4, "big") + encode(ApiVersionsResponse(error_code=35), 0)
+        writer.write(len(body).to_bytes(4, "big") + body)
+        await reader.read()
+        writer.close()
+
+    async def test() -> None:
+        async with connected(peer) as channel:
+            assert (await channel.ask(ApiVersionsRequest(), 4, 5)).error_code == 35
+
+    run(test)
+
+
+def test_a_refused_connection_names_the_address() -> None:
+    async def test() -> None:
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        _, port = server.sockets[0].getsockname()
+        server.close()
+        await server.wait_closed()
+        channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="test")
+        with pytest.raises(BrokerConnectionError, match=f"127.0.0.1:{port}"):
+            await channel.connect()
+
+    run(test)
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    async def test() -> None:
+        channel = Channel(asyncio.get_running_loop(), "host.invalid", 9092, client_id="test")
+        with pytest.raises(BrokerConnectionError, match=r"host\.invalid"):
+            await channel.connect()
+
+    run(test)
+
+
+def test_connecting_has_a_time_limit() -> None:
+    async def test() -> None:
+        options = SocketOptions(connect_timeout=0.05)
+        # An address of documentation (RFC 5737): nobody answers, or the network says so at once.
+        channel = Channel(asyncio.get_running_loop(), "192.0.2.1", 9092, client_id="test", options=options)
+        with pytest.raises(BrokerConnectionError, match=r"192\.0\.2\.1"):
+            await channel.connect()
+
+    run(test)
