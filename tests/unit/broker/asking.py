@@ -1,0 +1,75 @@
+"""A whole broker without sockets: requests go into its dispatch as frames, answers come back decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from ottla.broker.dispatch import Dispatch
+from ottla.broker.main import BrokerNode
+from ottla.config.broker import BrokerConfig
+from ottla.net.listener import Connection
+from ottla.protocol.header import decode_response_header, encode_request_header
+from ottla.protocol.message import Request, Response, decode, encode
+from ottla.records.builder import BatchBuilder
+
+R = TypeVar("R", bound=Response)
+SECONDS = 20
+
+
+class Asker:
+    """A client of one broker."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        assert node._services is not None
+        self.node = node
+        self.services = node._services
+        self._dispatch = Dispatch(node._services)
+        listener = SimpleNamespace(name="PLAINTEXT")
+        self.connection: Any = SimpleNamespace(peer="127.0.0.1:5000", listener=listener, state={})
+
+    def send(self, request: Request[R], version: int) -> Any:
+        """What dispatch gives for the request: an answer in pieces, or an awaitable of one."""
+        frame = bytearray()
+        encode_request_header(frame, request.API_KEY, version, 7, "tester")
+        encode(request, version, frame)
+        connection: Connection = self.connection
+        return self._dispatch(memoryview(frame), connection)
+
+    async def ask(self, request: Request[R], version: int) -> R:
+        """The decoded answer."""
+        answer = self.send(request, version)
+        if isinstance(answer, Awaitable):
+            answer = await asyncio.wait_for(answer, SECONDS)
+        data = b"".join(c if isinstance(c, (bytes, bytearray, memoryview)) else c.read() for c in answer)
+        assert struct.unpack_from(">i", data)[0] == len(data) - 4
+        body = memoryview(data)[4:]
+        correlation_id, pos = decode_response_header(body, request.API_KEY, version)
+        assert correlation_id == 7
+        return decode(type(request).RESPONSE, body, version, pos)  # type: ignore[return-value]
+
+
+def with_broker(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+    """Run a test against a broker with these options (`num_partitions=3`)."""
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "offsets.topic.num.partitions": 3}
+    given |= {"group.initial.rebalance.delay.ms": 0, **{k.replace("_", "."): v for k, v in options.items()}}
+
+    async def run() -> None:
+        async with BrokerNode(BrokerConfig(given)) as node:
+            await asyncio.wait_for(test(Asker(node)), SECONDS)
+
+    asyncio.run(run())
+
+
+def batch(*values: bytes, timestamp: int | None = None, key: bytes | None = b"k", **close: Any) -> bytearray:
+    """A record batch."""
+    import time
+
+    builder = BatchBuilder(bytearray(200 * len(values) + sum(map(len, values)) + 100))
+    for value in values:
+        builder.append(timestamp if timestamp is not None else time.time_ns() // 1_000_000, key, value)
+    return bytearray(builder.close(**close))

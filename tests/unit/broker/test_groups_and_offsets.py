@@ -1,0 +1,217 @@
+"""Groups, offsets and producer ids through dispatch, and after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+
+async def prepare(client: Asker) -> None:
+    wish = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+    found = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    assert found.coordinators[0].error_code == 0
+
+
+async def join(client: Asker, **more: Any) -> Any:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        **more,
+    )
+    answer = await client.ask(request, 9)
+    if answer.error_code == 79:
+        request.member_id = answer.member_id
+        answer = await client.ask(request, 9)
+    assert answer.error_code == 0
+    mine = [SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"parts")]
+    sync = SyncGroupRequest(
+        group_id="g", generation_id=answer.generation_id, member_id=answer.member_id, assignments=mine
+    )
+    assert (await client.ask(sync, 5)).assignment == b"parts"
+    return answer
+
+
+async def commit(client: Asker, offset: int, version: int = 8, **more: Any) -> int:
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="note")]
+    topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+    if version >= 10:
+        topic.topic_id = client.services.image.topics["t"].id
+    request = OffsetCommitRequest(group_id="g", topics=[topic], **more)
+    return (await client.ask(request, version)).topics[0].partitions[0].error_code
+
+
+async def committed(client: Asker, version: int = 8) -> tuple[int, str | None]:
+    if version < 8:
+        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+        old = (await client.ask(asked, version)).topics[0].partitions[0]
+        return old.committed_offset, old.metadata
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
+    if version >= 10:
+        topic.topic_id = client.services.image.topics["t"].id
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
+    found = (await client.ask(request, version)).groups[0].topics[0].partitions[0]
+    return found.committed_offset, found.metadata
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, version: int) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert await committed(client, max(1, version)) == (-1, "")
+        assert await commit(client, 42, version) == 0
+        assert await committed(client, version) == (42, "note")
+
+    with_broker(test, tmp_path)
+
+
+def test_outsiders_cannot_commit_for_a_group_with_members(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        member = await join(client)
+        assert await commit(client, 1) == 25
+        who = {"member_id": member.member_id}
+        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id, **who) == 0
+        assert await commit(client, 1, generation_id_or_member_epoch=member.generation_id - 1, **who) == 22
+
+    with_broker(test, tmp_path)
+
+
+def test_metadata_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert await commit(client, 1) == 12
+        assert await committed(client) == (-1, "")
+
+    with_broker(test, tmp_path, offset_metadata_max_bytes=3)
+
+
+def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    known: list[Any] = []
+
+    async def first(client: Asker) -> None:
+        await prepare(client)
+        member = await join(client)
+        known.append(member)
+        who = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
+        assert await commit(client, 7, **who) == 0
+
+    async def second(client: Asker) -> None:
+        assert await committed(client) == (7, "note")
+        (member,) = known
+        beat = HeartbeatRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
+        assert (await client.ask(beat, 4)).error_code == 0
+        described = (await client.ask(DescribeGroupsRequest(groups=["g"]), 5)).groups[0]
+        assert (described.group_state, described.members[0].member_assignment) == ("Stable", b"parts")
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_groups_are_listed_described_and_deleted(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        member = await join(client)
+        listed = (await client.ask(ListGroupsRequest(states_filter=["stable"]), 5)).groups
+        assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [("g", "Stable", "classic")]
+        assert (await client.ask(ListGroupsRequest(states_filter=["Empty"]), 5)).groups == []
+        delete = DeleteGroupsRequest(groups_names=["g", "none"])
+        assert [r.error_code for r in (await client.ask(delete, 2)).results] == [68, 69]
+        leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
+        assert (await client.ask(leave, 5)).members[0].error_code == 0
+        assert await commit(client, 3) == 0
+        assert [r.error_code for r in (await client.ask(delete, 2)).results] == [0, 69]
+        assert await committed(client) == (-1, "")
+        unknown = (await client.ask(DescribeGroupsRequest(groups=["g"]), 6)).groups[0]
+        assert (unknown.error_code, unknown.group_state) == (69, "Dead")
+
+    with_broker(test, tmp_path)
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert await commit(client, 3) == 0
+        await client.services.controller.delete_topic("t")
+        assert client.services.groups.offsets.by_group == {}
+
+    with_broker(test, tmp_path)
+
+
+def test_transactions_are_refused_with_a_message(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        found = (await client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 6)).coordinators[0]
+        assert (found.error_code, found.error_message) == (42, "transactions are not served by this version")
+        refused = await client.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1), 4)
+        assert refused.error_code == 42
+
+    with_broker(test, tmp_path)
+
+
+def test_producer_ids_are_unique_also_across_restarts(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def test(client: Asker) -> None:
+        for _ in range(3):
+            answer = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+            seen.append((answer.producer_id, answer.producer_epoch))
+        again = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=1, producer_id=seen[-1][0], producer_epoch=0
+        )
+        bumped = await client.ask(again, 4)
+        assert (bumped.producer_id, bumped.producer_epoch) == (seen[-1][0], 1)
+
+    with_broker(test, tmp_path)
+    with_broker(test, tmp_path)
+    assert len(set(seen)) == 6
+    assert {epoch for _, epoch in seen} == {0}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"), [(-2, (-1, 0)), (-1, (-1, 3)), (1500, (2000, 1)), (3001, (-1, -1)), (-3, (3000, 2))]
+)
+def test_offsets_are_found_by_time(tmp_path: Path, timestamp: int, expected: tuple[int, int]) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        for time in (1000, 2000, 3000):
+            data = [PartitionProduceData(index=0, records=batch(b"x", timestamp=time))]
+            request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+            await client.ask(request, 9)
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        found = await client.ask(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])]), 7
+        )
+        answer = found.topics[0].partitions[0]
+        assert (answer.timestamp, answer.offset) == expected
+
+    with_broker(test, tmp_path)

@@ -1,0 +1,265 @@
+"""Produce and Fetch through dispatch: what is acknowledged, what is read, and who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.net.listener import HangupError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import records
+
+
+async def create(client: Asker, name: str = "t", partitions: int = 1, **configs: str) -> None:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=k.replace("_", "."), value=v) for k, v in configs.items()],
+    )
+    answer = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    assert answer.topics[0].error_code == 0, answer
+
+
+def produce_request(data: bytearray, topic: str = "t", partition: int = 0, acks: int = -1) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=partition, records=data)]
+    return ProduceRequest(
+        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=partitions)]
+    )
+
+
+async def produce(client: Asker, data: bytearray, topic: str = "t", partition: int = 0, version: int = 9) -> Any:
+    answer = await client.ask(produce_request(data, topic, partition), version)
+    return answer.responses[0].partition_responses[0]
+
+
+def fetch_request(offset: int = 0, topic: str = "t", partition: int = 0, **more: Any) -> FetchRequest:
+    want = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=more.pop("partition_max", 1 << 20)
+    )
+    return FetchRequest(
+        max_wait_ms=more.pop("wait", 0),
+        min_bytes=more.pop("min_bytes", 1),
+        topics=[FetchTopic(topic=topic, partitions=[want])],
+        **more,
+    )
+
+
+def values(answer: FetchResponse) -> list[bytes | None]:
+    return [r.value for t in answer.responses for p in t.partitions for r in records(p.records)]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_what_was_produced_is_read_in_every_version(tmp_path: Path, version: int) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        for expected, data in ((0, batch(b"a", b"b")), (2, batch(b"c"))):
+            placed = await produce(client, data)
+            assert (placed.error_code, placed.base_offset) == (0, expected)
+        answer = await client.ask(fetch_request(), version)
+        assert values(answer) == [b"a", b"b", b"c"]
+        assert answer.responses[0].partitions[0].high_watermark == 3
+
+    with_broker(test, tmp_path)
+
+
+def test_topics_are_found_by_id_from_version_13_on(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        topic_id = client.services.image.topics["t"].id
+        request = produce_request(batch(b"a"), topic="")
+        request.topic_data[0].topic_id = topic_id
+        answer = await client.ask(request, 13)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        fetch = fetch_request(topic="")
+        fetch.topics[0].topic_id = topic_id
+        assert values(await client.ask(fetch, 17)) == [b"a"]
+        fetch.topics[0].topic_id = type(topic_id)(int=99)
+        assert (await client.ask(fetch, 17)).responses[0].partitions[0].error_code == 100
+
+    with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "code"), [("nowhere", 0, 3), ("t", 9, 3), ("__consumer_offsets", 0, 17)]
+)
+def test_a_produce_to_the_wrong_place_has_kafkas_error(tmp_path: Path, topic: str, partition: int, code: int) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await create(client, "__consumer_offsets")
+        assert (await produce(client, batch(b"a"), topic, partition)).error_code == code
+
+    with_broker(test, tmp_path)
+
+
+def test_acks_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        answer = await client.ask(produce_request(batch(b"a"), acks=2), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 21
+
+    with_broker(test, tmp_path)
+
+
+def test_acks_0_has_no_answer_and_a_failure_closes_the_connection(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        assert client.send(produce_request(batch(b"a"), acks=0), 9) is None
+        assert values(await client.ask(fetch_request(), 11)) == [b"a"]
+        with pytest.raises(HangupError):
+            client.send(produce_request(batch(b"a"), "nowhere", acks=0), 9)
+
+    with_broker(test, tmp_path)
+
+
+def test_a_batch_above_max_message_bytes_is_refused(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, max_message_bytes="1000")
+        refused = await produce(client, batch(bytes(1000)))
+        assert refused.error_code == 10
+        assert "max.message.bytes" in (refused.error_message or "")
+        assert (await produce(client, batch(bytes(100)))).base_offset == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_a_repeated_idempotent_batch_is_answered_with_its_first_offset(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        for sequence, offset in ((0, 0), (1, 1), (0, 0), (1, 1), (2, 2)):
+            data = batch(b"x", producer_id=5, producer_epoch=0, base_sequence=sequence)
+            placed = await produce(client, data)
+            assert (placed.error_code, placed.base_offset) == (0, offset)
+        gap = await produce(client, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=9))
+        assert gap.error_code == 45
+        assert len(values(await client.ask(fetch_request(), 11))) == 3
+
+    with_broker(test, tmp_path)
+
+
+def test_an_fsync_per_batch_is_waited_for(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, flush_messages="1")
+        placed = await asyncio.gather(*(produce(client, batch(b"%d" % i)) for i in range(20)))
+        assert sorted(p.base_offset for p in placed) == list(range(20))
+        (partition,) = [p for p in client.services.partitions if p.topic_partition.topic == "t"]
+        assert partition.log.recovery_point == partition.high_watermark == 20
+
+    with_broker(test, tmp_path)
+
+
+def test_a_fetch_waits_until_min_bytes_are_there(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a"))
+        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000, min_bytes=150), 11))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await produce(client, batch(b"b" * 100))
+        assert values(await waiting) == [b"a", b"b" * 100]
+
+    with_broker(test, tmp_path)
+
+
+def test_a_fetch_is_answered_empty_when_its_time_is_over(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        answer = await client.ask(fetch_request(wait=20), 11)
+        assert values(answer) == []
+        assert answer.responses[0].partitions[0].error_code == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_a_fetch_that_waits_is_told_when_its_topic_goes(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
+        await asyncio.sleep(0)
+        await client.services.controller.delete_topic("t")
+        assert (await waiting).responses[0].partitions[0].error_code == 3
+
+    with_broker(test, tmp_path)
+
+
+def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        answer = await client.ask(fetch_request(offset=5, wait=1000), 11)
+        assert answer.responses[0].partitions[0].error_code == 1
+
+    with_broker(test, tmp_path)
+
+
+def test_leader_epochs_fence_old_and_unknown_readers(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        (partition,) = list(client.services.partitions)
+        partition.image = type(partition.image)(0, 3, (0,), (0,))
+        for epoch, code in ((2, 74), (3, 0), (4, 75), (-1, 0)):
+            request = fetch_request()
+            request.topics[0].partitions[0].current_leader_epoch = epoch
+            assert (await client.ask(request, 11)).responses[0].partitions[0].error_code == code
+
+    with_broker(test, tmp_path)
+
+
+def test_the_first_batch_comes_whole_whatever_the_limits(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, partitions=2)
+        for partition in (0, 1):
+            await produce(client, batch(bytes(5000)), partition=partition)
+        request = fetch_request(partition_max=10, max_bytes=10)
+        request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=10))
+        assert len(values(await client.ask(request, 11))) == 1
+
+    with_broker(test, tmp_path)
+
+
+def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, partitions=2)
+        await produce(client, batch(b"a"))
+        request = fetch_request(session_epoch=0)
+        request.topics[0].partitions.append(FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000))
+        full = await client.ask(request, 11)
+        assert full.session_id != 0
+        assert len(full.responses[0].partitions) == 2
+
+        def more(epoch: int, *topics: FetchTopic, **also: Any) -> FetchRequest:
+            return FetchRequest(
+                max_wait_ms=0, min_bytes=1, session_id=full.session_id, session_epoch=epoch, topics=list(topics), **also
+            )
+
+        moved = FetchTopic(
+            topic="t", partitions=[FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)]
+        )
+        assert (await client.ask(more(1, moved), 11)).responses == []
+        await produce(client, batch(b"b"), partition=1)
+        news = await client.ask(more(2), 11)
+        assert [p.partition_index for p in news.responses[0].partitions] == [1]
+        gone = [ForgottenTopic(topic="t", partitions=[1])]
+        await produce(client, batch(b"c"), partition=1)
+        assert (await client.ask(more(3, forgotten_topics_data=gone), 11)).responses == []
+        assert (await client.ask(more(9), 11)).error_code == 71
+        assert (await client.ask(more(-1), 11)).error_code == 0
+        assert (await client.ask(more(4), 11)).error_code == 70
+
+    with_broker(test, tmp_path)
+
+
+def test_sessions_are_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        ids = [(await client.ask(fetch_request(session_epoch=0), 11)).session_id for _ in range(3)]
+        assert len(client.services.sessions) == 2
+        old = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=ids[0], session_epoch=1)
+        assert (await client.ask(old, 11)).error_code == 70
+
+    with_broker(test, tmp_path, max_incremental_fetch_session_cache_slots=2)

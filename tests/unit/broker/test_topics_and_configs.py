@@ -1,0 +1,238 @@
+"""Topics and their options through dispatch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.describe_topic_partitions import TopicRequest as Named
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+
+def topic(name: str, partitions: int = -1, replicas: int = -1, **more: object) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        (topic("ok", 3, 1), 0),
+        (topic("defaults"), 0),
+        (topic("bad name"), 17),
+        (topic(""), 17),
+        (topic("x" * 250), 17),
+        (topic("ok2", 0, 1), 37),
+        (topic("ok3", 1, 2), 38),
+        (topic("ok4", configs=[CreatableTopicConfig(name="retention.ms", value="soon")]), 40),
+        (topic("ok5", configs=[CreatableTopicConfig(name="retention", value="1")]), 40),
+        (topic("ok6", assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[0])]), 0),
+        (topic("ok7", assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[5])]), 39),
+        (topic("there"), 36),
+        (topic("th.ere_2"), 17),
+    ],
+)
+def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, wish: CreatableTopic, code: int) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("there"), topic("th_ere.2")], timeout_ms=1000), 7)
+        answer = (await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)).topics[0]
+        assert answer.error_code == code, answer
+        assert (wish.name in client.services.image.topics) == (code in (0, 36))
+
+    with_broker(test, tmp_path)
+
+
+def test_validate_only_makes_nothing(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        request = CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000, validate_only=True)
+        assert (await client.ask(request, 5)).topics[0].num_partitions == 2
+        assert not client.services.image.topics
+
+    with_broker(test, tmp_path)
+
+
+def test_metadata_creates_an_unknown_topic_where_both_sides_allow_it(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+        assert (await client.ask(wanted, 12)).topics[0].error_code == 3
+        wanted.allow_auto_topic_creation = True
+        found = (await client.ask(wanted, 12)).topics[0]
+        assert (found.error_code, len(found.partitions)) == (0, 4)
+        assert found.topic_id == client.services.image.topics["t"].id
+        by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=found.topic_id)])
+        assert (await client.ask(by_id, 12)).topics[0].name == "t"
+
+    with_broker(test, tmp_path, num_partitions=4)
+
+
+def test_metadata_leaves_a_topic_unknown_where_the_broker_may_not_create_it(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        assert answer.topics[0].error_code == 3
+
+    with_broker(test, tmp_path, auto_create_topics_enable="false")
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_of_all_topics_in_every_version(tmp_path: Path, version: int) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("a"), topic("b")], timeout_ms=1000), 7)
+        everything = MetadataRequest(topics=[] if version == 0 else None)
+        answer = await client.ask(everything, version)
+        assert {t.name for t in answer.topics} == {"a", "b"}
+        assert answer.brokers[0].port == client.node.endpoints[0].port
+
+    with_broker(test, tmp_path)
+
+
+def test_a_deleted_topic_is_gone_and_may_come_back_empty(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1), 5)).responses[
+            1
+        ].error_code == 3
+        assert not client.services.image.topics
+        assert not list(tmp_path.glob("t-0"))
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (tmp_path / "t-0").is_dir()
+
+    with_broker(test, tmp_path)
+
+
+def test_deletion_may_be_forbidden(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)).responses[0].error_code == 73
+
+    with_broker(test, tmp_path, delete_topic_enable="false")
+
+
+def test_partitions_grow_and_never_shrink(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
+        for count, code in ((5, 0), (5, 37), (1, 37)):
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="t", count=count, assignments=None)], timeout_ms=1
+            )
+            assert (await client.ask(request, 3)).results[0].error_code == code
+        assert len(client.services.image.topics["t"].partitions) == 5
+        assert (tmp_path / "t-4").is_dir()
+
+    with_broker(test, tmp_path)
+
+
+def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    async def first(client: Asker) -> None:
+        wish = topic("t", 3, configs=[CreatableTopicConfig(name="retention.ms", value="1000")])
+        await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+        ids.append(client.services.image.topics["t"].id)
+
+    async def second(client: Asker) -> None:
+        found = client.services.image.topics["t"]
+        assert (found.id, len(found.partitions), found.options) == (ids[0], 3, {"retention.ms": "1000"})
+        assert found.partitions[0].leader_epoch == 1
+        assert len(client.services.partitions) == 3
+
+    ids: list[object] = []
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> None:
+    async def describe(client: Asker) -> dict[str, tuple[str | None, int]]:
+        asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+        found = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0]
+        assert found.error_code == 0
+        return {c.name: (c.value, c.config_source) for c in found.configs}
+
+    async def change(client: Asker, name: str, operation: int, value: str | None) -> int:
+        one = AlterableConfig(name=name, config_operation=operation, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[one])
+        return (await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
+
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        before = await describe(client)
+        assert before["retention.ms"] == ("7200000", 4)
+        assert before["cleanup.policy"] == ("delete", 5)
+        assert await change(client, "retention.ms", 0, "5000") == 0
+        assert await change(client, "cleanup.policy", 2, "compact") == 0
+        after = await describe(client)
+        assert after["retention.ms"] == ("5000", 1)
+        assert after["cleanup.policy"][0] in ("compact", "delete,compact")
+        (partition,) = list(client.services.partitions)
+        assert partition.log.config.retention_ms == 5000
+        assert await change(client, "retention.ms", 1, None) == 0
+        assert (await describe(client))["retention.ms"] == ("7200000", 4)
+        assert await change(client, "retention.ms", 0, "x") == 40
+        assert await change(client, "retention.ms", 2, "1") == 40
+
+    with_broker(test, tmp_path, log_retention_hours=2)
+
+
+def test_broker_options_are_described_read_only(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["num.partitions"])
+        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0].configs
+        assert (found.name, found.value, found.read_only, found.config_source) == ("num.partitions", "7", True, 4)
+        asked.resource_name = "9"
+        assert (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results[0].error_code == 42
+
+    with_broker(test, tmp_path, num_partitions=7)
+
+
+def test_topics_are_described_page_by_page(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("a", 3), topic("b", 3)], timeout_ms=1000), 7)
+        seen = []
+        request = DescribeTopicPartitionsRequest(topics=[Named(name="a"), Named(name="b")], response_partition_limit=2)
+        while True:
+            answer = await client.ask(request, 0)
+            seen += [(t.name, p.partition_index) for t in answer.topics for p in t.partitions]
+            if answer.next_cursor is None:
+                break
+            request.cursor = answer.next_cursor
+        assert seen == [(name, p) for name in "ab" for p in range(3)]
+
+    with_broker(test, tmp_path)
+
+
+def test_the_cluster_is_described(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        answer = await client.ask(DescribeClusterRequest(), 2)
+        assert (answer.controller_id, [b.broker_id for b in answer.brokers]) == (3, [3])
+        assert answer.cluster_id == client.services.image.cluster_id
+
+    with_broker(test, tmp_path, broker_id=3)
+
+
+def test_api_versions_too_new_are_answered_in_version_0(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        answer = await client.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
+        assert answer.error_code == 0
+        assert len({row.api_key for row in answer.api_keys}) == len(answer.api_keys) > 20
+        import struct
+
+        frame = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever"
+        data = b"".join(client._dispatch(memoryview(frame), client.connection))  # type: ignore[arg-type]
+        assert data[4:10] == struct.pack(">ih", 7, 35)
+
+    with_broker(test, tmp_path)

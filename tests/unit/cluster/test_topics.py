@@ -1,0 +1,63 @@
+"""Names and places of topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ottla.cluster import topics, znodes
+from ottla.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
+def test_good_names_pass(name: str) -> None:
+    topics.check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
+def test_bad_names_are_refused(name: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        topics.check_name(name)
+
+
+def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+    with pytest.raises(InvalidTopicError, match=r"a_b collides with the existing topic a\.b"):
+        topics.check_collision("a_b", ["a.b"])
+    with pytest.raises(TopicAlreadyExistsError):
+        topics.check_collision("a", ["a"])
+    topics.check_collision("c", ["a.b"])
+
+
+def test_replicas_are_spread_evenly_and_never_doubled() -> None:
+    placed = topics.place(30, 3, range(5))
+    assert all(len(set(replicas)) == 3 for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
+    assert set(Counter(b for replicas in placed for b in replicas).values()) == {18}
+
+
+def test_impossible_numbers_are_refused() -> None:
+    with pytest.raises(InvalidReplicationFactorError, match="1 broker"):
+        topics.place(1, 2, [0])
+    with pytest.raises(InvalidPartitionsError):
+        topics.place(0, 1, [0])
+
+
+@pytest.mark.parametrize("wrong", [{1: [0]}, {0: []}, {0: [0, 0]}, {0: [7]}, {0: [0], 1: [0, 1]}])
+def test_wrong_assignments_are_refused(wrong: dict[int, list[int]]) -> None:
+    with pytest.raises(InvalidReplicaAssignmentError):
+        topics.given(wrong, [0, 1])
+
+
+def test_znodes_are_kafkas_json() -> None:
+    state = znodes.state_value(1, 2, 0, [2, 1])
+    assert state == b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
+    assert znodes.partition_state("t", 3) == "/brokers/topics/t/partitions/3/state"
+    uuid = znodes.uuid_of("MkU3OEVBNTcwNTJENDM2Qg")
+    assert znodes.uuid_text(uuid) == "MkU3OEVBNTcwNTJENDM2Qg"
