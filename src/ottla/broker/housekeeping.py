@@ -9,12 +9,13 @@ from concurrent.futures import Executor
 
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
-from ottla.errors import KafkaStorageError
+from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
 
 log = logging.getLogger("ottla.broker")
 
+MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000
 """How often files whose delay has passed are removed."""
 
@@ -42,6 +43,8 @@ class Housekeeping:
             (DELETE_FILES_MS, self.delete_files),
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
+        if config.log_cleaner_enable:
+            self._tasks += [asyncio.create_task(self._compact_often(log_dir)) for log_dir in self._log_dirs]
 
     async def close(self) -> None:
         """Stop all jobs."""
@@ -72,6 +75,24 @@ class Housekeeping:
         """Remove files of deleted topics and segments."""
         for log_dir in self._log_dirs:
             log_dir.delete_files(self._clock.now_ms())
+
+    async def compact(self, log_dir: LogDir) -> None:
+        """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
+        loop = asyncio.get_running_loop()
+        map_bytes = self._config.log_cleaner_dedupe_buffer_size
+        while (cleaning := log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes)) is not None:
+            await loop.run_in_executor(self._workers, cleaning.copy)
+            if not log_dir.finish_cleaning(cleaning) or cleaning.cleaned_to <= cleaning.first_dirty:
+                return  # no progress: try again after the pause
+
+    async def _compact_often(self, log_dir: LogDir) -> None:
+        pause = max(MIN_CLEANER_PAUSE_SECONDS, self._config.log_cleaner_backoff_ms / 1000)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.compact(log_dir)
+            except (KafkaError, OSError) as error:
+                log.error("compaction in %s failed: %s", log_dir.path, error)
 
     async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"

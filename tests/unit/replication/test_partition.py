@@ -1,0 +1,171 @@
+"""A partition: when an append is safe, and who is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import batch
+
+from ottla.cluster.metadata import PartitionImage
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+)
+from ottla.model import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.storage.recovery import open_log
+
+IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
+
+
+class Held(Executor):
+    """Workers that begin when they are told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.jobs.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def run_one(self, error: BaseException | None = None) -> None:
+        future, job = self.jobs.pop(0)
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(job())
+
+
+def with_partition(
+    test: Callable[[Partition, Held], Coroutine[Any, Any, None]], data: Path, min_isr: int = 1, **config: Any
+) -> None:
+    async def run() -> None:
+        log = open_log(data / "t-0", TopicPartition("t", 0), LogConfig(**config))
+        held = Held()
+        partition = Partition(log, IMAGE, min_isr, held)
+        partition.lead(IMAGE)
+        await asyncio.wait_for(test(partition, held), 10)
+        log.close()
+
+    asyncio.run(run())
+
+
+def view(*values: bytes) -> memoryview:
+    return memoryview(batch(*values))
+
+
+def test_without_an_fsync_an_append_is_safe_at_once(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        told: list[int] = []
+        partition.watch(told.append)
+        appended = partition.append(view(b"a"))
+        assert partition.safe(appended.last_offset + 1) is None
+        assert (partition.high_watermark, len(told)) == (1, 1)
+        partition.unwatch(told.append)
+        assert not held.jobs
+
+    with_partition(test, tmp_path)
+
+
+def test_with_an_fsync_readers_and_writers_wait_for_it_and_one_serves_many(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        waits = []
+        for value in (b"a", b"b", b"c"):
+            appended = partition.append(view(value))
+            waits.append(partition.safe(appended.last_offset + 1))
+        assert partition.high_watermark == 0
+        assert partition.read(0, 1000, committed_only=False, at_least_one=True).nbytes == 0
+        assert len(held.jobs) == 1
+        held.run_one()
+        await waits[0]  # type: ignore[misc]
+        assert partition.high_watermark == 1
+        assert len(held.jobs) == 1
+        held.run_one()
+        await asyncio.gather(*waits[1:])  # type: ignore[arg-type]
+        assert partition.high_watermark == 3
+        assert not held.jobs
+
+    with_partition(test, tmp_path, flush_messages=1)
+
+
+def test_a_failed_fsync_is_an_error_and_nothing_becomes_readable(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        appended = partition.append(view(b"a"))
+        wait = partition.safe(appended.last_offset + 1)
+        held.run_one(OSError(5, "EIO"))
+        assert wait is not None
+        with pytest.raises(KafkaStorageError):
+            await wait
+        assert partition.high_watermark == 0
+
+    with_partition(test, tmp_path, flush_messages=1)
+
+
+def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        with pytest.raises(NotEnoughReplicasError, match=r"min\.insync\.replicas is 2"):
+            partition.append(view(b"a"))
+        assert partition.append(view(b"a"), acks=1).base_offset == 0
+
+    with_partition(test, tmp_path, min_isr=2)
+
+
+def test_a_closed_partition_sends_everybody_elsewhere(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        appended = partition.append(view(b"a"))
+        wait = partition.safe(appended.last_offset + 1)
+        told: list[int] = []
+        partition.watch(told.append)
+        partition.close()
+        assert told == [0]
+        assert wait is not None
+        with pytest.raises(NotLeaderOrFollowerError):
+            await wait
+        with pytest.raises(NotLeaderOrFollowerError):
+            partition.append(view(b"b"))
+        held.run_one()
+
+    with_partition(test, tmp_path, flush_messages=1)
+
+
+def test_reading_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        with pytest.raises(OffsetOutOfRangeError, match="offset 1 is outside 0 to 0"):
+            partition.read(1, 100, committed_only=False, at_least_one=True)
+
+    with_partition(test, tmp_path)
+
+
+def test_a_closed_segment_is_flushed_in_the_background(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        for _ in range(5):
+            partition.append(view(b"x" * 300))
+        assert held.jobs, "a roll starts a flush"
+        held.run_one()
+        assert partition.log.recovery_point > 0
+
+    with_partition(test, tmp_path, segment_bytes=500)
+
+
+def test_workers_may_be_real_threads(tmp_path: Path) -> None:
+    async def run() -> None:
+        log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig(flush_messages=1))
+        with ThreadPoolExecutor(1) as workers:
+            partition = Partition(log, IMAGE, 1, workers)
+            partition.lead(IMAGE)
+            appended = partition.append(view(b"a"))
+            wait = partition.safe(appended.last_offset + 1)
+            assert wait is not None
+            await wait
+        log.close()
+
+    asyncio.run(run())
