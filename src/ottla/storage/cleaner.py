@@ -19,6 +19,7 @@ from ottla.errors import KafkaStorageError
 from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, write_header
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import Record, decode_records
+from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage.files import sync_directory
 from ottla.storage.log import Log
 from ottla.storage.log_dir import DEDUPE_BUFFER_BYTES
@@ -29,7 +30,6 @@ from ottla.storage.scan import headers
 from ottla.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
-    MAX_RELATIVE_OFFSET,
     SWAP_SUFFIX,
     Segment,
     TimestampAndOffset,

@@ -27,13 +27,13 @@ from ottla.errors import (
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.records.batch import BatchHeader, assign, split
 from ottla.records.decoder import decode_records
+from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
 from ottla.storage.files import FileSlice, sync_directory
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
     DELETED_SUFFIX,
-    MAX_RELATIVE_OFFSET,
     TXN_INDEX_SUFFIX,
     Segment,
     TimestampAndOffset,

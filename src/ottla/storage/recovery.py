@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.model import TopicPartition
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
+from ottla.records.scanner import Scanner
+from ottla.storage.files import LogFile
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import read_topic_id
-from ottla.storage.producer_state import read_marker, snapshots_in
+from ottla.storage.producer_state import BATCHES_KEPT, read_marker, snapshots_in
+from ottla.storage.scan import headers, walk
 from ottla.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -118,9 +121,6 @@ def _complete_swap(directory: Path, name: str) -> None:
 
 def _swap_end(path: Path, base: int) -> int:
     """The offset after the last batch in a `.swap` file."""
-    from ottla.storage.files import LogFile
-    from ottla.storage.scan import headers
-
     end = base
     file = LogFile(path)
     for _, header in headers(file, 0, file.size()):
@@ -170,14 +170,13 @@ def _recover(opened: Log, recovery_point: int) -> int:
             _check_indexes(segment)
             continue
         before = segment.size
-        found = segment.recover()
+        end = segment.recover()
         opened.txn_index(segment).clear()
         if segment.size != before:
             log.warning(
                 "%s: %d bytes at the end of %s are no sound batch and are cut off",
                 opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
             )  # fmt: skip
-        end = found[-1].next_offset if found else segment.base_offset
         if following is not None and (segment.size != before or end > following):
             _drop_after(opened, i)
             break
@@ -250,13 +249,12 @@ def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
         epochs.entries = []
     if not epochs.entries:
         checked_from = opened.log_start_offset
-    if checked_from is not None:
-        _each_header(opened, checked_from, lambda header, _: _note_epoch(opened, header))
-
-
-def _note_epoch(opened: Log, header: BatchHeader) -> None:
-    if header.leader_epoch > opened.leader_epochs.latest:
-        opened.leader_epochs.assign(header.leader_epoch, header.base_offset)
+    if checked_from is None:
+        return
+    for _, scanner in _scan(opened, checked_from):
+        for epoch, offset in scanner.epochs:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, offset)
 
 
 def load_producers(opened: Log) -> None:
@@ -273,38 +271,34 @@ def load_producers(opened: Log) -> None:
         except KafkaStorageError as error:
             log.warning("%s; it is removed", error)
             path.unlink(missing_ok=True)
-    start = producers.end_offset = max(producers.end_offset, opened.log_start_offset)
-    _each_header(opened, start, lambda header, segment: _replay(opened, header, segment))
+    for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
+        for position in scanner.replay_positions():
+            _replay(opened, segment, position)
     producers.end_offset = opened.log_end_offset
 
 
-def _each_header(opened: Log, from_offset: int, do: Callable[[BatchHeader, Segment], None]) -> None:
-    """`do` for every batch from `from_offset` on, by its header."""
-    from ottla.storage.scan import headers
-
+def _scan(opened: Log, from_offset: int) -> Iterator[tuple[Segment, Scanner]]:
+    """Each segment with a walk over its batches from `from_offset` on."""
     for i, segment in enumerate(opened.segments):
         following = opened.segments[i + 1].base_offset if i + 1 < len(opened.segments) else opened.log_end_offset
-        if following <= from_offset:
-            continue
-        start = segment.position_of(from_offset)
+        start = segment.position_of(from_offset) if following > from_offset else None
         if start is not None:
-            for _, header in headers(segment.file, start, segment.size):
-                do(header, segment)
+            scanner = Scanner(start, segment.base_offset, check_crc=False, batches_per_producer=BATCHES_KEPT)
+            walk(segment.file, scanner, segment.size)
+            yield segment, scanner
 
 
-def _replay(opened: Log, header: BatchHeader, segment: Segment) -> None:
-    if not header.has_producer_id:
-        return
+def _replay(opened: Log, segment: Segment, position: int) -> None:
+    """Bring producer state past the batch at `position`."""
+    header = read_header(segment.file.read(position, HEADER_BYTES))
     marker = None
     if header.is_control:
-        position = segment.position_of(header.base_offset)
-        assert position is not None
         records = decode_records(segment.file.read(position, header.size_in_bytes), 0, header)
         marker = read_marker(records[0]) if records else None
     completed = opened.producers.update(header, marker)
-    index = opened.txn_index(segment)
     if completed is None or not completed.aborted:
         return
+    index = opened.txn_index(segment)
     if index.entries and index.entries[-1].last_offset >= completed.last_offset:
         return
     stable = opened.producers.last_stable_offset_after(completed)

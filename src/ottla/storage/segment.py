@@ -8,16 +8,16 @@ segment of a log is written. Everything runs on the loop's thread except `sync`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.records.batch import HEADER_BYTES, BatchHeader
 from ottla.records.decoder import decode_records
+from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
 from ottla.storage.files import FileSlice, LogFile, sync_file
 from ottla.storage.index import OffsetIndex, TimeIndex
-from ottla.storage.scan import headers, sound_batches
+from ottla.storage.scan import headers, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -37,8 +37,6 @@ SWAP_SUFFIX = ".swap"
 
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-"""Offsets in an index have 31 bits."""
 CLOSED, READABLE, WRITABLE = range(3)
 """What the indexes of a segment are open for."""
 RECENT_BATCHES = 512
@@ -196,38 +194,40 @@ class Segment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += nbytes
 
-    def recover(self) -> list[BatchHeader]:
+    def recover(self) -> int:
         """Check every batch, cut the file behind the last sound one and build both indexes anew.
 
-        Returns the headers of all batches that stand, for producer state and leader epochs.
+        Returns the offset after the last batch.
         """
-        found = self._index_anew(sound_batches(self.file, self.file.size(), self.base_offset))
+        end = self._index_anew(self.file.size(), check_crc=True)
         if self.size != self.file.size():
             self.file.truncate(self.size)
-        return found
+        return end
 
     def rebuild_indexes(self) -> None:
         """Build both indexes anew from a log that is sound."""
-        self._index_anew(headers(self.file, 0, self.size))
+        self._index_anew(self.size, check_crc=False)
 
-    def _index_anew(self, batches: Iterable[tuple[int, BatchHeader]]) -> list[BatchHeader]:
+    def _index_anew(self, nbytes: int, *, check_crc: bool) -> int:
         for index in (self.offset_index, self.time_index):
             index.create()
         self._indexes = WRITABLE
         self._recent.clear()
-        self.max_timestamp, self.offset_of_max_timestamp = -1, self.base_offset
-        self._bytes_since_index_entry = 0
-        found = []
-        self.size = 0
-        for position, header in batches:
-            if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-                break
-            latest = TimestampAndOffset(header.max_timestamp, header.last_offset)
-            self._note(position, header.size_in_bytes, header.last_offset, latest)
-            self.size = position + header.size_in_bytes
-            found.append(header)
+        scanner = Scanner(
+            0,
+            self.base_offset,
+            check_crc=check_crc,
+            max_offset=self.base_offset + MAX_RELATIVE_OFFSET,
+            index_interval_bytes=self.index_interval_bytes,
+        )
+        walk(self.file, scanner, nbytes)
+        for last_offset, position, timestamp, offset_of_timestamp in scanner.entries:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(timestamp, offset_of_timestamp)
+        self.size = scanner.position
+        self.max_timestamp, self.offset_of_max_timestamp = scanner.max_timestamp, scanner.offset_of_max_timestamp
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        return found
+        return scanner.next_offset
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""

@@ -1,0 +1,169 @@
+"""Walks over the batches of a log by their headers, a chunk at a time: what a start after a crash waits for.
+
+It checks, and notes what is derived from batches: where index entries belong, where leader epochs begin, which batches
+producer state must be rebuilt from. Compiled with scanner.pxd.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    import cython
+except ImportError:
+    from ottla.records import _cython as cython
+
+from ottla.records.batch import CONTROL_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_MASK
+from ottla.records.crc import crc32c
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+"""What an index entry can say about an offset."""
+
+
+def be32(p: memoryview, at: int) -> int:
+    """The signed 32-bit number at `at`."""
+    if cython.compiled:
+        return (p[at] << 24) | (p[at + 1] << 16) | (p[at + 2] << 8) | p[at + 3]
+    return int.from_bytes(p[at : at + 4], "big", signed=True)
+
+
+def be64(p: memoryview, at: int) -> int:
+    """The signed 64-bit number at `at`."""
+    if cython.compiled:
+        high = be32(p, at)
+        return (high << 32) | (be32(p, at + 4) & 0xFFFFFFFF)
+    return int.from_bytes(p[at : at + 8], "big", signed=True)
+
+
+class Scanner:
+    """A walk from a batch at `position` of a segment on.
+
+    Feed it the file from `position` on, again and again; it goes past whole batches. It stops for good (`damaged`)
+    where bytes are no batch, offsets do not grow, a batch reaches beyond `max_offset`, or, with `check_crc`, a CRC
+    differs.
+    """
+
+    __slots__ = (
+        "_check_crc",
+        "_epoch",
+        "_interval",
+        "_keep",
+        "_max_offset",
+        "_recent",
+        "_since_entry",
+        "damaged",
+        "entries",
+        "epochs",
+        "max_timestamp",
+        "needed",
+        "next_offset",
+        "offset_of_max_timestamp",
+        "position",
+        "replay",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        next_offset: int,
+        *,
+        check_crc: bool,
+        max_offset: int = (1 << 63) - 1,
+        index_interval_bytes: int = 4096,
+        batches_per_producer: int = 5,
+    ) -> None:
+        self._check_crc = check_crc
+        self._max_offset = max_offset
+        self._interval = index_interval_bytes
+        self._keep = batches_per_producer
+        self._since_entry = 0
+        self._epoch = -1
+        self._recent: dict[int, list[int]] = {}
+        self.position = position
+        """Where the next batch begins, or the damage."""
+        self.next_offset = next_offset
+        """The offset after the last batch; before the first, the least that it may have."""
+        self.needed = HEADER_BYTES
+        """Bytes from `position` on without which the next feed gets nowhere."""
+        self.damaged = False
+        self.max_timestamp = -1
+        self.offset_of_max_timestamp = next_offset
+        self.entries: list[tuple[int, int, int, int]] = []
+        """Index entries: (last offset, position) of a batch, and the highest timestamp so far with its offset."""
+        self.epochs: list[tuple[int, int]] = []
+        """(leader epoch, first offset) wherever the epoch is higher than before."""
+        self.replay: list[int] = []
+        """Positions of transactional and control batches; `replay_positions` has the others that matter."""
+
+    def feed(self, chunk: Buffer) -> int:
+        """Go past the whole batches in `chunk`, which begins at `position`; returns how many bytes they take."""
+        whole = memoryview(chunk)
+        view = whole
+        size = len(view)
+        if size < HEADER_BYTES or self.damaged:
+            return 0
+        p = cython.address(view[0]) if cython.compiled else view
+        at = 0
+        while size - at >= HEADER_BYTES:
+            length = be32(p, at + 8)
+            if p[at + 16] != MAGIC or length < HEADER_BYTES - LOG_OVERHEAD:
+                self.damaged = True
+                break
+            nbytes = length + LOG_OVERHEAD
+            if nbytes > size - at:
+                self.needed = nbytes
+                self.position += at
+                return at
+            offset = be64(p, at)
+            delta = be32(p, at + 23)
+            if offset < self.next_offset or delta < 0 or offset > self._max_offset - delta:
+                self.damaged = True
+                break
+            if self._check_crc and crc32c(whole[at + CRC_START : at + nbytes], 0) != (be32(p, at + 17) & 0xFFFFFFFF):
+                self.damaged = True
+                break
+            self._note(p, at, self.position + at, offset, offset + delta, nbytes)
+            at += nbytes
+        self.needed = HEADER_BYTES
+        self.position += at
+        return at
+
+    def _note(self, p: memoryview, at: int, position: int, offset: int, last_offset: int, nbytes: int) -> None:
+        timestamp = be64(p, at + 35)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.offset_of_max_timestamp = last_offset
+        if self._since_entry > self._interval:
+            self.entries.append((last_offset, position, self.max_timestamp, self.offset_of_max_timestamp))
+            self._since_entry = 0
+        self._since_entry += nbytes
+        self.next_offset = last_offset + 1
+        epoch = be32(p, at + 12)
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self.epochs.append((epoch, offset))
+        producer_id = be64(p, at + 43)
+        if producer_id >= 0:
+            self._note_producer(producer_id, position, p[at + 22])
+
+    def _note_producer(self, producer_id: int, position: int, attributes: int) -> None:
+        if attributes & (TRANSACTIONAL_MASK | CONTROL_MASK):
+            self.replay.append(position)
+            return
+        recent = self._recent.get(producer_id)
+        if recent is None:
+            self._recent[producer_id] = [position]
+            return
+        recent.append(position)
+        if len(recent) > self._keep:
+            del recent[0]
+
+    def replay_positions(self) -> list[int]:
+        """Positions, in order, of the batches that decide what producer state is after the walk.
+
+        Of what an idempotent producer wrote outside of transactions only its last batches count.
+        """
+        return sorted([*self.replay, *(position for recent in self._recent.values() for position in recent)])
