@@ -1,1 +1,1 @@
-"""."""
+"""The broker: what it serves, and how it is put together."""

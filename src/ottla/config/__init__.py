@@ -1,1 +1,1 @@
-"""."""
+"""One table of options per subject."""
