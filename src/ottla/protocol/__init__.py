@@ -1,1 +1,1 @@
-"""."""
+"""Bytes and messages of Kafka's wire protocol, without I/O."""

@@ -1,1 +1,1 @@
-"""."""
+"""One file per API: requests and responses in all versions."""
