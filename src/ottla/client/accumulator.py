@@ -360,7 +360,7 @@ class Accumulator:
         return found
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Cut a batch that the broker found too large, and put the parts back at the head of the queue."""
+        """Cut a batch that the broker found too large; the parts, which are still to be `put_back`."""
         assert batch.data is not None
         header = read_header(batch.data, 0)
         rows = decode_records(batch.data, 0, header)
@@ -378,10 +378,7 @@ class Accumulator:
             part.open.close()
             parts.append((first, part.outcome))
             made.append(part)
-        queue = self._queue(batch.tp)
         with self.lock:
-            queue.batches.extendleft(reversed(made))
-            self.active[batch.tp] = queue
             self.incomplete.update(made)
         batch.outcome.split(parts)
         self.retire(batch)

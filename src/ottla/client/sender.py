@@ -267,9 +267,11 @@ class Sender:
             return
         error = errors.for_code(answer.error_code)(answer.error_message)
         if isinstance(error, errors.MessageTooLargeError) and batch.count > 1:
+            parts = self.accumulator.split(batch)
             if self.transactions is not None:
-                self.transactions.split(batch)
-            self.accumulator.split(batch)
+                self.transactions.split(batch, parts)
+            for part in reversed(parts):
+                self.accumulator.put_back(part)
             return
         self._failed_once(batch, error, now)
 

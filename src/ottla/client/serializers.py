@@ -107,11 +107,12 @@ def find(option: Any, what: str) -> Convert | None:
     """
     if option is None:
         return None
+    name = "deserialize" if "deserializer" in what else "serialize"
     if isinstance(option, str):
         option = _by_name(option)
-    elif isinstance(option, type):
+    elif isinstance(option, type) and hasattr(option, name):
         option = option()
-    method = getattr(option, "serialize" if "deserializer" not in what else "deserialize", None)
+    method = getattr(option, name, None)
     call: Convert = method if method is not None else lambda topic, value: option(value)
 
     def convert(topic: str, value: Any) -> Any:

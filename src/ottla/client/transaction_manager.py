@@ -116,9 +116,18 @@ class TransactionManager:
             sequences.unresolved = True
             self._resolve(batch.tp, sequences)
 
-    def split(self, batch: ProducerBatch) -> None:
-        """A batch is cut into parts that will be numbered anew, and so are those after it."""
-        self.failed(batch, certain=True)
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """A batch was refused and cut into parts, which share its numbers."""
+        sequences = self._sequences(batch.tp)
+        if batch not in sequences.in_flight:
+            return
+        place = sequences.in_flight.index(batch)
+        sequences.in_flight[place : place + 1] = parts
+        sequence = batch.base_sequence
+        for part in parts:
+            part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
+            part.base_sequence = sequence
+            sequence = (sequence + part.count) & 0x7FFFFFFF
 
     def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
         """Whether an error about numbers goes away by sending again, perhaps with other numbers."""

@@ -57,6 +57,7 @@ class ScriptedBroker:
         self.committed: dict[tuple[str, int], tuple[int, str]] = {}
         self.generation = 0
         self.connections = 0
+        self._sequences: dict[tuple[str, int, int, int], int] = {}
         self._scripts: dict[str, list[list[Any]]] = defaultdict(list)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -225,11 +226,25 @@ class ScriptedBroker:
             answers = []
             for p in topic.partition_data:
                 offset = self.end(topic.name, p.index)
+                if self._out_of_order(topic.name, p.index, p.records):
+                    answers.append(produce.PartitionProduceResponse(index=p.index, error_code=45, base_offset=-1))
+                    continue
                 for _, start, end in split(p.records):
                     self.put(topic.name, p.index, p.records[start:end])
                 answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=offset))
             topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=answers))
         return produce.ProduceResponse(responses=topics)
+
+    def _out_of_order(self, topic: str, partition: int, data: memoryview) -> bool:
+        """Whether the batch's sequence number leaves a gap; a known one is not expected here."""
+        header = read_header(data)
+        if header.producer_id < 0:
+            return False
+        key = (topic, partition, header.producer_id, header.producer_epoch)
+        if header.base_sequence != self._sequences.get(key, 0):
+            return True
+        self._sequences[key] = header.base_sequence + header.count
+        return False
 
     def _fetch(self, request: fetch.FetchRequest) -> Response:
         def found() -> list[fetch.FetchableTopicResponse]:

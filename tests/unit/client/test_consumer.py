@@ -1,0 +1,625 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from ottla.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    CorruptMessageError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    SerializationError,
+)
+from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.records.builder import BatchBuilder
+
+from .scripted import DROP, ScriptedBroker
+
+TP = TopicPartition("t", 0)
+
+
+def consumer(broker: ScriptedBroker, *topics: str, **options: Any) -> KafkaConsumer:
+    options = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "fetch_max_wait_ms": 50, **options}
+    return KafkaConsumer(*topics, bootstrap_servers=broker.address, **options)
+
+
+def batch(values: Iterable[bytes | None], **close: Any) -> bytes:
+    builder = BatchBuilder(bytearray(100_000))
+    for number, value in enumerate(values):
+        assert builder.append(1000 + number, b"k", value, [("h", b"x")])
+    return bytes(builder.close(**close))
+
+
+def fill(broker: ScriptedBroker, count: int, topic: str = "t", partition: int = 0, per_batch: int = 10) -> None:
+    for first in range(0, count, per_batch):
+        broker.put(topic, partition, batch(b"%d" % i for i in range(first, min(count, first + per_batch))))
+
+
+def read(c: KafkaConsumer, count: int, timeout: float = 10) -> list[Any]:
+    """Records, by polling until there are `count`."""
+    found: list[Any] = []
+    end = time.monotonic() + timeout
+    while len(found) < count:
+        assert time.monotonic() < end, f"{len(found)} of {count} records came"
+        for rows in c.poll(timeout_ms=200).values():
+            found += rows
+    return found
+
+
+def poll_until(c: KafkaConsumer, condition: Callable[[], bool], timeout: float = 10) -> None:
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        c.poll(timeout_ms=20)
+
+
+# Reading
+
+
+def test_assigned_partitions_are_read_from_the_beginning(broker: ScriptedBroker) -> None:
+    fill(broker, 25)
+    with consumer(broker) as c:
+        c.assign([TP])
+        found = read(c, 25)
+        assert [r.offset for r in found] == list(range(25))
+        assert c.position(TP) == 25
+    first = found[0]
+    assert (first.topic, first.partition, first.key, first.value) == ("t", 0, b"k", b"0")
+    assert (first.timestamp, first.timestamp_type, first.headers) == (1000, 0, [("h", b"x")])
+    assert (first.serialized_key_size, first.serialized_value_size, first.leader_epoch) == (1, 1, 0)
+
+
+def test_records_arrive_while_poll_waits(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert c.poll(timeout_ms=50) == {}
+        threading.Timer(0.1, fill, (broker, 3)).start()
+        assert len(read(c, 3)) == 3
+
+
+def test_max_poll_records_bounds_a_poll_and_nothing_is_lost(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, max_poll_records=7) as c:
+        c.assign([TP])
+        sizes, offsets = [], []
+        while len(offsets) < 30:
+            rows = c.poll(timeout_ms=500)[TP]
+            sizes.append(len(rows))
+            offsets += [r.offset for r in rows]
+    assert max(sizes) <= 7
+    assert offsets == list(range(30))
+
+
+def test_iteration_moves_positions_record_by_record(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, consumer_timeout_ms=200) as c:
+        c.assign([TP])
+        assert [next(c).offset for _ in range(3)] == [0, 1, 2]
+        assert c.position(TP) == 3
+        assert [r.offset for r in c] == list(range(3, 10))
+        assert c.position(TP) == 10
+
+
+def test_poll_amid_an_iteration_goes_on_behind_it(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert next(c).offset == 0
+        assert [r.offset for r in read(c, 9)] == list(range(1, 10))
+
+
+def test_seek_jumps_and_drops_what_was_fetched(broker: ScriptedBroker) -> None:
+    fill(broker, 40)
+    with consumer(broker, max_poll_records=5) as c:
+        c.assign([TP])
+        read(c, 5)
+        c.seek(TP, 33)
+        assert next(c).offset == 33
+        c.seek_to_beginning(TP)
+        assert c.position(TP) == 0
+        c.seek_to_end()
+        assert c.position(TP) == 40
+        with pytest.raises(IllegalStateError, match="t-9"):
+            c.seek(TopicPartition("t", 9), 0)
+
+
+def test_paused_partitions_return_nothing_and_lose_nothing(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 10, partition=0)
+    fill(broker, 10, partition=1)
+    other = TopicPartition("t", 1)
+    with consumer(broker, max_poll_records=3) as c:
+        c.assign([TP, other])
+        c.poll(timeout_ms=1000)
+        c.pause(TP)
+        assert c.paused() == {TP}
+        seen = c.position(TP)
+        while c.position(other) < 10:
+            assert TP not in c.poll(timeout_ms=500)
+        c.resume(TP)
+        assert [r.offset for r in read(c, 10 - seen)] == list(range(seen, 10))
+
+
+def test_deserializers_are_called_and_an_error_names_the_place(broker: ScriptedBroker) -> None:
+    broker.put("t", 0, batch([b"1", b"2", b"x", b"4"]))
+    with consumer(broker, value_deserializer=int) as c:
+        c.assign([TP])
+        assert [r.value for r in read(c, 2)] == [1, 2]
+        with pytest.raises(SerializationError, match="t-0, offset 2"):
+            c.poll(timeout_ms=500)
+        c.seek(TP, 3)
+        assert [r.value for r in read(c, 1)] == [4]
+
+
+def test_a_damaged_batch_is_an_error_with_its_place(broker: ScriptedBroker) -> None:
+    data = bytearray(batch([b"a" * 50]))
+    data[-5] ^= 1
+    broker.topics["t"][0].append(bytes(data))
+    with consumer(broker) as c:
+        c.assign([TP])
+        with pytest.raises(CorruptMessageError, match="t-0, offset 0"):
+            read(c, 1)
+
+
+def test_poll_batch_returns_columns(broker: ScriptedBroker) -> None:
+    broker.put("t", 0, batch([b"a", None, b"ccc"]))
+    with consumer(broker) as c:
+        c.assign([TP])
+        columns = c.poll_batch(timeout_ms=5000)[TP]
+        assert (columns.rows, list(columns.offsets), list(columns.timestamps)) == (3, [0, 1, 2], [1000, 1001, 1002])
+        assert [columns.values.get(i) for i in range(3)] == [b"a", None, b"ccc"]
+        assert c.position(TP) == 3
+
+
+def test_poll_batch_ends_where_it_is_told(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert list(c.poll_batch(timeout_ms=5000, until={TP: 15})[TP].offsets) == list(range(15))
+
+
+def test_read_committed_leaves_out_aborted_transactions_and_markers(broker: ScriptedBroker) -> None:
+    def marker(producer_id: int, kind: int) -> bytes:
+        builder = BatchBuilder(bytearray(200))
+        builder.append(0, b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\0", None)
+        return bytes(builder.close(producer_id, 0, -1, transactional=True, control=True))
+
+    broker.put("t", 0, batch([b"bad"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
+    broker.put("t", 0, batch([b"good"], producer_id=2, producer_epoch=0, base_sequence=0, transactional=True))
+    broker.put("t", 0, marker(1, 0))
+    broker.put("t", 0, marker(2, 1))
+    broker.put("t", 0, batch([b"later"], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True))
+    broker.put("t", 0, marker(1, 1))
+
+    def with_aborted(request: FetchRequest) -> FetchResponse | None:
+        assert request.isolation_level == 1
+        if request.topics and request.topics[0].partitions[0].fetch_offset == 0:
+            data = PartitionData(
+                high_watermark=6,
+                last_stable_offset=6,
+                aborted_transactions=[AbortedTransaction(producer_id=1, first_offset=0)],
+                records=b"".join(broker.topics["t"][0]),
+            )
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+        return None
+
+    broker.on(FetchRequest, with_aborted, times=1000)
+    with consumer(broker, isolation_level="read_committed") as c:
+        c.assign([TP])
+        assert [r.value for r in read(c, 2)] == [b"good", b"later"]
+        poll_until(c, lambda: c.position(TP) == 6)
+
+
+# Where to begin
+
+
+def test_without_an_offset_the_policy_decides(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, auto_offset_reset="latest") as c:
+        c.assign([TP])
+        assert c.position(TP) == 10
+    with consumer(broker, auto_offset_reset="none", group_id="g") as c:
+        c.assign([TP])
+        with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+            c.poll(timeout_ms=5000)
+
+
+def test_a_committed_offset_is_where_reading_begins(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    broker.committed[("t", 0)] = (4, "note")
+    with consumer(broker, group_id="g") as c:
+        c.assign([TP])
+        assert [r.offset for r in read(c, 6)] == list(range(4, 10))
+        assert c.committed(TP) == 4
+        assert c.committed(TP, metadata=True) == OffsetAndMetadata(4, "note", -1)
+
+
+def test_an_offset_out_of_range_is_reset_by_the_policy(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.seek(TP, 500)
+        assert read(c, 1)[0].offset == 0
+    with consumer(broker, auto_offset_reset="none") as c:
+        c.assign([TP])
+        c.seek(TP, 500)
+        with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 500"):
+            c.poll(timeout_ms=5000)
+
+
+def test_offsets_can_be_asked_for(broker: ScriptedBroker) -> None:
+    fill(broker, 20)
+    with consumer(broker) as c:
+        assert c.beginning_offsets([TP]) == {TP: 0}
+        assert c.end_offsets([TP]) == {TP: 20}
+        found = c.offsets_for_times({TP: 1005})[TP]
+        assert found is not None
+        assert found.offset == 0
+        assert c.offsets_for_times({TP: 10**9}) == {TP: None}
+        assert c.partitions_for_topic("t") == {0}
+        assert "t" in c.topics()
+
+
+def test_asking_has_a_time_limit(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        with pytest.raises(KafkaTimeoutError, match="nowhere-0"):
+            c.end_offsets([TopicPartition("nowhere", 0)], timeout_ms=100)
+
+
+# Trouble on the way
+
+
+def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        read(c, 10)
+        broker.cut()
+        broker.put("t", 0, batch([b"after"]))
+        assert read(c, 1)[0].value == b"after"
+
+
+def test_a_leader_that_moved_is_looked_for(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    def moved(request: FetchRequest) -> FetchResponse:
+        data = PartitionData(partition_index=0, error_code=6, high_watermark=-1)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    broker.on(FetchRequest, moved, times=2)
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+
+
+def test_a_lost_fetch_session_begins_anew(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    broker.on(FetchRequest, lambda _: FetchResponse(error_code=70))
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+
+
+def test_fetch_sessions_name_only_what_has_changed(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    answers: list[FetchRequest] = []
+
+    def session(request: FetchRequest) -> FetchResponse | None:
+        answers.append(request)
+        if request.session_epoch == 0:
+            parts = [broker._fetched("t", p) for p in request.topics[0].partitions]
+            return FetchResponse(session_id=5, responses=[FetchableTopicResponse(topic="t", partitions=parts)])
+        time.sleep(0.01)
+        return FetchResponse(session_id=5)
+
+    broker.on(FetchRequest, session, times=10_000)
+    with consumer(broker) as c:
+        c.assign([TP, TopicPartition("t", 1)])
+        poll_until(c, lambda: len(answers) >= 4)
+        c.pause(TP)
+        poll_until(c, lambda: any(a.forgotten_topics_data for a in answers))
+    assert [len(a.topics) for a in answers[:3]] == [1, 0, 0]
+    assert [a.session_epoch for a in answers[:3]] == [0, 1, 2]
+    gone = next(a for a in answers if a.forgotten_topics_data)
+    assert gone.forgotten_topics_data[0].partitions == [0]
+
+
+# Groups
+
+
+class Listener(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[int], bool]] = []
+
+    def note(self, what: str, partitions: set[TopicPartition]) -> None:
+        here = threading.current_thread() is threading.main_thread()
+        self.told.append((what, sorted(tp.partition for tp in partitions), here))
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.note("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.note("revoked", revoked)
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.note("lost", lost)
+
+
+def test_a_subscription_joins_the_group_and_tells_the_listener_where_poll_was_called(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    listener = Listener()
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: len(c.assignment()) == 2)
+        assert c.subscription() == {"t"}
+    assert listener.told == [("assigned", [0, 1], True), ("revoked", [0, 1], True)]
+    assert broker.asked(LeaveGroupRequest)
+
+
+def test_a_listener_may_use_the_consumer(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    class Seeker(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            for tp in assigned:
+                c.seek(tp, 7)
+                assert c.position(tp) == 7
+
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"], listener=Seeker())
+        assert [r.offset for r in read(c, 3)] == [7, 8, 9]
+
+
+def test_a_listener_that_fails_fails_the_poll(broker: ScriptedBroker) -> None:
+    class Bad(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            raise RuntimeError("the listener's own")
+
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"], listener=Bad())
+        with pytest.raises(RuntimeError, match="the listener's own"):
+            poll_until(c, lambda: False)
+
+
+def test_a_rebalance_that_a_heartbeat_tells_of_makes_the_next_poll_join_again(broker: ScriptedBroker) -> None:
+    listener = Listener()
+    broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
+    with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        poll_until(c, lambda: len(listener.told) == 3)
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "revoked", "assigned"]
+
+
+def test_a_member_that_the_group_has_dropped_loses_its_partitions_and_joins_as_a_new_one(
+    broker: ScriptedBroker,
+) -> None:
+    listener = Listener()
+    broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=25))
+    with consumer(broker, group_id="g", heartbeat_interval_ms=20) as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: len(listener.told) == 3)
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+    assert [r.member_id for r in broker.asked(JoinGroupRequest)][:2] == ["", ""]
+
+
+def test_a_new_member_comes_twice_when_the_broker_wants_its_id(broker: ScriptedBroker) -> None:
+    broker.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=79, member_id="given"))
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"])
+        poll_until(c, lambda: bool(c.assignment()))
+    assert [r.member_id for r in broker.asked(JoinGroupRequest)] == ["", "given"]
+
+
+def test_a_poll_returns_in_time_while_joining_goes_on(broker: ScriptedBroker) -> None:
+    gate = threading.Event()
+    broker.on(JoinGroupRequest, lambda _: gate.wait(0.5) and None)
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"])
+        c.topics()
+        begin = time.monotonic()
+        assert c.poll(timeout_ms=50) == {}
+        assert time.monotonic() - begin < 0.4
+        gate.set()
+        poll_until(c, lambda: bool(c.assignment()))
+    assert len(broker.asked(JoinGroupRequest)) == 1
+
+
+def test_positions_are_committed_on_request(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
+        read(c, 10)
+        c.commit()
+        assert broker.committed[("t", 0)] == (10, "")
+        c.commit({TP: OffsetAndMetadata(3, "text")})
+        assert broker.committed[("t", 0)] == (3, "text")
+    assert broker.committed[("t", 0)] == (3, "text"), "without auto commit close() commits nothing"
+
+
+def test_an_asynchronous_commit_calls_back_in_a_later_poll(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    told: list[Any] = []
+    with consumer(broker, "t", group_id="g") as c:
+        read(c, 10)
+        c.commit_async(callback=lambda offsets, error: told.append((offsets, error, threading.current_thread())))
+        poll_until(c, lambda: bool(told))
+    ((offsets, error, thread),) = told
+    assert offsets == {TP: OffsetAndMetadata(10)}
+    assert error is None
+    assert thread is threading.main_thread()
+
+
+def test_auto_commit_happens_in_time_and_at_the_end(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", auto_commit_interval_ms=50) as c:
+        read(c, 10)
+        poll_until(c, lambda: broker.committed.get(("t", 0)) == (10, ""))
+        fill(broker, 5)
+        read(c, 5)
+    assert broker.committed[("t", 0)] == (15, "")
+
+
+def test_a_commit_after_the_group_has_gone_on_fails(broker: ScriptedBroker) -> None:
+    def gone(request: OffsetCommitRequest) -> OffsetCommitResponse:
+        part = OffsetCommitResponsePartition(partition_index=0, error_code=22)
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
+
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
+        read(c, 10)
+        broker.on(OffsetCommitRequest, gone)
+        with pytest.raises(CommitFailedError, match="t-0"):
+            c.commit()
+
+
+def test_a_commit_survives_a_lost_connection(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
+        read(c, 10)
+        broker.on(OffsetCommitRequest, lambda _: DROP)
+        c.commit()
+    assert broker.committed[("t", 0)] == (10, "")
+
+
+def test_a_pattern_finds_topics_that_come_later(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g", metadata_max_age_ms=50) as c:
+        c.subscribe(pattern="^t")
+        poll_until(c, lambda: c.assignment() == {TP})
+        broker.add_topic("tea")
+        poll_until(c, lambda: TopicPartition("tea", 0) in c.assignment())
+
+
+def test_more_partitions_make_the_leader_of_the_group_call_for_a_rebalance(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", metadata_max_age_ms=50) as c:
+        poll_until(c, lambda: len(c.assignment()) == 1)
+        broker.topics["t"].append([])
+        poll_until(c, lambda: len(c.assignment()) == 2)
+
+
+def test_without_a_group_a_subscription_reads_all_partitions(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 5, partition=0)
+    fill(broker, 5, partition=1)
+    with consumer(broker, "t") as c:
+        assert len(read(c, 10)) == 10
+    assert not broker.asked(JoinGroupRequest)
+
+
+def test_two_ways_of_choosing_partitions_exclude_each_other(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"])
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
+            c.assign([TP])
+        c.unsubscribe()
+        c.assign([TP])
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
+            c.subscribe(["t"])
+
+
+def test_committing_needs_a_group(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c, pytest.raises(IllegalStateError, match="group_id"):
+        c.commit()
+
+
+# The end
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_close_leaves_no_thread_and_no_descriptor() -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        fill(broker, 10)
+        c = consumer(broker, "t", group_id="g")
+        read(c, 10)
+        c.close()
+        c.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            c.poll()
+
+
+def test_ctrl_c_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.poll(timeout_ms=50)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            c.poll(timeout_ms=60_000)
+        assert time.monotonic() - begin < 5
+        fill(broker, 3)
+        assert len(read(c, 3)) == 3
+
+
+def test_after_a_fork_the_child_gets_an_error_instead_of_hanging(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        child = os.fork()
+        if child == 0:
+            try:
+                c.poll()
+            except IllegalStateError as error:
+                os._exit(0 if "fork" in str(error) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_second_thread_is_turned_away(broker: ScriptedBroker) -> None:
+    errors: list[BaseException] = []
+    with consumer(broker) as c:
+        c.assign([TP])
+        inside = threading.Thread(target=lambda: c.poll(timeout_ms=1000))
+        inside.start()
+        while c._owner is None:
+            time.sleep(0.001)
+        try:
+            c.poll()
+        except IllegalStateError as error:
+            errors.append(error)
+        inside.join()
+    assert "another thread" in str(errors[0])
+
+
+def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
+    with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset.*latest, earliest, none"):
+        consumer(broker, auto_offset_reset="first")
+    with pytest.raises(ConfigurationError, match=r"heartbeat\.interval\.ms"):
+        consumer(broker, heartbeat_interval_ms=9000, session_timeout_ms=9000)
+    with pytest.raises(TypeError, match=r"group.*group_id"):
+        consumer(broker, groupid="g")
+
+
+def test_list_offsets_of_an_old_broker_is_understood() -> None:
+    with ScriptedBroker(max_versions={"ListOffsets": 1, "Fetch": 4, "Metadata": 1, "ApiVersions": 0}) as broker:
+        broker.add_topic("t")
+        fill(broker, 10)
+        with consumer(broker) as c:
+            c.assign([TP])
+            assert len(read(c, 10)) == 10
+        assert {h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "Fetch"} == {4}
+        assert broker.asked(ListOffsetsRequest)

@@ -1,0 +1,199 @@
+"""The asyncio faces, the admin client, and what all faces share."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio
+from ottla.client.io_thread import IoThread, run_at_caller
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError, TopicAlreadyExistsError
+from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.produce import ProduceRequest
+
+from .scripted import DROP, SILENCE, ScriptedBroker
+
+
+def run(test: Callable[[], Awaitable[Any]]) -> Any:
+    return asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) -> None:
+    async def test() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=broker.address, linger_ms=0) as producer:
+            future = await producer.send("t", b"1", key=b"k")
+            assert (await future).offset == 0
+            assert (await producer.send_and_wait("t", b"2")).offset == 1
+            for number in range(3, 11):
+                await producer.send("t", b"%d" % number)
+            await producer.flush(10)
+        async with aio.KafkaConsumer(
+            "t", bootstrap_servers=broker.address, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+        ) as consumer:
+            seen = []
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) == 7:
+                    break
+            assert seen == [b"%d" % number for number in range(1, 8)]
+            await consumer.commit()
+            found = await consumer.committed(TopicPartition("t", 0))
+            assert found is not None
+            assert found.offset == 7
+            assert await consumer.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 10}
+
+    run(test)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla")]
+
+
+def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBroker) -> None:
+    told: list[Any] = []
+
+    class Listener:
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            await asyncio.sleep(0)
+            told.append(("assigned", assigned))
+
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            told.append(("revoked", revoked))
+
+    async def test() -> None:
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address, group_id="g") as consumer:
+            consumer.subscribe(["t"], listener=Listener())
+            while not consumer.assignment():
+                await consumer.poll(50)
+
+    run(test)
+    assert told == [("assigned", {TopicPartition("t", 0)}), ("revoked", {TopicPartition("t", 0)})]
+
+
+def test_an_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=10)
+
+    async def test() -> None:
+        producer = aio.KafkaProducer(
+            bootstrap_servers=broker.address, buffer_memory=10_000, batch_size=6_000, max_block_ms=50, linger_ms=0
+        )
+        await producer.start()
+        await producer.send("t", bytes(5000))
+        with pytest.raises(BufferExhaustedError):
+            await producer.send("t", bytes(5000))
+        await producer.stop(timeout=0)
+        with pytest.raises(IllegalStateError, match="closed"):
+            await producer.send("t", b"v")
+
+    run(test)
+
+
+def test_admin_creates_topics_once(broker: ScriptedBroker) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        admin.create_topics([NewTopic("new", 3, 1)])
+        assert admin.list_topics() == ["new", "t"]
+        assert len(admin.describe_topics(["new"])["new"].partitions) == 3
+        with pytest.raises(TopicAlreadyExistsError, match="new"):
+            admin.create_topics([NewTopic("new", 3, 1)])
+        cluster = admin.describe_cluster()
+        assert cluster.cluster_id == "scripted"
+        assert cluster.controller is not None
+        assert cluster.controller.port == broker.port
+
+
+def test_admin_goes_to_the_new_controller_and_over_lost_connections(broker: ScriptedBroker) -> None:
+    from ottla.protocol.messages.create_topics import CreatableTopicResult
+
+    moved = CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=41)])
+    broker.on(CreateTopicsRequest, lambda _: moved)
+    broker.on(CreateTopicsRequest, lambda _: DROP)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=10) as admin:
+        admin.create_topics([NewTopic("new", 1, 1)])
+    assert "new" in broker.topics
+
+
+def test_admin_calls_have_a_time_limit(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, lambda _: SILENCE, times=100)
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin, pytest.raises(KafkaTimeoutError):
+        admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=100)
+
+
+# The I/O thread
+
+
+def test_a_result_and_an_error_come_back_to_the_caller() -> None:
+    async def good() -> int:
+        return 5
+
+    async def bad() -> int:
+        raise KeyError("x")
+
+    io = IoThread("test")
+    io.start()
+    assert io.run(good()) == 5
+    with pytest.raises(KeyError):
+        io.run(bad())
+    io.stop()
+    with pytest.raises(IllegalStateError, match="closed"):
+        io.run(good())
+
+
+def test_a_call_that_takes_too_long_is_cancelled() -> None:
+    cancelled = threading.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    io = IoThread("test")
+    io.start()
+    with pytest.raises(KafkaTimeoutError):
+        io.run(forever(), 0.05)
+    assert cancelled.wait(5)
+    io.stop()
+
+
+def test_functions_run_where_the_call_was_made() -> None:
+    async def ask() -> bool:
+        found: bool = await run_at_caller(lambda: threading.current_thread() is threading.main_thread())
+        return found
+
+    io = IoThread("test")
+    io.start()
+    assert io.run(ask())
+    io.stop()
+
+
+def test_a_callback_on_the_io_thread_cannot_wait_for_it() -> None:
+    io = IoThread("test")
+    io.start()
+
+    async def inner() -> None: ...
+
+    async def outer() -> None:
+        io.run(inner())
+
+    with pytest.raises(IllegalStateError, match="cannot wait"):
+        io.run(outer())
+    io.stop()
+
+
+# The package
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in ottla.__all__:
+        if name != "Broker":
+            assert getattr(ottla, name).__name__ == name
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import ottla; print(sorted(set(sys.modules) - before))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "['__future__', 'ottla']"

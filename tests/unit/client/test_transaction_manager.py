@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.client.accumulator import ProducerBatch
+from ottla.client.transaction_manager import MAX_EPOCH, TransactionManager
+from ottla.errors import ClusterAuthorizationFailedError, OutOfOrderSequenceNumberError, UnknownProducerIdError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.records.batch import read_header, verify
+from ottla.records.builder import BatchBuilder
+
+TP = TopicPartition("t", 0)
+
+
+class Coordinator:
+    def __init__(self) -> None:
+        self.next_id = 500
+        self.error_code = 0
+
+    async def __call__(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        self.next_id += 1
+        return InitProducerIdResponse(error_code=self.error_code, producer_id=self.next_id, producer_epoch=0)
+
+
+def manager() -> TransactionManager:
+    made = TransactionManager(Coordinator())
+    asyncio.run(made.get_producer_id())
+    return made
+
+
+def batch(count: int = 1, tp: TopicPartition = TP) -> ProducerBatch:
+    builder = BatchBuilder(bytearray(1000))
+    for _ in range(count):
+        builder.append(0, None, b"v", None)
+    return ProducerBatch(tp, builder, None, 0.0)
+
+
+def sent(m: TransactionManager, *counts: int) -> list[ProducerBatch]:
+    made = [batch(count) for count in counts]
+    for one in made:
+        assert m.may_send(one)
+        m.number(one)
+        one.finish(transactional=False)
+    return made
+
+
+def numbers(b: ProducerBatch) -> tuple[int, int, int]:
+    assert b.data is not None
+    header = read_header(b.data)
+    verify(b.data, 0, header)
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
+def test_nothing_goes_without_an_id() -> None:
+    assert not TransactionManager(Coordinator()).may_send(batch())
+
+
+def test_a_refused_id_is_raised() -> None:
+    coordinator = Coordinator()
+    coordinator.error_code = 31
+    with pytest.raises(ClusterAuthorizationFailedError):
+        asyncio.run(TransactionManager(coordinator).get_producer_id())
+
+
+def test_numbers_count_records_without_gaps() -> None:
+    assert [numbers(b) for b in sent(manager(), 3, 2, 1)] == [(501, 0, 0), (501, 0, 3), (501, 0, 5)]
+
+
+def test_no_more_than_five_batches_of_a_partition_are_on_their_way() -> None:
+    m = manager()
+    first, *_ = sent(m, 1, 1, 1, 1, 1)
+    assert not m.may_send(batch())
+    m.acknowledged(first)
+    assert m.may_send(batch())
+
+
+def test_a_batch_keeps_its_numbers_and_goes_again_only_when_it_is_the_first() -> None:
+    m = manager()
+    first, second = sent(m, 1, 1)
+    assert m.may_send(first)
+    assert not m.may_send(second)
+    m.number(first)
+    assert numbers(first) == (501, 0, 0)
+    m.acknowledged(first)
+    assert m.may_send(second)
+
+
+def test_out_of_order_behind_a_batch_that_comes_again_only_waits() -> None:
+    m = manager()
+    _, second = sent(m, 1, 1)
+    assert m.may_retry(second, OutOfOrderSequenceNumberError())
+    assert numbers(second) == (501, 0, 1)
+
+
+def test_out_of_order_at_the_head_counts_anew_with_the_next_epoch() -> None:
+    m = manager()
+    first, second = sent(m, 2, 3)
+    assert m.may_retry(first, OutOfOrderSequenceNumberError())
+    assert (numbers(first), numbers(second)) == ((501, 1, 0), (501, 1, 2))
+
+
+def test_a_refused_batch_leaves_no_gap() -> None:
+    m = manager()
+    first, second, third = sent(m, 1, 1, 1)
+    m.acknowledged(first)
+    m.failed(second, certain=True)
+    assert numbers(third) == (501, 1, 0)
+
+
+def test_a_batch_of_unknown_fate_holds_new_ones_back_until_the_others_are_done() -> None:
+    m = manager()
+    first, second = sent(m, 1, 1)
+    m.failed(first, certain=False)
+    assert not m.may_send(batch())
+    m.acknowledged(second)
+    (after,) = sent(m, 1)
+    assert numbers(after) == (501, 0, 2), "the second was accepted, so the first was written"
+
+
+def test_a_batch_of_unknown_fate_at_the_end_begins_a_new_epoch() -> None:
+    m = manager()
+    first, second = sent(m, 1, 1)
+    m.acknowledged(first)
+    m.failed(second, certain=False)
+    (after,) = sent(m, 1)
+    assert numbers(after) == (501, 1, 0)
+
+
+def test_a_broker_that_has_forgotten_the_producer_is_told_a_new_epoch() -> None:
+    m = manager()
+    (first,) = sent(m, 1)
+    assert m.may_retry(first, UnknownProducerIdError())
+    assert numbers(first) == (501, 1, 0)
+
+
+def test_the_parts_of_a_split_batch_share_its_numbers() -> None:
+    m = manager()
+    first, second = sent(m, 5, 1)
+    parts = [batch(3), batch(2)]
+    m.split(first, parts)
+    assert [part.base_sequence for part in parts] == [0, 3]
+    assert m.may_send(parts[0])
+    assert not m.may_send(parts[1])
+    assert not m.may_send(second)
+    m.acknowledged(parts[0])
+    m.acknowledged(parts[1])
+    assert m.may_send(second)
+
+
+def test_other_partitions_take_the_new_epoch_when_nothing_of_theirs_is_on_its_way() -> None:
+    m = manager()
+    other = TopicPartition("t", 1)
+    waiting = batch(1, other)
+    m.number(waiting)
+    (failed,) = sent(m, 1)
+    m.failed(failed, certain=True)
+    next_one = batch(1, other)
+    m.number(next_one)
+    assert (next_one.producer_epoch, next_one.base_sequence) == (0, 1)
+    m.acknowledged(waiting)
+    m.acknowledged(next_one)
+    last = batch(1, other)
+    m.number(last)
+    assert (last.producer_epoch, last.base_sequence) == (1, 0)
+
+
+def test_when_the_epochs_are_used_up_a_new_id_is_asked_for() -> None:
+    m = manager()
+    m.epoch = MAX_EPOCH
+    first, second = sent(m, 1, 1)
+    m.failed(first, certain=True)
+    assert not m.may_send(second)
+    asyncio.run(m.get_producer_id())
+    assert m.may_send(second)
+    assert numbers(second) == (502, 0, 0)
+
+
+def test_sequences_begin_anew_after_two_billion() -> None:
+    m = manager()
+    sent(m, 1)
+    m._sequences(TP).next = 0x7FFFFFFF
+    last, after = sent(m, 2, 1)
+    assert (last.base_sequence, last.last_sequence, after.base_sequence) == (0x7FFFFFFF, 0, 1)
