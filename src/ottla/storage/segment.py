@@ -233,6 +233,7 @@ class Segment:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
         self._load_indexes(WRITABLE)
         position = self.position_of(offset)
+        self._recent.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.max_timestamp = self.time_index.last_timestamp
