@@ -20,7 +20,8 @@ from ottla.protocol.message import Message, Struct
 from ottla.protocol.messages import consumer_protocol, group_records
 
 FOLDER = os.environ.get("OTTLA_PROTOCOL_SCHEMAS", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="OTTLA_PROTOCOL_SCHEMAS does not name a folder with Kafka's schemas")
+if not FOLDER:
+    pytest.skip("OTTLA_PROTOCOL_SCHEMAS does not name a folder with Kafka's schemas", allow_module_level=True)
 
 MESSAGES: list[type[Message]] = [
     *(api.request for api in APIS),
