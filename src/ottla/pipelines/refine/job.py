@@ -86,6 +86,8 @@ def work(run: Run, bootstrap_servers: str) -> None:
                 query.awaitTermination()
             time.sleep(_POLL_S)
         query.stop()
+        # The last micro-batch may have been seen here before its own report.
+        tell_totals(store)
         spark.stop()
 
 
