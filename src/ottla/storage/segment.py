@@ -232,15 +232,14 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
         self._load_indexes(WRITABLE)
-        position = self.position_of(offset)
+        found = self.position_of(offset)
+        position = self.size if found is None else found
         self._recent.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.max_timestamp = self.time_index.last_timestamp
         self.offset_of_max_timestamp = self.time_index.last_offset
         self._bytes_since_index_entry = 0
-        if position is None:
-            return
         self.file.truncate(position)
         self.size = position
         start = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
