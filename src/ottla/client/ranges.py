@@ -27,7 +27,7 @@ from ottla.model import (
 )
 from ottla.records.columns import Columns
 
-PARTITION_FETCH_BYTES: Final = 8 * 1024 * 1024
+PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
 """Whole ranges are read, so fetches are large; a user's max.partition.fetch.bytes wins."""
 POLL_TIMEOUT_MS: Final = 120_000
 """How long a range may go without a record, as Spark's kafkaConsumer.pollTimeoutMs."""

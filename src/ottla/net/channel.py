@@ -29,6 +29,8 @@ R = TypeVar("R", bound=Response)
 
 MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
 """A response that claims to be larger is taken for nonsense."""
+TRUST_BYTES: Final = 16 * 1024 * 1024
+"""Up to here memory is taken for a response on the word of its size: a fetch is as large as was asked for."""
 MAX_CHUNKS: Final = 512
 """Buffers handed to one sendmsg; Linux takes 1024."""
 READS_IN_A_ROW: Final = 16
@@ -79,7 +81,7 @@ class Channel:
         self.last_used = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
-        self._frames = FrameReader(MAX_RESPONSE_BYTES)
+        self._frames = FrameReader(MAX_RESPONSE_BYTES, trust_bytes=TRUST_BYTES)
         self._outgoing: deque[Chunk] = deque()
         self._writing = False
         self._when_written: deque[asyncio.Future[None]] = deque()

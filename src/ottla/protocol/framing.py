@@ -27,8 +27,9 @@ class FrameReader:
     views of that memory. A frame stays valid as long as somebody holds it; memory is used again only when nobody does.
     """
 
-    def __init__(self, max_bytes: int, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, max_bytes: int, block_bytes: int = BLOCK_BYTES, trust_bytes: int = TRUST_BYTES) -> None:
         self.max_bytes = max_bytes
+        self.trust_bytes = trust_bytes
         self._block_bytes = block_bytes
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
@@ -73,19 +74,21 @@ class FrameReader:
         if waiting < 4:
             return self._start + 4
         whole = 4 + self._size()
-        if whole > TRUST_BYTES:
-            whole = min(whole, max(TRUST_BYTES, 2 * waiting))
+        if whole > self.trust_bytes:
+            whole = min(whole, max(self.trust_bytes, 2 * waiting))
         return self._start + whole
 
     def _move(self, need: int) -> None:
         """Go on in a new block (or at the begin of this one, if nobody looks at it), with the bytes that wait."""
         waiting = self._end - self._start
-        rest = bytes(self._view[self._start : self._end])
         size = max(self._block_bytes, need - self._start)
-        if size != len(self._block) or not self._free():
+        if size == len(self._block) and self._free():
+            self._view[:waiting] = self._view[self._start : self._end]
+        else:
+            before = self._view
             self._block = bytearray(size)
             self._view = memoryview(self._block)
-        self._view[:waiting] = rest
+            self._view[:waiting] = before[self._start : self._end]
         self._start, self._end = 0, waiting
 
     def _free(self) -> bool:
