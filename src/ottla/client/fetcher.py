@@ -34,6 +34,8 @@ log = logging.getLogger("ottla.client")
 
 NEWEST_FETCH: Final = 12
 """13 names topics by id."""
+FETCHES_AHEAD: Final = 2
+"""A partition is fetched while less than so many full fetches of it are here: one to read from, one in reserve."""
 FULL: Final = 0
 NO_SESSION: Final = 0
 
@@ -116,6 +118,7 @@ class Fetcher:
         self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._back_off = config.retry_backoff_ms / 1000
+        self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
     def start(self) -> None:
         """Follow the metadata: a new leader can be fetched from at once."""
@@ -136,7 +139,7 @@ class Fetcher:
         for tp, state in self.subscription.partitions.items():
             if state.paused or state.fetch_from is None or state.in_flight:
                 continue
-            state.held = state.fetched_bytes - state.taken_bytes >= self.config.max_partition_fetch_bytes
+            state.held = state.fetched_bytes - state.taken_bytes >= self._enough
             if state.held:
                 continue
             node, epoch = self._node(tp, state, now)
