@@ -31,9 +31,11 @@ from ottla.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
     Segment,
     TimestampAndOffset,
 )
+from ottla.storage.txn_index import TransactionIndex
 
 log = logging.getLogger("ottla.storage.cleaner")
 
@@ -108,6 +110,7 @@ class Cleaning:
         # Taken on the loop, since the worker must not look at what appends change.
         self._last_batches = {p.batches[-1].last_offset for p in self.log.producers.producers.values() if p.batches}
         self._aborted = self.log.aborted_transactions(self.log.log_start_offset, cleanable.end)
+        self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
         self.cleaned_to = cleanable.first_dirty
         """Where the next pass begins, once this one is installed."""
 
@@ -183,8 +186,17 @@ class Cleaning:
                 written = header._replace(length=len(kept) - LOG_OVERHEAD)
                 latest = TimestampAndOffset(header.max_timestamp, header.last_offset)
                 target.append(kept, len(kept), written, written, latest)
+        self._copy_transaction_index(group, target)
         target.finish()
         target.sync()
+
+    def _copy_transaction_index(self, group: list[Segment], target: Segment) -> None:
+        """Take along what hides the records of transactions that the pass did not get to the end of."""
+        index = TransactionIndex(target.path(TXN_INDEX_SUFFIX))
+        for source in group:
+            for aborted in self._rolled_back[source.base_offset]:
+                if aborted.last_offset >= self._end:
+                    index.append(aborted)
 
     def _filter(
         self, header: BatchHeader, batch: bytes, records: list[Record], transactions: _Transactions

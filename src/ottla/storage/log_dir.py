@@ -39,6 +39,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
+CLUSTER_METADATA = "__cluster_metadata"
 DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
 """Kafka's log.cleaner.dedupe.buffer.size: memory for the keys of one pass."""
 PROGRESS_SECONDS = 2.0
@@ -335,9 +336,9 @@ class LogDir:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """`topic-N` as a TopicPartition; None for any other name."""
+    """`topic-N` as a TopicPartition; None for any other name, and for the metadata log of Kafka's own controller."""
     topic, _, partition = name.rpartition("-")
-    if not topic or not partition.isdigit() or name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
+    if not topic or not partition.isdigit() or topic == CLUSTER_METADATA:
         return None
     return TopicPartition(topic, int(partition))
 

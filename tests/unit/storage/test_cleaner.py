@@ -4,6 +4,7 @@ import pytest
 
 from ottla.errors import KafkaStorageError
 from ottla.records import compression
+from ottla.records.decoder import decode_records
 from ottla.storage import cleaner
 from ottla.storage.offset_map import BYTES_PER_KEY, OffsetMap
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
@@ -132,6 +133,35 @@ def test_rolled_back_records_go_and_committed_ones_stay(log, clock):
     clean(log, end)
     assert users() == [b"old", b"committed", b"newer"]
     assert len(contents(log)) == 4, "the marker of what was rolled back went"
+
+
+@pytest.mark.parametrize("bound", ["map", "watermark"])
+def test_rolled_back_records_behind_the_end_of_a_pass_stay_hidden(make_log, bound):
+    log = make_log(**SMALL | {"segment_bytes": 2000})
+    for i in range(12):
+        put(log, (b"k%d" % i, b"x" * 50), producer_id=1, producer_epoch=0, base_sequence=i, transactional=True)
+        if i % 3 == 2:
+            end = batch(marker_record(ABORT, 0), producer_id=1, producer_epoch=0, transactional=True, control=True)
+            log.append(end, leader_epoch=0, origin_client=False)
+        put(log, (b"p%d" % i, b"plain"))
+    end = 9 if bound == "watermark" else log.log_end_offset
+    log.high_watermark = end
+    log.roll()
+    assert 0 < cleaner.clean(log, 0, map_bytes=(4 if bound == "map" else 1000) * BYTES_PER_KEY) < log.log_end_offset
+    log.close()
+    again = make_log(clean=True, **SMALL)
+    aborted = again.aborted_transactions(0, again.log_end_offset)
+    visible = [
+        r.key
+        for header, data in again.batches_from(0)
+        if not header.is_control
+        and not any(
+            a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
+            for a in aborted
+        )
+        for r in decode_records(data, 0, header)
+    ]
+    assert visible == [b"p%d" % i for i in range(12)]
 
 
 def test_last_batch_of_a_producer_keeps_its_sequence(make_log):

@@ -1,0 +1,198 @@
+"""One data directory, used by Apache Kafka and by us in turn: each takes up what the other wrote."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.kafka_jars import run_tool
+
+from ottla.config.topic import LogConfig
+from ottla.model import TopicPartition
+from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import decode_records
+from ottla.storage import cleaner
+from ottla.storage.log import Log
+from ottla.storage.log_dir import LogDir
+from ottla.storage.producer_state import COMMIT, marker_record
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+START_SECONDS = 90
+TOPIC = "exchange"
+TP = TopicPartition(TOPIC, 0)
+SEGMENT_BYTES = 1 << 20
+"""The least that Apache Kafka allows."""
+CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
+
+
+def free_ports() -> int:
+    """The first of two ports in a row that nobody uses."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            second.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports in a row")
+
+
+@contextlib.contextmanager
+def kafka(directory: Path, port: int, *, kill: bool = False) -> Iterator[str]:
+    """A running node on the data in `directory`; its address."""
+    command = apache_kafka.prepare_node(directory, port) if not (directory / "log").exists() else None
+    if command is None:
+        command = apache_kafka.java("kafka.Kafka", str(directory / "server.properties"), heap=("-Xmx512M",))
+    with (directory / "out.txt").open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            assert process.poll() is None, (directory / "out.txt").read_text()[-3000:]
+            assert time.monotonic() < deadline, "the node does not start"
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.2)
+        yield f"127.0.0.1:{port}"
+    finally:
+        if kill:
+            process.kill()
+            process.wait()
+        else:
+            apache_kafka.wait_for_end(process)
+
+
+def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:
+    """Records in transactions, every third of them rolled back, with all codecs; those that count."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    rng = random.Random(seed)
+    kept = []
+    for i, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"t-{seed}-{i}",
+                "compression.type": codec,
+                "linger.ms": 5,
+            }
+        )
+        producer.init_transactions(60)
+        for n in range(3):
+            producer.begin_transaction()
+            rows = [(b"%d-%d-%d-%d" % (seed, i, n, j), rng.randbytes(rng.randrange(2000))) for j in range(count)]
+            for key, value in rows:
+                producer.produce(TOPIC, value, key, 0)
+            if n == 1:
+                producer.flush(60)
+                producer.abort_transaction(60)
+            else:
+                producer.commit_transaction(60)
+                kept += rows
+    return kept
+
+
+def consume(bootstrap: str, count: int) -> list[tuple[bytes, bytes]]:
+    """All committed records of the partition from its start."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": "read_committed"}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+    found = []
+    deadline = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 1):
+            assert message.error() is None
+            found.append((message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def committed(log: Log) -> list[tuple[bytes, bytes]]:
+    """What a read_committed consumer gets from our log."""
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    found = []
+    for header, data in log.batches_from(0):
+        rolled_back = any(
+            a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
+            for a in aborted
+        )
+        if not header.is_control and not rolled_back:
+            found += [(r.key, r.value) for r in decode_records(data, 0, header)]
+    return found
+
+
+def append_ours(log: Log, seed: int, count: int) -> list[tuple[bytes, bytes]]:
+    """Two transactions through our log."""
+    rng = random.Random(seed)
+    rows = [(b"ours-%d-%d" % (seed, i), rng.randbytes(rng.randrange(3000))) for i in range(count)]
+    epoch = log.leader_epochs.latest
+    for i, (key, value) in enumerate(rows):
+        builder = BatchBuilder(bytearray(5000), i % 5)
+        builder.append(int(time.time() * 1000), key, value, [("from", b"ottla")])
+        data = memoryview(bytearray(builder.close(900_000 + seed, 0, i, transactional=True)))
+        log.append(data, leader_epoch=epoch)
+    builder = BatchBuilder(bytearray(200))
+    builder.append(int(time.time() * 1000), *marker_record(COMMIT, 0))
+    data = memoryview(bytearray(builder.close(900_000 + seed, 0, -1, transactional=True, control=True)))
+    log.append(data, leader_epoch=epoch, origin_client=False)
+    log.high_watermark = log.log_end_offset
+    return rows
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kafka_or_skip() -> None:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(f"Apache Kafka: {reason}")
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kill: bool) -> None:
+    port = free_ports()
+    with kafka(tmp_path, port, kill=kill) as bootstrap:
+        created = run_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            *("--bootstrap-server", bootstrap, "--create", "--topic", TOPIC, "--partitions", "1"),
+            *("--config", f"segment.bytes={SEGMENT_BYTES}"),
+        )
+        assert created.returncode == 0, created.stdout
+        expected = produce(bootstrap, 1, 150)
+
+    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        assert not log_dir.failed
+        log = log_dir.logs[TP]
+        assert log.topic_id
+        assert committed(log) == expected
+        assert len(log.segments) > 1
+        assert len(log.aborted_transactions(0, log.log_end_offset)) == 5
+        for segment in log.segments:
+            segment.sanity_check()
+        assert log.offset_for_time(0).offset == 0
+        expected += append_ours(log, 7, 400)
+
+    with kafka(tmp_path, port, kill=kill) as bootstrap:
+        assert consume(bootstrap, len(expected)) == expected
+        expected += produce(bootstrap, 2, 100)
+        assert consume(bootstrap, len(expected)) == expected
+
+    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        log = log_dir.logs[TP]
+        assert committed(log) == expected
+        offsets = [o for h, _ in log.batches_from(0) for o in (h.base_offset, h.last_offset)]
+        assert offsets == sorted(offsets)
+        log.high_watermark = log.log_end_offset
+        log.roll()
+        log.config = log.config._replace(cleanup_policy=("compact",))
+        cleaner.clean(log, 0)
+
+    with kafka(tmp_path, port) as bootstrap:
+        found = consume(bootstrap, len(expected))
+    assert found == expected, "no key is there twice, so compaction keeps all that was committed"
