@@ -155,13 +155,18 @@ class AdminCore:
         """The result of an attempt; again while its error may pass and there is time."""
         limit = self._limit(timeout_ms)
         deadline = time.monotonic() + limit
+        last: KafkaError | None = None
         while True:
             try:
                 async with asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()):
                     return await attempt()
+            except KafkaTimeoutError:
+                raise
             except TimeoutError:
-                raise KafkaTimeoutError(f"not done within {limit:g} s") from None
+                reason = f" ({last})" if last is not None else ""
+                raise KafkaTimeoutError(f"not done within {limit:g} s{reason}") from last
             except KafkaError as error:
+                last = error
                 if not error.retriable or time.monotonic() + self._back_off > deadline:
                     raise
                 await asyncio.sleep(self._back_off)
