@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -88,6 +89,9 @@ class Log:
         self.on_roll: Callable[[Log], None] | None = None
         """Called after a roll; the broker flushes the closed segment on a worker then."""
         self._doomed: deque[tuple[int, Segment]] = deque()
+        self._flush_lock = Lock()
+        """Around the recovery point: a flush on a worker must not move it past a cut that came meanwhile."""
+        self._cuts = 0
         self._warm: deque[Segment] = deque()
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self.closed = False
@@ -400,6 +404,7 @@ class Log:
 
         Callable from a worker thread. Raises KafkaStorageError; the recovery point then stays.
         """
+        cuts = self._cuts
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         if end <= self.recovery_point:
             return
@@ -412,7 +417,9 @@ class Log:
             sync_directory(self.dir)
         except OSError as error:
             raise self._storage_error("flush", error) from error
-        self.recovery_point = max(self.recovery_point, end)
+        with self._flush_lock:
+            if cuts == self._cuts:
+                self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self.clock.now_ms()
 
     def close(self) -> None:
@@ -466,7 +473,9 @@ class Log:
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
+        with self._flush_lock:
+            self._cuts += 1
+            self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
 

@@ -32,7 +32,8 @@ def _end(log: Log, i: int) -> int:
 
 def _may_go(log: Log, i: int) -> bool:
     """Segments above the high watermark stay, and an empty active one has nothing to lose."""
-    return _end(log, i) <= log.high_watermark and log.segments[i].size > 0
+    segment = log.segments[i]
+    return _end(log, i) <= log.high_watermark and (segment.size > 0 or segment is not log.active)
 
 
 def _too_old(log: Log, now_ms: int) -> int:

@@ -153,8 +153,8 @@ class Segment:
         file = self._file
         if file is not None:
             file.sync()
-        elif self.size:
-            LogFile(self.path(LOG_SUFFIX)).sync()
+        else:
+            sync_file(self.path(LOG_SUFFIX))
         self.offset_index.sync()
         self.time_index.sync()
         for suffix in (SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX):

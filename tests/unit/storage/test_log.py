@@ -372,6 +372,26 @@ def test_flush_moves_the_recovery_point(make_log):
     assert (log.recovery_point, log.unflushed_messages) == (10, 0)
 
 
+def test_flush_that_a_cut_overtakes_does_not_move_the_recovery_point(make_log, monkeypatch):
+    log = make_log()
+    fill(log, 10)
+    log.high_watermark = 0
+    real = os.fsync
+
+    def cut_meanwhile(fd):
+        real(fd)
+        if log.log_end_offset == 10:
+            log.truncate_to(3)
+            log.append(batch(b"other", b"records", b"now"), leader_epoch=1)
+
+    monkeypatch.setattr(os, "fsync", cut_meanwhile)
+    log.flush()
+    assert log.recovery_point <= 3
+    monkeypatch.undo()
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 6
+
+
 def test_closed_log_takes_nothing(make_log):
     log = make_log()
     log.close()
