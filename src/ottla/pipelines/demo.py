@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ottla.errors import ConfigurationError, KafkaError
+from ottla.pipelines.ingest import files
 from ottla.pipelines.processes import Child, ProcessEndedError, start_broker, start_module
 from ottla.pipelines.run import Run
 
@@ -42,10 +43,10 @@ def run_demo(args: argparse.Namespace) -> int:
         console.print(f"\nInterrupted. {resume_hint(args.data)}")
         return 130
     except ProcessEndedError as error:
-        console.print(f"\n{error}\n\n{resume_hint(args.data)}", markup=False)
+        console.print(f"\n{error}\n\n{resume_hint(args.data)}", markup=False, soft_wrap=True)
         return 1
-    except KafkaError as error:
-        console.print(f"ottla demo: {error}", markup=False)
+    except (KafkaError, OSError) as error:
+        console.print(f"ottla demo: {error}", markup=False, soft_wrap=True)
         return 1
     if exact and not args.keep:
         run.clear_working_files()
@@ -64,18 +65,30 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
 
     if args.resume:
         return Run.load(args.data.resolve())
-    if args.input and not args.input.is_file():
-        raise ConfigurationError(f"--input {args.input}: there is no such file")
+    check_input(args.input, args.by)
     source = args.input.resolve() if args.input else None
     run = Run(args.data.resolve(), args.limit, source, args.by, args.database)
-    if run.directory.exists():
-        console.print(f"Clearing {args.data}, which an earlier run left.")
-    run.clear()
+    if args.database:
+        # Before anything is cleared: a wrong URL must not cost an earlier run.
+        Store.open(args.database).close()
+    if run.clear():
+        console.print(f"Cleared {args.data}, which an earlier run had left.")
     run.save()
     with Store.open(run.database_url) as store:
         store.drop()
         store.create()
     return run
+
+
+def check_input(source: Path | None, by: str | None) -> None:
+    """ConfigurationError where a file cannot be read as events, or a field is named without a file."""
+    if source is None:
+        if by is not None:
+            raise ConfigurationError("--by: names a field of --input; give both")
+        return
+    if not source.is_file():
+        raise ConfigurationError(f"--input {source}: there is no such file")
+    files.layout(source, by)
 
 
 def finished_rates(run: Run) -> Rates | None:

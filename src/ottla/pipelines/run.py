@@ -116,13 +116,16 @@ class Run:
             nested.setdefault(tp.topic, {})[str(tp.partition)] = end
         _write(self._end, nested)
 
-    def clear(self) -> None:
-        """Remove what an earlier run left; ConfigurationError where the directory is not one of a run."""
+    def clear(self) -> bool:
+        """Remove what an earlier run left, if any; ConfigurationError where the directory is not one of a run."""
         if not self.directory.exists():
-            return
+            return False
+        if not self.directory.is_dir():
+            raise ConfigurationError(f"--data {self.directory}: a directory is wanted, and this is a file")
         if any(self.directory.iterdir()) and not (self.directory / _FILE).exists():
             raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
         shutil.rmtree(self.directory)
+        return True
 
     def clear_working_files(self) -> None:
         """Remove what only a resume would need; results stay."""

@@ -56,6 +56,13 @@ def test_an_exact_result_is_exact():
     assert account.statistics_line == "equal statistics: 1 rows of them, 28 values compared with the input"
 
 
+def test_nothing_in_and_nothing_out_is_exact(tmp_path: Path):
+    nothing: dict[str, list[Any]] = {name: [] for name in FLIGHTS}
+    account = flight_account(nothing, read_rows(tmp_path, "d", []), [])
+    assert account.is_exact
+    assert account.line == "0 of 0 flights, 0 lost, 0 doubled"
+
+
 def test_a_lost_row_is_counted():
     account = flight_account(FLIGHTS, table().slice(1), [STATISTICS])
     assert account.line == "2 of 3 flights, 1 lost, 0 doubled"

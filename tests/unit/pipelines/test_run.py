@@ -34,12 +34,19 @@ def test_a_directory_of_others_is_left_alone(tmp_path: Path):
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_a_file_is_not_a_directory(tmp_path: Path):
+    (tmp_path / "f").write_text("precious")
+    with pytest.raises(ConfigurationError, match="a directory is wanted"):
+        Run(tmp_path / "f").clear()
+
+
 def test_an_earlier_run_is_cleared(tmp_path: Path):
     run = Run(tmp_path / "d")
     run.save()
     run.broker_data.mkdir()
-    run.clear()
+    assert run.clear()
     assert not run.directory.exists()
+    assert not run.clear()
 
 
 def test_results_stay_when_working_files_go(tmp_path: Path):

@@ -1,0 +1,67 @@
+import argparse
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rich")
+pytest.importorskip("sqlalchemy")
+
+from rich.console import Console
+
+from ottla.cli import demo as command
+from ottla.errors import ConfigurationError
+from ottla.pipelines.demo import finished_rates, prepare, resume_hint
+from ottla.pipelines.refine.store import Store
+from ottla.pipelines.run import Run
+
+
+def arguments(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(given)
+
+
+def prepared(tmp_path: Path, *given: str) -> Run:
+    return prepare(arguments("--data", str(tmp_path / "run"), *given), Console(quiet=True))
+
+
+def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path):
+    run = prepared(tmp_path, "--limit", "7")
+    assert Run.load(tmp_path / "run") == run
+    with Store.open(run.database_url) as store:
+        assert store.totals() == (0, 0, 0)
+    assert finished_rates(run) is None
+
+
+def test_resume_takes_the_settings_of_the_run(tmp_path: Path):
+    run = prepared(tmp_path, "--limit", "7")
+    assert prepared(tmp_path, "--resume", "--limit", "9") == run
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--by", "x"], "--by: names a field of --input"),
+        (["--input", "nope"], "--input nope: there is no such file"),
+        (["--database", "mysql://h/x"], "--database: mysql is not known"),
+    ],
+)
+def test_what_is_wrong_costs_no_earlier_run(tmp_path: Path, given: list[str], message: str):
+    prepared(tmp_path, "--limit", "7")
+    with pytest.raises(ConfigurationError, match=message):
+        prepared(tmp_path, *given)
+    assert Run.load(tmp_path / "run").limit == 7
+
+
+@pytest.mark.parametrize(
+    "given", [["--rate", "0"], ["--seconds", "-1"], ["--limit", "1.5"], ["--rate", "1", "--seconds", "2"]]
+)
+def test_numbers_are_positive_and_there_is_one_pace(given: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        arguments(*given)
+    assert given[0] in capsys.readouterr().err
+
+
+def test_the_hint_names_the_directory_where_it_is_not_the_usual_one():
+    assert resume_hint(Path("demo-data")).startswith("`ottla demo --resume`")
+    assert "--resume --data x`" in resume_hint(Path("x"))
