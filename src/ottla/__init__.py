@@ -11,9 +11,9 @@ TYPE_CHECKING = False  # what type checkers take for typing's; importing typing 
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
-    from ottla.client.admin_core import ConfigResource as ConfigResource
-    from ottla.client.admin_core import NewPartitions as NewPartitions
-    from ottla.client.admin_core import NewTopic as NewTopic
+    from ottla.client.admin_model import ConfigResource as ConfigResource
+    from ottla.client.admin_model import NewPartitions as NewPartitions
+    from ottla.client.admin_model import NewTopic as NewTopic
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.membership import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.producer import KafkaProducer as KafkaProducer
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Broker": "ottla.broker.embedded",
-    "ConfigResource": "ottla.client.admin_core",
+    "ConfigResource": "ottla.client.admin_model",
     "ConsumerRebalanceListener": "ottla.client.membership",
     "ConsumerRecord": "ottla.client.records",
     "KafkaAdminClient": "ottla.client.admin",
     "KafkaConsumer": "ottla.client.consumer",
     "KafkaError": "ottla.errors",
     "KafkaProducer": "ottla.client.producer",
-    "NewPartitions": "ottla.client.admin_core",
-    "NewTopic": "ottla.client.admin_core",
+    "NewPartitions": "ottla.client.admin_model",
+    "NewTopic": "ottla.client.admin_model",
     "Node": "ottla.model",
     "OffsetAndMetadata": "ottla.model",
     "OffsetAndTimestamp": "ottla.model",

@@ -18,12 +18,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ottla.client.accumulator import Ready
-from ottla.client.admin_core import AdminCore, ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin_core import AdminCore
+from ottla.client.admin_model import ConfigResource, NewPartitions, NewTopic
 from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.membership import ConsumerRebalanceListener
-from ottla.client.producer_core import Headers, ProducerCore, ProducerRecord, comes_in_future, settle_all
+from ottla.client.producer_batch import Headers, Ready
+from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
 from ottla.config.admin import AdminConfig
 from ottla.config.consumer import ConsumerConfig
@@ -328,7 +329,7 @@ class KafkaConsumer:
         """Store positions (or the given offsets) for the group, and wait for it."""
         self._core.require_group()
         wanted = self._core.consumed() if offsets is None else offsets
-        await self._core.membership.commit(wanted, time.monotonic() + self._seconds(timeout_ms))
+        await self._core.group_offsets.commit(wanted, time.monotonic() + self._seconds(timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Store positions in the background; `callback(offsets, error)` is called in a later poll()."""
@@ -339,7 +340,7 @@ class KafkaConsumer:
         """The group's stored offset of a partition; None when there is none."""
         self._core.require_group()
         tp = TopicPartition(*partition)
-        return (await self._core.membership.committed([tp], time.monotonic() + self._seconds(timeout_ms))).get(tp)
+        return (await self._core.group_offsets.committed([tp], time.monotonic() + self._seconds(timeout_ms))).get(tp)
 
     async def topics(self) -> set[str]:
         """All topics that this client may see."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.cli.connection import add_connection, client_options
 from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_core import TOPIC, ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin_model import TOPIC, ConfigResource, NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.znodes import uuid_text
 from ottla.config import properties

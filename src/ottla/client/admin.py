@@ -7,8 +7,8 @@ from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.client.admin_core import (
-    AdminCore,
+from ottla.client.admin_core import AdminCore
+from ottla.client.admin_model import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,

@@ -303,7 +303,7 @@ class KafkaConsumer:
         self._core.require_group()
         wanted = self._core.consumed() if offsets is None else _offsets(offsets)
         deadline = time.monotonic() + self._seconds(timeout_ms)
-        self._run(self._core.membership.commit(wanted, deadline))
+        self._run(self._core.group_offsets.commit(wanted, deadline))
 
     commit_sync = commit
 
@@ -324,7 +324,7 @@ class KafkaConsumer:
         self._core.require_group()
         tp = TopicPartition(*partition)
         deadline = time.monotonic() + self._seconds(timeout_ms)
-        found = self._run(self._core.membership.committed([tp], deadline)).get(tp)
+        found = self._run(self._core.group_offsets.committed([tp], deadline)).get(tp)
         return found if metadata or found is None else found.offset
 
     # Asking

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.client.connections import Connections
+from ottla.client.coordinator import Coordinator
 from ottla.client.fetched import Fetched
 from ottla.client.fetcher import Fetcher
+from ottla.client.group_offsets import GroupOffsets
 from ottla.client.io_thread import run_at_caller
 from ottla.client.membership import LEAVE_SECONDS, Membership
 from ottla.client.metadata import Cluster, Metadata, PartitionInfo
@@ -71,7 +73,9 @@ class ConsumerCore:
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             retry_backoff=config.retry_backoff_ms / 1000,
         )
-        self.membership = Membership(config, self.connections, self.metadata, self.subscription)
+        coordinator = Coordinator(config.group_id, self.connections, self.metadata, config.retry_backoff_ms / 1000)
+        self.membership = Membership(config, coordinator, self.metadata, self.subscription)
+        self.group_offsets = GroupOffsets(coordinator, self.membership)
         self.membership.before_revoke = self._commit_before_revoke
         self._auto_commit = config.enable_auto_commit and config.group_id is not None
         self._commit_interval = config.auto_commit_interval_ms / 1000
@@ -120,7 +124,7 @@ class ConsumerCore:
             await asyncio.wait(self._commits, timeout=max(0.0, deadline - time.monotonic()))
         if self._auto_commit:
             try:
-                await self.membership.commit(self.consumed(), deadline)
+                await self.group_offsets.commit(self.consumed(), deadline)
             except KafkaError as error:
                 log.warning("the last offsets were not committed: %s", error)
 
@@ -303,7 +307,7 @@ class ConsumerCore:
         committed = {}
         if asked and self.config.group_id:
             deadline = time.monotonic() + timeout
-            committed = await self.membership.committed([state.tp for state in asked], deadline)
+            committed = await self.group_offsets.committed([state.tp for state in asked], deadline)
         policy = self.config.auto_offset_reset
         lookups: dict[TopicPartition, int] = {}
         for state in missing:
@@ -442,7 +446,7 @@ class ConsumerCore:
     async def _commit_before_revoke(self) -> None:
         if self._auto_commit:
             try:
-                await self.membership.commit(self.consumed(), time.monotonic() + self._commit_interval + 1)
+                await self.group_offsets.commit(self.consumed(), time.monotonic() + self._commit_interval + 1)
             except KafkaError as error:
                 log.warning(
                     "group %s: offsets were not committed before the rebalance: %s", self.config.group_id, error
@@ -451,7 +455,7 @@ class ConsumerCore:
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> asyncio.Task[None]:
         """Commit beside everything else; `callback(offsets, error)` is called by a later poll."""
         deadline = time.monotonic() + self.config.default_api_timeout_ms / 1000
-        task = asyncio.get_running_loop().create_task(self.membership.commit(offsets, deadline))
+        task = asyncio.get_running_loop().create_task(self.group_offsets.commit(offsets, deadline))
         self._commits.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:

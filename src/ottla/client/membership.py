@@ -1,4 +1,4 @@
-"""Membership in a classic group: join, stay alive, leave; and the group's offsets. Kafka's `ConsumerCoordinator`.
+"""Membership in a classic group: join, stay alive, leave. Kafka's `ConsumerCoordinator`.
 
 Joining happens while the consumer's caller waits in poll(), since his listener takes part in it; heartbeats happen on
 the loop by themselves. A member whose caller does not poll for max.poll.interval.ms leaves.
@@ -9,56 +9,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from ottla import errors
 from ottla.client.assignors import Assignor, MemberSubscription, group_by_topic, make_assignors
-from ottla.client.connections import GROUP, Connections
+from ottla.client.coordinator import Coordinator
 from ottla.client.io_thread import run_at_caller
 from ottla.client.metadata import Metadata
 from ottla.client.subscription import Subscription
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import CommitFailedError, InvalidGroupIdError, KafkaError, KafkaTimeoutError
-from ottla.model import OffsetAndMetadata, TopicPartition
-from ottla.protocol.message import Request, Response
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.versioned import decode_versioned, encode_versioned
 
 log = logging.getLogger("ottla.client")
 
-R = TypeVar("R", bound=Response)
-
 PROTOCOL: Final = "consumer"
 SUBSCRIPTION_VERSION: Final = 3
-NEWEST_COMMIT: Final = 9
-NEWEST_OFFSET_FETCH: Final = 9
 JOIN_MARGIN: Final = 5.0
 """Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
 LEAVE_SECONDS: Final = 5.0
 
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
-COORDINATOR_MOVED: Final = (
-    errors.NotCoordinatorError,
-    errors.CoordinatorNotAvailableError,
-    errors.CoordinatorLoadInProgressError,
-)
 NOBODY: Final = -1
 
 
@@ -80,10 +58,10 @@ class Membership:
     """One member of one group."""
 
     def __init__(
-        self, config: ConsumerConfig, connections: Connections, metadata: Metadata, subscription: Subscription
+        self, config: ConsumerConfig, coordinator: Coordinator, metadata: Metadata, subscription: Subscription
     ) -> None:
         self.config = config
-        self.connections = connections
+        self.coordinator = coordinator
         self.metadata = metadata
         self.subscription = subscription
         self.group_id = config.group_id
@@ -100,73 +78,16 @@ class Membership:
         self.last_poll = time.monotonic()
         self.error: KafkaError | None = None
         """What the next poll has to raise."""
-        self._coordinator: int | None = None
         self._heartbeats: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
-        self._back_off = config.retry_backoff_ms / 1000
 
-    # The coordinator
-
-    async def coordinator(self, deadline: float) -> int:
-        """The node that looks after the group. KafkaTimeoutError when none is found in time."""
-        if self.group_id is None or not self.group_id:
-            raise InvalidGroupIdError("group.id is needed for this")
-        last: KafkaError | None = None
-        while self._coordinator is None:
-            try:
-                request = self._find_request
-                response = await self.connections.ask_any_of(FindCoordinatorRequest, request)
-                found = response.coordinators[0] if response.coordinators else response
-                if found.error_code:
-                    raise errors.for_code(found.error_code)(found.error_message)
-                if found.node_id not in self.metadata.cluster.nodes:
-                    await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
-                self._coordinator = found.node_id
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                last = error
-                await self._pause(deadline, f"no coordinator of group {self.group_id}", last)
-        return self._coordinator
-
-    def _find_request(self, version: int) -> FindCoordinatorRequest:
-        assert self.group_id is not None
-        if version >= 4:
-            return FindCoordinatorRequest(coordinator_keys=[self.group_id])
-        return FindCoordinatorRequest(key=self.group_id)
-
-    async def _pause(self, deadline: float, what: str, reason: KafkaError | None) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise KafkaTimeoutError(what + (f" ({reason})" if reason else "")) from reason
-        await asyncio.sleep(min(self._back_off, left))
-
-    async def _ask(
-        self,
-        request: Request[R] | Callable[[int], Request[R]],
-        deadline: float,
-        *,
-        of: type[Request[R]] | None = None,
-        at_most: int | None = None,
-        timeout: float | None = None,
-    ) -> R:
-        """Ask the coordinator; when the connection fails, it has to be found again."""
-        node = await self.coordinator(deadline)
-        try:
-            return await self.connections.ask(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
-        except KafkaError as error:
-            if error.retriable:
-                self._coordinator = None
-            raise
-
-    def _follow(self, error: type[KafkaError]) -> None:
+    def follow(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
-        if issubclass(error, COORDINATOR_MOVED):
-            self._coordinator = None
-        elif issubclass(error, errors.RebalanceInProgressError):
+        self.coordinator.follow(error)
+        if issubclass(error, errors.RebalanceInProgressError):
             self.needs_join = True
         elif issubclass(error, FENCED):
             if not issubclass(error, errors.IllegalGenerationError):
@@ -176,6 +97,11 @@ class Membership:
             self._lost = True
             if issubclass(error, errors.FencedInstanceIdError):
                 self.error = error(f"another member has joined as {self.config.group_instance_id}")
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a round is on its way."""
+        return self._joining is not None
 
     # Joining
 
@@ -219,14 +145,14 @@ class Membership:
         try:
             assigned = joining.result()
         except KafkaError as error:
-            self._follow(type(error))
+            self.follow(type(error))
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
             log.debug("group %s could not be joined: %s", self.group_id, error)
             left = deadline - time.monotonic()
-            await asyncio.sleep(max(0.0, min(self._back_off, left)))
+            await asyncio.sleep(max(0.0, min(self.coordinator.back_off, left)))
             return left > 0
         await self._take_over(assigned)
         return True
@@ -281,7 +207,7 @@ class Membership:
                 for assignor in self.assignors
             ],
         )
-        response = await self._ask(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
+        response = await self.coordinator.ask(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
         if response.error_code:
             error = errors.for_code(response.error_code)
             if error is errors.MemberIdRequiredError:
@@ -321,7 +247,7 @@ class Membership:
             assignments=assignments,
         )
         timeout = self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
-        response = await self._ask(request, deadline, timeout=timeout)
+        response = await self.coordinator.ask(request, deadline, timeout=timeout)
         if response.error_code:
             raise errors.for_code(response.error_code)()
         return response.assignment
@@ -385,10 +311,10 @@ class Membership:
             if now - self.last_poll > self.config.max_poll_interval_ms / 1000:
                 log.warning("group %s: poll() was not called within max.poll.interval.ms; leaving", self.group_id)
                 await self._say_goodbye()
-                self._follow(errors.UnknownMemberIdError)
+                self.follow(errors.UnknownMemberIdError)
                 return
             try:
-                response = await self._ask(
+                response = await self.coordinator.ask(
                     HeartbeatRequest(
                         group_id=self.group_id or "",
                         generation_id=self.generation,
@@ -396,12 +322,12 @@ class Membership:
                         group_instance_id=self.config.group_instance_id,
                     ),
                     now + session,
-                    timeout=min(session, self.connections.request_timeout),
+                    timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
                 if time.monotonic() - heard > session:
-                    self._follow(errors.UnknownMemberIdError)
+                    self.follow(errors.UnknownMemberIdError)
                     return
                 continue
             if not response.error_code:
@@ -409,7 +335,7 @@ class Membership:
                 continue
             error_class = errors.for_code(response.error_code)
             log.debug("heartbeat: %s", error_class.name)
-            self._follow(error_class)
+            self.follow(error_class)
             if error_class is errors.RebalanceInProgressError:
                 heard = time.monotonic()
             elif issubclass(error_class, FENCED):
@@ -430,7 +356,7 @@ class Membership:
         self.reset()
 
     async def _say_goodbye(self) -> None:
-        if self._coordinator is None or not self.member_id:
+        if self.coordinator.node is None or not self.member_id:
             return
 
         def request(version: int) -> LeaveGroupRequest:
@@ -439,7 +365,9 @@ class Membership:
             return LeaveGroupRequest(group_id=self.group_id or "", members=[MemberIdentity(member_id=self.member_id)])
 
         try:
-            await self._ask(request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS)
+            await self.coordinator.ask(
+                request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
+            )
         except KafkaError as error:
             log.debug("leaving the group: %s", error)
 
@@ -455,101 +383,3 @@ class Membership:
         self._lost = False
         self._joined_topics = frozenset()
         self._assigned_counts = None
-
-    # Offsets
-
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float) -> None:
-        """Store offsets; tries again while that may help and there is time.
-
-        CommitFailedError when the group has gone on without this member.
-        """
-        if not offsets:
-            return
-        while True:
-            try:
-                await self._commit_once(offsets, deadline)
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                await self._pause(deadline, f"offsets of group {self.group_id} were not committed", error)
-
-    async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float) -> None:
-        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for tp, offset in offsets.items():
-            one = OffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                committed_metadata=offset.metadata,
-            )
-            topics.setdefault(tp.topic, []).append(one)
-        by_group = self.subscription.by_group
-        if by_group and self.generation == NOBODY:
-            raise CommitFailedError("this consumer is no member of the group any more; poll() joins again")
-        request = OffsetCommitRequest(
-            group_id=self.group_id or "",
-            generation_id_or_member_epoch=self.generation if by_group else NOBODY,
-            member_id=self.member_id if by_group else "",
-            group_instance_id=self.config.group_instance_id if by_group else None,
-            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        )
-        response = await self._ask(request, deadline, at_most=NEWEST_COMMIT)
-        for topic in response.topics:
-            for partition in topic.partitions:
-                if partition.error_code:
-                    tp = TopicPartition(topic.name, partition.partition_index)
-                    self._commit_failed(tp, partition.error_code, request.generation_id_or_member_epoch)
-
-    def _commit_failed(self, tp: TopicPartition, code: int, generation: int) -> None:
-        error = errors.for_code(code)
-        # A commit that was overtaken by a rebalance says nothing about the generation that we are in now.
-        if not issubclass(error, FENCED) or (generation == self.generation and self._joining is None):
-            self._follow(error)
-        if issubclass(error, (*FENCED, errors.RebalanceInProgressError)):
-            raise CommitFailedError(f"{tp}: the group is rebalancing or has gone on without this member ({error.name})")
-        raise error(f"{tp}: {error.__doc__}")
-
-    async def committed(
-        self, partitions: Sequence[TopicPartition], deadline: float
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The stored offsets; partitions without one are left out."""
-        while True:
-            try:
-                return await self._committed_once(partitions, deadline)
-            except KafkaError as error:
-                self._follow(type(error))
-                if not error.retriable:
-                    raise
-                await self._pause(deadline, f"no committed offsets of group {self.group_id}", error)
-
-    async def _committed_once(
-        self, partitions: Sequence[TopicPartition], deadline: float
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        group_id = self.group_id or ""
-
-        def request(version: int) -> OffsetFetchRequest:
-            stable = version >= 7
-            if version < 8:
-                old = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
-                return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
-            new = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
-            groups = [OffsetFetchRequestGroup(group_id=group_id, topics=new)]
-            return OffsetFetchRequest(groups=groups, require_stable=stable)
-
-        response = await self._ask(request, deadline, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH)
-        answer: Any = response.groups[0] if response.groups else response
-        if answer.error_code:
-            raise errors.for_code(answer.error_code)()
-        found = {}
-        for topic in answer.topics:
-            for p in topic.partitions:
-                if p.error_code:
-                    raise errors.for_code(p.error_code)()
-                if p.committed_offset >= 0:
-                    tp = TopicPartition(topic.name, p.partition_index)
-                    found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-        return found

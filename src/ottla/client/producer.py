@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from ottla.client.accumulator import Ready
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.io_thread import IoThread
+from ottla.client.producer_batch import Headers, Ready
 from ottla.client.producer_core import (
-    Headers,
     ProducerCore,
     ProducerRecord,
     comes_in_future,

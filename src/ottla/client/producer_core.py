@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ottla.client import partitioner as partitioning
-from ottla.client.accumulator import Accumulator, Ready, TopicQueues
+from ottla.client.accumulator import Accumulator
 from ottla.client.connections import Connections
 from ottla.client.futures import RecordFuture
 from ottla.client.metadata import Metadata
 from ottla.client.partitioner import RoundRobin
+from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.sender import Sender
 from ottla.client.serializers import find, to_bytes
 from ottla.client.transaction_manager import TransactionManager
@@ -28,8 +29,6 @@ from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
 
 log = logging.getLogger("ottla.client")
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 _numbers = itertools.count(1)
 

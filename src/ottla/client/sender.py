@@ -13,9 +13,10 @@ from collections import defaultdict
 from typing import Final
 
 from ottla import errors
-from ottla.client.accumulator import NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
+from ottla.client.accumulator import Accumulator
 from ottla.client.connections import Connection, Connections
 from ottla.client.metadata import Metadata
+from ottla.client.producer_batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
 from ottla.client.transaction_manager import TransactionManager
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError, SerializationError

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla import errors
-from ottla.client.accumulator import NO_SEQUENCE, ProducerBatch
+from ottla.client.producer_batch import NO_SEQUENCE, ProducerBatch
 from ottla.model import TopicPartition
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

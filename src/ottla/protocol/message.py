@@ -81,7 +81,7 @@ class Struct(metaclass=StructType):
     if not TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None:
-            from ottla.protocol.codegen import make_init
+            from ottla.protocol.codegen_init import make_init
 
             cls = type(self)
             cls.__init__ = make_init(cls)
@@ -188,7 +188,7 @@ def _write(message: Struct, version: int, out: bytearray, cuts: list[tuple[int, 
 
 
 def _make_decoder(cls: type[Struct], version: int) -> Decoder:
-    from ottla.protocol.codegen import make_decoder
+    from ottla.protocol.codegen_reader import make_decoder
 
     _check_version(cls, version)
     decoder = cls.decoders[version] = make_decoder(cls, version)
@@ -196,7 +196,7 @@ def _make_decoder(cls: type[Struct], version: int) -> Decoder:
 
 
 def _make_encoder(cls: type[Struct], version: int) -> Encoder:
-    from ottla.protocol.codegen import make_encoder
+    from ottla.protocol.codegen_writer import make_encoder
 
     _check_version(cls, version)
     encoder = cls.encoders[version] = make_encoder(cls, version)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.accumulator import ProducerBatch
+from ottla.client.producer_batch import ProducerBatch
 from ottla.client.transaction_manager import MAX_EPOCH, TransactionManager
 from ottla.errors import ClusterAuthorizationFailedError, OutOfOrderSequenceNumberError, UnknownProducerIdError
 from ottla.model import TopicPartition

@@ -1,0 +1,93 @@
+"""The broker that looks after a group: found when needed, and again when it has moved."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla import errors
+from ottla.client.connections import GROUP, Connections
+from ottla.client.metadata import Metadata
+from ottla.errors import InvalidGroupIdError, KafkaError, KafkaTimeoutError
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+R = TypeVar("R", bound=Response)
+
+MOVED: Final = (
+    errors.NotCoordinatorError,
+    errors.CoordinatorNotAvailableError,
+    errors.CoordinatorLoadInProgressError,
+)
+"""Errors after which the coordinator is looked for again."""
+
+
+class Coordinator:
+    """Asks the coordinator of one group. On the loop's thread."""
+
+    def __init__(self, group_id: str | None, connections: Connections, metadata: Metadata, retry_backoff: float):
+        self.group_id = group_id or ""
+        self.connections = connections
+        self.metadata = metadata
+        self.node: int | None = None
+        """The coordinator, if it is known."""
+        self.back_off = retry_backoff
+
+    async def find(self, deadline: float) -> int:
+        """The node that looks after the group. KafkaTimeoutError when none is found in time."""
+        if not self.group_id:
+            raise InvalidGroupIdError("group.id is needed for this")
+        last: KafkaError | None = None
+        while self.node is None:
+            try:
+                request = self._find_request
+                response = await self.connections.ask_any_of(FindCoordinatorRequest, request)
+                found = response.coordinators[0] if response.coordinators else response
+                if found.error_code:
+                    raise errors.for_code(found.error_code)(found.error_message)
+                if found.node_id not in self.metadata.cluster.nodes:
+                    await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
+                self.node = found.node_id
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                last = error
+                await self.pause(deadline, f"no coordinator of group {self.group_id}", last)
+        return self.node
+
+    def _find_request(self, version: int) -> FindCoordinatorRequest:
+        if version >= 4:
+            return FindCoordinatorRequest(coordinator_keys=[self.group_id])
+        return FindCoordinatorRequest(key=self.group_id)
+
+    async def pause(self, deadline: float, what: str, reason: KafkaError | None) -> None:
+        """Wait before the next try; KafkaTimeoutError, with `what` and the reason, when it is too late for one."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise KafkaTimeoutError(what + (f" ({reason})" if reason else "")) from reason
+        await asyncio.sleep(min(self.back_off, left))
+
+    async def ask(
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        deadline: float,
+        *,
+        of: type[Request[R]] | None = None,
+        at_most: int | None = None,
+        timeout: float | None = None,
+    ) -> R:
+        """Ask the coordinator; when the connection fails, it has to be found again."""
+        node = await self.find(deadline)
+        try:
+            return await self.connections.ask(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
+        except KafkaError as error:
+            if error.retriable:
+                self.node = None
+            raise
+
+    def follow(self, error: type[KafkaError]) -> None:
+        """What an error says about the coordinator."""
+        if issubclass(error, MOVED):
+            self.node = None

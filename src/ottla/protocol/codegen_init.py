@@ -1,0 +1,51 @@
+"""Writes `__init__`: see `codegen` for how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.fields import Field
+
+if TYPE_CHECKING:
+    from ottla.protocol.message import Struct
+
+
+class _New:
+    """Stands in a signature for a list or structure that every instance gets for itself."""
+
+    def __repr__(self) -> str:
+        return "<new>"
+
+
+NEW = _New()
+
+
+def make_init(cls: type[Struct]) -> Callable[..., None]:
+    """`__init__` with one keyword per field."""
+    names: dict[str, Any] = {"NEW": NEW}
+    parameters, body = [], []
+    for field in cls.FIELDS:
+        fresh = _fresh_default(field, names)
+        if fresh:
+            parameters.append(f"{field.name}=NEW")
+            body.append(f"    self.{field.name} = {fresh} if {field.name} is NEW else {field.name}")
+        else:
+            names[f"_{field.name}"] = None if field.default == () else field.default
+            parameters.append(f"{field.name}=_{field.name}")
+            body.append(f"    self.{field.name} = {field.name}")
+    star = ", *, " if parameters else ""
+    source = f"def __init__(self{star}{', '.join(parameters)}):\n" + "\n".join(body or ["    pass"])
+    exec(compile(source, f"<{cls.__name__}>", "exec"), names)
+    init: Callable[..., None] = names["__init__"]
+    return init
+
+
+def _fresh_default(field: Field, names: dict[str, Any]) -> str:
+    """The expression of a default that must not be shared between instances; nothing for a plain value."""
+    if field.kind == "array" and field.default is not None:
+        return "[]"
+    if field.kind == "struct" and field.tag is None and field.nullable == "none":
+        names[f"new_{field.name}"] = field.element
+        return f"new_{field.name}()"
+    return ""

@@ -1,0 +1,188 @@
+"""Writes decoders: see `codegen` for how."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.codegen import Decoder, Source
+from ottla.protocol.fields import FIXED, Field
+
+if TYPE_CHECKING:
+    from ottla.protocol.message import Struct
+
+
+def minimum_size(item: Any, version: int, flexible: bool) -> int:
+    """The fewest bytes that a value (a Field or a Struct class) can take: what bounds the memory for an array of it."""
+    if isinstance(item, Field):
+        if item.kind in FIXED:
+            return FIXED[item.kind][1]
+        if item.kind == "uuid":
+            return 16
+        if item.kind == "struct":
+            return 1 if item.nullable_in(version) else minimum_size(item.element, version, flexible)
+        return 1 if flexible else 2 if item.kind == "string" else 4
+    present = [f for f in item.FIELDS if f.in_version(version) and f.tag is None]
+    return sum(minimum_size(f, version, flexible) for f in present) + (1 if flexible else 0)
+
+
+class Reader(Source):
+    """The decoder of one version."""
+
+    def flush(self) -> None:
+        """One unpack for the run."""
+        if not self.run:
+            return
+        layout = struct.Struct(">" + "".join(letter for letter, _ in self.run))
+        unpack = self.share("unpack", layout.unpack_from)
+        targets = ", ".join(target for _, target in self.run)
+        self.add(f"{targets}, = {unpack}(buf, pos)")
+        self.add(f"pos += {layout.size}")
+        self.run = []
+
+    def structure(self, cls: type[Struct], target: str) -> None:
+        """All fields of a structure, into a new object in the variable `target`."""
+        self.add(f"{target} = new({self.share('C', cls)})")
+        tagged = []
+        for field in cls.FIELDS:
+            place = f"{target}.{field.name}"
+            if not field.in_version(self.version):
+                self.add(f"{place} = {self.default(field)}")
+            elif field.tag is not None:
+                self.add(f"{place} = {self.default(field)}")
+                tagged.append(field)
+            else:
+                self.value(field, place, f"{cls.__name__}.{field.name}")
+        if self.flexible:
+            self.flush()
+            self.tags(cls, tagged, target)
+
+    def default(self, field: Field) -> str:
+        """The expression of a field's default."""
+        if field.kind == "array":
+            return "None" if field.default is None else "[]"
+        if field.kind == "uuid":
+            return self.share("zero", field.default)
+        if field.kind == "struct" and field.tag is None and field.nullable == "none":
+            return self.share("C", field.element) + "()"
+        return repr(field.default)
+
+    def value(self, field: Field, place: str, what: str) -> None:
+        """One value of any type into `place`."""
+        nullable = field.nullable_in(self.version)
+        if field.kind in FIXED:
+            self.run.append((FIXED[field.kind][0], place))
+        elif field.kind == "uuid":
+            self.flush()
+            self.add(f"if pos + 16 > end: raise malformed({what!r})")
+            self.add(f"{place} = read_uuid(bytes(buf[pos:pos + 16]))")
+            self.add("pos += 16")
+        elif field.kind == "struct":
+            self.nested(field, place, nullable)
+        else:
+            self.sized(field, place, what, nullable)
+
+    def nested(self, field: Field, place: str, nullable: bool) -> None:
+        """A structure within a structure; one that may be null has a byte before it, negative for null."""
+        inner = self.fresh("o")
+
+        def body() -> None:
+            self.structure(field.element, inner)
+            self.flush()
+            self.add(f"{place} = {inner}")
+
+        if not nullable:
+            self.flush()
+            body()
+            return
+        self.run.append(("b", "n"))
+        self.flush()
+        self.indented("if n < 0:", lambda: self.add(f"{place} = None"))
+        self.indented("else:", body)
+
+    def length(self, letter: str) -> None:
+        """The length or count before a value, into `n`; below zero for null."""
+        if not self.flexible:
+            self.run.append((letter, "n"))
+            self.flush()
+            return
+        self.flush()
+        self.add("n = buf[pos] - 1")
+        self.add("pos += 1")
+        self.indented("if n > 126:", lambda: self.add("n, pos = uvarint(buf, pos - 1); n -= 1"))
+
+    def sized(self, field: Field, place: str, what: str, nullable: bool) -> None:
+        """A value with its length or count before it."""
+        self.length("h" if field.kind == "string" else "i")
+        null = f"{place} = None" if nullable else f"raise is_null({what!r})"
+        self.indented("if n < 0:", lambda: self.add(null))
+        body = self.items if field.kind == "array" else self.content
+        self.indented("else:", lambda: body(field, place, what))
+
+    def content(self, field: Field, place: str, what: str) -> None:
+        """Text or bytes of length `n`."""
+        self.add("stop = pos + n")
+        self.add(f"if stop > end: raise malformed({what!r})")
+        made = {"string": "str(buf[pos:stop], 'utf-8')", "binary": "bytes(buf[pos:stop])", "records": "buf[pos:stop]"}
+        self.add(f"{place} = {made[field.kind]}")
+        self.add("pos = stop")
+
+    def items(self, field: Field, place: str, what: str) -> None:
+        """The `n` items of an array. A count is believed only as far as the bytes that are left can hold it."""
+        item = field.element
+        least = max(1, minimum_size(item, self.version, self.flexible))
+        self.add(f"if n * {least} > end - pos: raise malformed({what!r})")
+        if isinstance(item, Field) and item.kind in FIXED:
+            self.add(f"{place} = list(unpack_from(f'>{{n}}{FIXED[item.kind][0]}', buf, pos))")
+            self.add(f"pos += n * {least}")
+            return
+        found, one = self.fresh("a"), self.fresh("o")
+        self.add(f"{place} = {found} = []")
+
+        def body() -> None:
+            if isinstance(item, Field):
+                self.value(item, one, what)
+            else:
+                self.structure(item, one)
+            self.flush()
+            self.add(f"{found}.append({one})")
+
+        self.indented("for _ in range(n):", body)
+
+    def tags(self, cls: type[Struct], tagged: list[Field], target: str) -> None:
+        """The tagged fields at the end of a structure; unknown ones are stepped over."""
+        count, tag, stop = self.fresh("n"), self.fresh("tag"), self.fresh("stop")
+        self.add(f"{count} = buf[pos]")
+        self.add("pos += 1")
+
+        def body() -> None:
+            self.add(f"if {count} > 127: {count}, pos = uvarint(buf, pos - 1)")
+            self.add(f"if {count} * 2 > end - pos: raise malformed({cls.__name__ + ' tags'!r})")
+            self.indented(f"for _ in range({count}):", one)
+
+        def one() -> None:
+            self.add(f"{tag}, pos = uvarint(buf, pos)")
+            self.add(f"{stop}, pos = uvarint(buf, pos)")
+            self.add(f"{stop} += pos")
+            self.add(f"if {stop} > end: raise malformed({cls.__name__ + ' tags'!r})")
+            for field in tagged:
+                self.indented(f"if {tag} == {field.tag}:", lambda field=field: known(field))  # type: ignore[misc]
+            self.add(f"pos = {stop}")
+
+        def known(field: Field) -> None:
+            what = f"{cls.__name__}.{field.name}"
+            self.value(field, f"{target}.{field.name}", what)
+            self.flush()
+            self.add(f"if pos != {stop}: raise malformed({what!r})")
+
+        self.indented(f"if {count}:", body)
+
+
+def make_decoder(cls: type[Struct], version: int) -> Decoder:
+    """The function that reads this version of a message."""
+    source = Reader(cls, version)
+    source.structure(cls, "o")
+    source.flush()
+    source.add("return o, pos")
+    decoder: Decoder = source.compile("def codec(buf, pos, end):")
+    return decoder

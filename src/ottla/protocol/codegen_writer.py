@@ -1,0 +1,201 @@
+"""Writes encoders: see `codegen` for how."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.protocol.codegen import Encoder, Source
+from ottla.protocol.fields import FIXED, Field
+
+if TYPE_CHECKING:
+    from ottla.protocol.message import Struct
+
+
+class Writer(Source):
+    """The encoder of one version.
+
+    A request that says what its version cannot carry is refused, since the broker would do something else. A response
+    is answered in the version that the client chose: what that version does not know is left out (`lenient`).
+    """
+
+    lenient = False
+
+    def flush(self) -> None:
+        """One pack for the run."""
+        if not self.run:
+            return
+        pack = self.share("pack", struct.Struct(">" + "".join(letter for letter, _ in self.run)).pack)
+        self.add(f"out += {pack}({', '.join(expression for _, expression in self.run if expression)})")
+        self.run = []
+
+    def structure(self, cls: type[Struct], source: str) -> None:
+        """All fields of the object in the variable `source`."""
+        tagged = []
+        for field in cls.FIELDS:
+            place, what = f"{source}.{field.name}", f"{cls.__name__}.{field.name}"
+            if not field.in_version(self.version):
+                if not (field.ignorable or self.lenient):
+                    self.add(f"if {self.differs(field, place)}: raise left_out({what!r}, {self.version})")
+            elif field.tag is not None:
+                tagged.append(field)
+            else:
+                self.value(field, place, what)
+        if tagged and self.flexible:
+            self.tags(tagged, source)
+        elif self.flexible:
+            self.run.append(("x", ""))
+
+    def differs(self, field: Field, place: str) -> str:
+        """The condition that a field does not have its default."""
+        if field.kind == "array" and field.default is not None:
+            return place
+        if field.default is None and (field.kind != "struct" or field.tag is not None or field.nullable != "none"):
+            return f"{place} is not None"
+        if field.kind == "struct":
+            return f"{place} != {self.share('zero', field.element())}"
+        if field.kind == "uuid":
+            return f"{place} != {self.share('zero', field.default)}"
+        return f"{place} != {field.default!r}"
+
+    def value(self, field: Field, place: str, what: str) -> None:
+        """One value of any type from the expression `place`."""
+        nullable = field.nullable_in(self.version)
+        if field.kind in FIXED:
+            self.run.append((FIXED[field.kind][0], place))
+        elif field.kind == "uuid":
+            self.run.append(("16s", f"{place}.bytes"))
+        elif field.kind == "struct":
+            self.nested(field, place, nullable)
+        else:
+            {"string": self.content, "binary": self.content, "records": self.records, "array": self.items}[field.kind](
+                field, place, what, nullable
+            )
+
+    def nested(self, field: Field, place: str, nullable: bool) -> None:
+        """A structure within a structure."""
+        inner = self.fresh("o")
+        self.flush()
+        self.add(f"{inner} = {place}")
+        if not nullable:
+            self.structure(field.element, inner)
+            return
+
+        def body() -> None:
+            self.run.append(("b", "1"))
+            self.structure(field.element, inner)
+
+        self.indented(f"if {inner} is None:", lambda: self.add(r"out += b'\xff'"))
+        self.indented("else:", body)
+
+    def length(self, letter: str, expression: str) -> None:
+        """The length or count before a value."""
+        if not self.flexible:
+            self.run.append((letter, expression))
+            self.flush()
+            return
+        self.flush()
+        self.add(f"n = {expression} + 1")
+        self.indented("if n < 128:", lambda: self.add("out.append(n)"))
+        self.indented("else:", lambda: self.add("put_uvarint(out, n)"))
+
+    def null(self, letter: str) -> None:
+        """What stands for null: a length of -1."""
+        self.add(r"out += b'\0'" if self.flexible else r"out += b'\xff\xff'" + (" * 2" if letter == "i" else ""))
+
+    def optional(self, variable: str, letter: str, what: str, nullable: bool, body: Callable[[], None]) -> None:
+        """`body`, or null where the variable is None."""
+        self.flush()
+        if nullable:
+            self.indented(f"if {variable} is None:", lambda: self.null(letter))
+        else:
+            self.indented(f"if {variable} is None:", lambda: self.add(f"raise is_null({what!r})"))
+        self.indented("else:", body)
+
+    def content(self, field: Field, place: str, what: str, nullable: bool) -> None:
+        """Text or bytes."""
+        letter, raw = ("h", self.fresh("s")) if field.kind == "string" else ("i", self.fresh("b"))
+
+        def body() -> None:
+            if field.kind == "string":
+                self.add(f"{raw} = {raw}.encode()")
+            self.length(letter, f"len({raw})")
+            self.add(f"out += {raw}")
+
+        if nullable:
+            self.flush()
+            self.add(f"{raw} = {place}")
+            self.optional(raw, letter, what, nullable, body)
+        else:
+            # Without a branch the length joins the run before it.
+            self.add(f"{raw} = {place}" + (".encode()" if field.kind == "string" else ""))
+            self.length(letter, f"len({raw})")
+            self.add(f"out += {raw}")
+
+    def records(self, field: Field, place: str, what: str, nullable: bool) -> None:
+        """Record batches: copied, or noted with their place when the caller wants chunks."""
+        found = self.fresh("r")
+        self.flush()
+        self.add(f"{found} = {place}")
+
+        def body() -> None:
+            self.add(f"size = size_of({found})")
+            self.length("i", "size")
+            self.indented("if cuts is not None:", lambda: self.add(f"if size: cuts.append((len(out), {found}))"))
+            self.indented("else:", lambda: self.add(f"for piece in pieces_of({found}): out += content_of(piece)"))
+
+        self.optional(found, "i", what, nullable, body)
+
+    def items(self, field: Field, place: str, what: str, nullable: bool) -> None:
+        """An array."""
+        item, found, one = field.element, self.fresh("a"), self.fresh("o")
+        self.flush()
+        self.add(f"{found} = {place}")
+
+        def body() -> None:
+            self.length("i", f"len({found})")
+            if isinstance(item, Field) and item.kind in FIXED:
+                self.add(f"out += pack(f'>{{len({found})}}{FIXED[item.kind][0]}', *{found})")
+            elif isinstance(item, Field):
+                self.indented(f"for {one} in {found}:", lambda: self.value(item, one, what))
+            else:
+                self.indented(f"for {one} in {found}:", lambda: self.structure(item, one))
+
+        self.optional(found, "i", what, nullable, body)
+
+    def tags(self, tagged: list[Field], source: str) -> None:
+        """The tagged fields that differ from their defaults, in the order of their tags."""
+        count, outer = self.fresh("n"), self.fresh("out")
+        tagged = sorted(tagged, key=lambda f: f.tag or 0)
+        conditions = [self.differs(field, f"{source}.{field.name}") for field in tagged]
+        self.flush()
+        self.add(f"{count} = " + " + ".join(f"(1 if {condition} else 0)" for condition in conditions))
+        self.add(f"put_uvarint(out, {count})")
+
+        def one(field: Field) -> None:
+            self.add(f"{outer} = out")
+            self.add("out = bytearray()")
+            self.value(field, f"{source}.{field.name}", field.name)
+            self.flush()
+            self.add(f"put_uvarint({outer}, {field.tag})")
+            self.add(f"put_uvarint({outer}, len(out))")
+            self.add(f"{outer} += out")
+            self.add(f"out = {outer}")
+
+        def body() -> None:
+            for field, condition in zip(tagged, conditions, strict=True):
+                self.indented(f"if {condition}:", lambda field=field: one(field))  # type: ignore[misc]
+
+        self.indented(f"if {count}:", body)
+
+
+def make_encoder(cls: type[Struct], version: int) -> Encoder:
+    """The function that writes this version of a message."""
+    source = Writer(cls, version)
+    source.lenient = "Response" in {base.__name__ for base in cls.__mro__}
+    source.structure(cls, "o")
+    source.flush()
+    source.add("return")
+    encoder: Encoder = source.compile("def codec(o, out, cuts):")
+    return encoder
