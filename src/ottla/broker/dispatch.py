@@ -43,10 +43,10 @@ class Dispatch:
         try:
             answer = handler(request, call)
         except KafkaError as error:
-            answer = failure(served, error)
+            answer = failure(served, header.api_version, error)
         except Exception as error:
             # a bug of ours must neither stop the broker nor leave the client waiting
-            answer = self._unexpected(served, error)
+            answer = self._unexpected(served, header, error)
         if answer is None or isinstance(answer, Response):
             return framed(answer, header)
         return self._later(answer, header, served)
@@ -55,10 +55,10 @@ class Dispatch:
         try:
             answer = await pending
         except KafkaError as error:
-            answer = failure(served, error)
+            answer = failure(served, header.api_version, error)
         except Exception as error:
             # as above
-            answer = self._unexpected(served, error)
+            answer = self._unexpected(served, header, error)
         return framed(answer, header)
 
     def _row(self, key: int) -> tuple[Served, Handler, type[Request[Any]]]:
@@ -77,20 +77,21 @@ class Dispatch:
 
         return framed(unsupported(), header._replace(api_version=0))
 
-    def _unexpected(self, served: Served, error: Exception) -> Response:
+    def _unexpected(self, served: Served, header: RequestHeader, error: Exception) -> Response:
+        if isinstance(error, HangupError):
+            raise error
         log.error("%s failed", served.name, exc_info=error)
-        return failure(served, KafkaError(f"{type(error).__name__}: {error}"))
+        return failure(served, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
 
 
-def failure(served: Served, error: KafkaError) -> Response:
-    """An answer that carries an error for the whole request; HangupError where the API has no place for one."""
-    response = served.api.response()
-    if "error_code" not in response.__slots__:  # type: ignore[attr-defined]
+def failure(served: Served, version: int, error: KafkaError) -> Response:
+    """An answer that carries an error for the whole request; HangupError where this version has no place for one."""
+    response_class = served.api.response
+    places = {field.name for field in response_class.FIELDS if field.in_version(version)}
+    if "error_code" not in places:
         raise HangupError(f"{served.name} failed: {error}")
-    response.error_code = code_of(error)  # type: ignore[attr-defined]
-    if "error_message" in response.__slots__:  # type: ignore[attr-defined]
-        response.error_message = error.message  # type: ignore[attr-defined]
-    return response
+    told = {"error_code": code_of(error), "error_message": error.message}
+    return response_class(**{name: value for name, value in told.items() if name in places})
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:

@@ -107,13 +107,12 @@ class BrokerNode:
         """Controlled shutdown: finish what is being answered, flush, mark the data as clean."""
         for listener in self._listeners:
             listener.stop_accepting()
-        await self._drain()
         if self._housekeeping is not None:
             await self._housekeeping.close()
         if self._services is not None:
             self._services.groups.close()
-            self._services.partitions.close()
-        await asyncio.sleep(0)  # who waited for a partition is answered now
+            await self._services.partitions.close()
+        await self._drain()
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -170,10 +169,8 @@ class BrokerNode:
             self._services.groups.topics_deleted(gone)
 
     async def _drain(self) -> None:
+        """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""
         deadline = time.monotonic() + DRAIN_SECONDS
-        if self._services is not None:
-            for partition in self._services.partitions:
-                partition.wake()
         while time.monotonic() < deadline:
             if not any(c.busy for listener in self._listeners for c in listener.connections):
                 return

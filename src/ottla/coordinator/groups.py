@@ -24,6 +24,7 @@ from ottla.errors import (
     InvalidSessionTimeoutError,
     KafkaError,
     MemberIdRequiredError,
+    NotCoordinatorError,
     RebalanceInProgressError,
     UnknownMemberIdError,
     code_of,
@@ -128,6 +129,18 @@ class Groups:
                 self._remove(group, member, effects)
         if group.state is State.PREPARING:
             self._try_complete(group, effects)
+        return effects
+
+    def send_away(self, group: Group) -> Effects:
+        """The coordinator closes: whoever waits is told that it is elsewhere."""
+        effects = Effects()
+        error = NotCoordinatorError()
+        for member in group.members.values():
+            if member.awaiting_join is not None:
+                effects.reply(member.awaiting_join, _join_error(error, member.id))
+            if member.awaiting_sync is not None:
+                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+            member.awaiting_join = member.awaiting_sync = None
         return effects
 
     def member_of(self, group: Group, member_id: str, instance_id: str | None) -> Member:

@@ -78,10 +78,12 @@ class GroupRuntime:
         self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
 
     def close(self) -> None:
-        """Stop the timers."""
+        """Stop the timers; members that wait for a rebalance are told to look for the coordinator again."""
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()
+        for group in self.groups.by_id.values():
+            self._reply(self.groups.send_away(group), None)
 
     def check(self, group_id: str) -> None:
         """Raise the error of a broker that is not this group's coordinator."""

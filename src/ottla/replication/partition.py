@@ -120,13 +120,16 @@ class Partition:
         """Tell it no more."""
         self._waiters.discard(waiter)
 
-    def wake(self) -> None:
-        """Have who waits for news look again."""
-        self._wake(0)
+    @property
+    def has_pending(self) -> bool:
+        """Whether somebody waits for an append to be safe."""
+        return bool(self._pending)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is on disk."""
-        await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush)
+        """Wait until everything appended so far is on disk; who waited for that is told."""
+        end = self.log.log_end_offset
+        await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
+        self._advance(end, 0)
 
     def _on_roll(self, log: Log) -> None:
         """A closed segment is written to disk in the background, so that a restart has only the last one to check."""

@@ -82,13 +82,12 @@ class Partitions:
             if before.topics.get(name) is not topic:
                 self._take(topic)
 
-    async def flush_all(self) -> None:
-        """Everything on disk, a partition after the other."""
-        for partition in list(self._partitions.values()):
-            await partition.flush()
-
-    def close(self) -> None:
-        """Who waits for a partition is told to look elsewhere."""
+    async def close(self) -> None:
+        """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
+        for partition in self._partitions.values():
+            if partition.has_pending:
+                await partition.flush()
+        await asyncio.sleep(0)
         for partition in self._partitions.values():
             partition.close()
 

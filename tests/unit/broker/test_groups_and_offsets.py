@@ -215,3 +215,24 @@ def test_offsets_are_found_by_time(tmp_path: Path, timestamp: int, expected: tup
         assert (answer.timestamp, answer.offset) == expected
 
     with_broker(test, tmp_path)
+
+
+def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -> None:
+    import asyncio
+
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        await join(client)
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+        waiting = asyncio.ensure_future(client.ask(request, 3))
+        await asyncio.sleep(0)
+        client.services.groups.close()
+        assert (await waiting).error_code == 16
+
+    with_broker(test, tmp_path)

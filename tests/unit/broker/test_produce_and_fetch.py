@@ -263,3 +263,31 @@ def test_sessions_are_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
         assert (await client.ask(old, 11)).error_code == 70
 
     with_broker(test, tmp_path, max_incremental_fetch_session_cache_slots=2)
+
+
+def test_a_bug_is_an_unknown_server_error_where_there_is_a_place_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    async def test(client: Asker) -> None:
+        await create(client)
+        monkeypatch.setattr(client.services.sessions, "context", broken)
+        answer = await client.ask(fetch_request(), 11)
+        assert answer.error_code == -1
+        with pytest.raises(HangupError):
+            client.send(fetch_request(), 4)
+
+    with_broker(test, tmp_path)
+
+
+def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
+        await asyncio.sleep(0)
+        await client.services.partitions.close()
+        assert (await waiting).responses[0].partitions[0].error_code == 6
+
+    with_broker(test, tmp_path)
