@@ -147,10 +147,22 @@ def _load_segments(opened: Log, names: set[str]) -> None:
         segment = opened.segment_at(int(name.removesuffix(LOG_SUFFIX)))
         segment.load()
         opened.segments.append(segment)
+    _refuse_old_formats(opened)
     if not opened.segments:
         first = opened.segment_at(0)
         first.create(opened.clock.now_ms())
         opened.segments.append(first)
+
+
+def _refuse_old_formats(opened: Log) -> None:
+    """Recovery would take messages of formats 0 and 1 for damage and cut them off: leave such a log alone."""
+    for segment in {id(s): s for s in (*opened.segments[:1], *opened.segments[-1:])}.values():
+        magic = segment.old_format()
+        if magic is not None:
+            raise KafkaStorageError(
+                f"{segment.path(LOG_SUFFIX)} holds message format {magic}, of Kafka before 0.11: copy the topic with a "
+                f"Kafka up to 3.9 first"
+            )
 
 
 def _recover(opened: Log, recovery_point: int) -> int:
@@ -221,11 +233,12 @@ def _ensure_indexes(opened: Log, names: set[str]) -> None:
 def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> None:
     active = opened.active
     try:
-        opened.log_end_offset = active.next_offset
-    except CorruptMessageError:
-        # The last index entry is sound in itself and yet points at no batch.
-        active.rebuild_indexes()
-        opened.log_end_offset = active.next_offset
+        opened.log_end_offset = active.end_offset()
+    except CorruptMessageError as error:
+        # Also after a clean shutdown: a file may have been cut or damaged since.
+        log.warning("%s; it is checked as after a crash", error)
+        opened.log_end_offset = active.recover()
+        checked_from = active.base_offset if checked_from is None else checked_from
     if log_start_offset > opened.log_end_offset:
         log.warning("%s: its records up to %d are gone", opened.topic_partition, log_start_offset)
         opened.truncate_fully_and_start_at(log_start_offset)

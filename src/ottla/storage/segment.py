@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError
-from ottla.records.batch import HEADER_BYTES, BatchHeader
+from ottla.records import message_set
+from ottla.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, verify
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
 from ottla.storage.files import FileSlice, LogFile, sync_file
@@ -37,6 +38,8 @@ SWAP_SUFFIX = ".swap"
 
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
+OLD_FORMAT_BYTES = 2 * 1024 * 1024
+"""What is read to see a whole first message of an old format."""
 CLOSED, READABLE, WRITABLE = range(3)
 """What the indexes of a segment are open for."""
 RECENT_BATCHES = 512
@@ -199,16 +202,19 @@ class Segment:
 
         Returns the offset after the last batch.
         """
-        end = self._index_anew(self.file.size(), check_crc=True)
+        scanner = self._index_anew(self.file.size(), check_crc=True)
+        self.size = scanner.position
         if self.size != self.file.size():
             self.file.truncate(self.size)
-        return end
+        return scanner.next_offset
 
     def rebuild_indexes(self) -> None:
-        """Build both indexes anew from a log that is sound."""
-        self._index_anew(self.size, check_crc=False)
+        """Build both indexes anew. The log is not changed, even where it is damaged: it was flushed once."""
+        scanner = self._index_anew(self.size, check_crc=False)
+        if scanner.position != self.size:
+            log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
 
-    def _index_anew(self, nbytes: int, *, check_crc: bool) -> int:
+    def _index_anew(self, nbytes: int, *, check_crc: bool) -> Scanner:
         for index in (self.offset_index, self.time_index):
             index.create()
         self._indexes = WRITABLE
@@ -224,10 +230,9 @@ class Segment:
         for last_offset, position, timestamp, offset_of_timestamp in scanner.entries:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(timestamp, offset_of_timestamp)
-        self.size = scanner.position
         self.max_timestamp, self.offset_of_max_timestamp = scanner.max_timestamp, scanner.offset_of_max_timestamp
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        return scanner.next_offset
+        return scanner
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batches at `offset` and after; a batch that only begins before it goes as a whole."""
@@ -296,15 +301,33 @@ class Segment:
         """(position, header) of all batches from the one at `start`."""
         return list(headers(self.file, start, self.size))
 
-    @property
-    def next_offset(self) -> int:
-        """The offset after the last batch, found by walking from the last index entry."""
+    def end_offset(self) -> int:
+        """The offset after the last batch, found by walking from the last index entry.
+
+        Raises CorruptMessageError where the walk does not end with a sound batch at the end of the file.
+        """
         self._load_indexes()
-        start = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
-        last = self.base_offset
-        for _, header in headers(self.file, start, self.size):
-            last = header.next_offset
-        return last
+        end = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0
+        last = None
+        for position, header in headers(self.file, end, self.size):
+            end, last = position + header.size_in_bytes, header
+        if end != self.size:
+            raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: no batch ends where the file does")
+        if last is None:
+            return self.base_offset
+        verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
+        return last.next_offset
+
+    def old_format(self) -> int | None:
+        """0 or 1 if the segment begins with a message of that format, else None."""
+        start = self.file.read(0, MAGIC_POSITION + 1)
+        if len(start) <= MAGIC_POSITION or start[MAGIC_POSITION] >= MAGIC:
+            return None
+        try:
+            first = next(message_set.messages(self.file.read(0, OLD_FORMAT_BYTES)), None)
+        except CorruptMessageError:
+            return None
+        return first.magic if first is not None and first.is_valid else None
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
         """(the first record at `timestamp` or later from `from_offset` on, its leader epoch)."""

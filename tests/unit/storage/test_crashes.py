@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from ottla.errors import KafkaStorageError
+from ottla.records import message_set
 from ottla.records.decoder import decode_records
 from ottla.storage import cleaner
 from ottla.storage.scan import headers
@@ -70,12 +72,53 @@ def test_end_of_the_active_segment_cut_or_garbled(make_log, seed):
     path = log.active.path(".log")
     damage = rng.randint(1, 100)
     data = bytearray(path.read_bytes())
-    if rng.random() < 0.5:
-        del data[-damage:]
-    else:
-        data[-damage:] = rng.randbytes(damage)
+    match seed % 3:
+        case 0:
+            del data[-damage:]
+        case 1:
+            data[-damage:] = rng.randbytes(damage)
+        case 2:
+            data += bytes(rng.randint(1, 9000))  # blocks that the file system had reserved
     path.write_bytes(data)
     after_crash(make_log, log, before, log.recovery_point)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_file_that_was_damaged_after_a_clean_shutdown(make_log, seed):
+    rng = random.Random(seed)
+    log = make_log(**CONFIG)
+    fill(log, rng, 60)
+    before = contents(log)
+    log.close()
+    path = log.active.path(".log")
+    data = bytearray(path.read_bytes())
+    damage = min(rng.randint(1, 100), len(data))
+    match seed % 3:
+        case 0:
+            del data[-damage:]
+        case 1:
+            data[-damage:] = rng.randbytes(damage)
+        case 2:
+            data += bytes(damage)
+    path.write_bytes(data)
+    again = make_log(clean=True, **CONFIG)
+    check(again, before, log.active.base_offset)
+    again.append(batch(b"goes on"), leader_epoch=99)
+    again.close()
+    clean = make_log(clean=True, **CONFIG)
+    check(clean, contents(clean), clean.log_end_offset)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("clean", [False, True])
+def test_log_of_an_old_message_format_is_left_alone(make_log, magic, clean):
+    directory = make_log().dir
+    path = directory / f"{0:020d}.log"
+    old = message_set.from_batches(batch(b"precious", b"old"), magic)
+    path.write_bytes(old)
+    with pytest.raises(KafkaStorageError, match=f"message format {magic}"):
+        make_log(clean=clean)
+    assert path.read_bytes() == old
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
