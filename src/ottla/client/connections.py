@@ -38,7 +38,9 @@ Ask = Request[R] | Callable[[int], Request[R]]
 SOFTWARE: Final = ("ottla", "0.1.0")
 """What a client tells the broker about itself (KIP-511)."""
 DATA: Final = "data"
-"""Connections for producing, fetching and everything short."""
+"""Connections for producing and everything short."""
+FETCH: Final = "fetch"
+"""Connections of a fetcher: a broker works on one request of a connection at a time, and a fetch may wait there."""
 GROUP: Final = "group"
 """Connections to coordinators: JoinGroup may wait for minutes, and a heartbeat must not wait behind a fetch."""
 

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 from ottla import errors
-from ottla.client.connections import Connections
+from ottla.client.connections import FETCH, Connections
 from ottla.client.fetched import Fetched
 from ottla.client.metadata import Metadata
 from ottla.client.subscription import RESETS, PartitionState, Subscription
@@ -191,7 +191,7 @@ class Fetcher:
         session = self._sessions.setdefault(node, FetchSession())
         request = session.request(partitions, self.config)
         try:
-            response = await self.connections.ask(node, request, at_most=NEWEST_FETCH)
+            response = await self.connections.ask(node, request, at_most=NEWEST_FETCH, purpose=FETCH)
         except KafkaError as error:
             log.debug("fetch from node %d: %s", node, error)
             session.forget()
@@ -217,6 +217,9 @@ class Fetcher:
     def _one_answer(self, state: PartitionState, answer: PartitionData, asked: int, node: int) -> bool:
         """What came for one partition; False when it needs a pause before the next try."""
         if answer.error_code:
+            leader = answer.current_leader
+            if leader is not None:
+                self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch)
             return self._one_error(state, errors.for_code(answer.error_code), asked, node)
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset

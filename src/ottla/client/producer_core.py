@@ -107,10 +107,6 @@ class ProducerCore:
         for interceptor in self.interceptors:
             _ask_politely(interceptor, "close")
 
-    def forget_idle_time(self, topic: str) -> None:
-        """The topic is in use."""
-        self.metadata.touch(topic)
-
     # A record's way
 
     def intercepted(self, record: ProducerRecord) -> ProducerRecord:
@@ -130,7 +126,6 @@ class ProducerCore:
         if found.version != version:
             with self.accumulator.lock:
                 found.update(cluster, topic, version)
-            self.metadata.touch(topic)
         return found
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:

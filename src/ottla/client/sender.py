@@ -185,6 +185,7 @@ class Sender:
     def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         batches = [batch for batch in batches if self._finished(batch)]
         for batch in batches:
+            self.metadata.touch(batch.tp.topic)
             batch.attempts += 1
             batch.last_attempt = now
             if self._keeps_order:
