@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.pipelines.ingest import files
@@ -55,8 +55,9 @@ def run_demo(args: argparse.Namespace) -> int:
 
 def resume_hint(data: Path) -> str:
     """What to do after an interruption."""
-    more = "" if str(data) == "demo-data" else f" --data {data}"
-    return f"`ottla demo --resume{more}` (or `make demo ARGS=--resume`) goes on from here."
+    arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {data}"
+    quoted = arguments if " " not in arguments else f'"{arguments}"'
+    return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) goes on from here."
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:
@@ -163,7 +164,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
     columns = (
         TextColumn("{task.description:<7}"),
         BarColumn(None),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]:>19}"),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
     )
@@ -193,8 +194,8 @@ class _View:
         self._console = console
         self._spark = spark
         self._replay = replay
-        self._replayed: TaskID | None = progress.add_task("replay", total=None, rate="") if replay else None
-        self._read = progress.add_task("spark", total=None, rate="starting")
+        self._replayed: TaskID | None = progress.add_task("replay", total=None, count="", rate="") if replay else None
+        self._read = progress.add_task("spark", total=None, count="", rate="starting")
         self._next_line = time.monotonic() + _PLAIN_INTERVAL_S
 
     def update(self) -> None:
@@ -204,15 +205,19 @@ class _View:
             seen, total = facts.get("seen", 0), facts.get("total")
             if total is None and not self._replay.is_running:
                 total = seen
-            self._progress.update(self._replayed, completed=seen, total=total, rate=replay_rate(self._replay))
+            self._show(self._replayed, seen, total, replay_rate(self._replay))
         read = self._spark.facts.get("read", 0)
         batches = self._spark.facts.get("batches")
         rate = f"{batches} micro-batches" if batches else ("waiting" if "spark" in self._spark.facts else "starting")
-        self._progress.update(self._read, completed=read, total=total, rate=rate)
+        self._show(self._read, read, total, rate)
         if self._progress.disable and time.monotonic() >= self._next_line:
             self._next_line += _PLAIN_INTERVAL_S
             sent = "" if seen is None else f"replayed {seen:,}, "
             self._console.print(f"  {sent}read and committed {read:,} ({rate})")
+
+    def _show(self, task: TaskID, done: int, total: int | None, rate: str) -> None:
+        count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
+        self._progress.update(task, completed=done, total=total, count=count, rate=rate)
 
 
 def replay_rate(replay: Child) -> str:

@@ -124,9 +124,11 @@ def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float 
     """Bring the topics to their final content, whatever they hold of it."""
     create_topics(bootstrap_servers, run.topics)
     last = last_sequences(bootstrap_servers, run.topics)
+    total = count_of(run)
     if seconds:
-        rate = (count_of(run) or sum(1 for _ in events_of(run))) / seconds
-    tell(total=count_of(run))
+        total = total or sum(1 for _ in events_of(run))
+        rate = max(total, 1) / seconds
+    tell(total=total)
     producer = KafkaProducer(
         bootstrap_servers=bootstrap_servers,
         acks="all",
