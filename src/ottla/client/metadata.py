@@ -154,7 +154,7 @@ class Metadata:
 
     def add_topics(self, topics: Iterable[str]) -> None:
         """These topics are of interest too; refresh when one of them is new."""
-        self.set_topics([*self._topics, *topics])
+        self.set_topics([*list(self._topics), *topics])
 
     # Refreshing
 
@@ -234,7 +234,7 @@ class Metadata:
             return False
         self.error = None
         self._apply(response)
-        waiting = [t for t in self._topics if not self._is_complete(t)]
+        waiting = [t for t in list(self._topics) if not self._is_complete(t)]
         return not waiting
 
     def _is_complete(self, topic: str) -> bool:
@@ -254,8 +254,8 @@ class Metadata:
         if self._topic_idle is None:
             return
         oldest = time.monotonic() - self._topic_idle
-        for topic in [t for t, used in self._topics.items() if used < oldest]:
-            del self._topics[topic]
+        for topic in [t for t, used in list(self._topics.items()) if used < oldest]:
+            self._topics.pop(topic, None)
 
     def _apply(self, response: MetadataResponse) -> None:
         """Make the new snapshot, and tell."""

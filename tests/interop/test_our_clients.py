@@ -1,0 +1,233 @@
+"""Our clients against our broker and against Apache Kafka: one scenario for both."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripts import apache_kafka
+
+from ottla import ConfigResource, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla.broker.embedded import Broker
+from ottla.client.ranges import Planner, read_range
+from ottla.errors import OffsetOutOfRangeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+pytestmark = pytest.mark.interop
+
+
+class Node:
+    """Apache Kafka on loopback, which can be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        with socket.socket() as a, socket.socket() as b:
+            # The controller listens on the next port, so both have to be free.
+            a.bind(("127.0.0.1", 0))
+            self.port = a.getsockname()[1]
+            b.bind(("127.0.0.1", self.port + 1))
+        self.command = apache_kafka.prepare_node(directory, self.port)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.port}") as admin:
+            admin.describe_cluster(timeout_ms=60_000)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(reason)
+    node = Node(tmp_path_factory.mktemp("kafka"))
+    node.start()
+    yield node
+    assert node.process is not None
+    apache_kafka.wait_for_end(node.process)
+
+
+@pytest.fixture(scope="module", params=["ottla", "kafka"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "kafka":
+        yield f"127.0.0.1:{request.getfixturevalue('kafka').port}"
+        return
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(name, 3, 1)])
+    return name
+
+
+def read_all(address: str, partitions: list[TopicPartition]) -> dict[TopicPartition, list[bytes]]:
+    """Every value of partitions, from begin to present end."""
+    with KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        found: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
+        deadline = time.monotonic() + 60
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            assert time.monotonic() < deadline
+            for tp, rows in consumer.poll(timeout_ms=500).items():
+                found[tp] += [row.value for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_was_sent_is_read(address: str, topic: str, codec: str) -> None:
+    with KafkaProducer(bootstrap_servers=address, compression_type=codec) as producer:
+        futures = [
+            producer.send(topic, b"value %d " % i * 20, key=b"%d" % i, headers=[("n", b"%d" % i)]) for i in range(1000)
+        ]
+        producer.flush(30)
+        places = [future.get(0) for future in futures]
+    partitions = [TopicPartition(topic, i) for i in range(3)]
+    found = read_all(address, partitions)
+    for number, place in enumerate(places):
+        assert found[TopicPartition(topic, place.partition)][place.offset] == b"value %d " % number * 20
+    assert sum(map(len, found.values())) == 1000
+
+
+def test_a_group_reads_everything_once_while_members_come_and_go(address: str, topic: str) -> None:
+    seen: list[tuple[int, int]] = []
+    gone = threading.Event()
+
+    def member(strategy: str, stop: threading.Event) -> None:
+        with KafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[strategy],
+            heartbeat_interval_ms=100,
+            auto_commit_interval_ms=200,
+        ) as consumer:
+            while not stop.is_set():
+                for tp, rows in consumer.poll(timeout_ms=100).items():
+                    seen.extend((tp.partition, row.offset) for row in rows)
+
+    def send() -> None:
+        with KafkaProducer(bootstrap_servers=address) as producer:
+            while not gone.is_set():
+                producer.send(topic, b"v", partition=len(sent) % 3)
+                sent.append(1)
+                time.sleep(0.001)
+
+    sent: list[int] = []
+    sender = threading.Thread(target=send)
+    sender.start()
+    stops = [threading.Event() for _ in range(3)]
+    members = [threading.Thread(target=member, args=("cooperative-sticky", stop)) for stop in stops]
+    for thread in members:
+        thread.start()
+        time.sleep(1)
+    stops[0].set()
+    time.sleep(1)
+    gone.set()
+    sender.join()
+    deadline = time.monotonic() + 20
+    while len(seen) < len(sent) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for stop in stops:
+        stop.set()
+    for thread in members:
+        thread.join()
+    assert len(set(seen)) == len(sent)
+    assert len(seen) == len(sent), "every commit was in time"
+
+
+def test_admin_manages_topics_options_and_groups(address: str, topic: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        assert topic in admin.list_topics()
+        with pytest.raises(TopicAlreadyExistsError, match=topic):
+            admin.create_topics([NewTopic(topic, 1, 1)])
+        admin.create_partitions({topic: 5})
+        resource = ConfigResource(2, topic)
+        admin.alter_configs([resource._replace(configs={"retention.ms": "12345"})])
+        deadline = time.monotonic() + 10
+        while admin.describe_configs([resource])[resource]["retention.ms"].value != "12345":
+            assert time.monotonic() < deadline
+        assert len(admin.describe_topics([topic])[topic].partitions) == 5
+        with KafkaConsumer(topic, bootstrap_servers=address, group_id=topic) as consumer:
+            while not consumer.assignment():
+                consumer.poll(timeout_ms=100)
+            (member,) = admin.describe_consumer_groups([topic])[topic].members
+            assert set(member.assignment) == consumer.assignment()
+            while not admin.list_consumer_group_offsets(topic):
+                consumer.poll(timeout_ms=100)
+                consumer.commit()
+        admin.delete_consumer_groups([topic])
+        assert topic not in {group.group_id for group in admin.list_consumer_groups()}
+        admin.delete_topics([topic])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_topics([topic])
+
+
+def test_offsets_are_found_by_time(address: str, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for number in range(10):
+            producer.send(topic, b"v", partition=0, timestamp_ms=1_700_000_000_000 + number).get(10)
+    with KafkaConsumer(bootstrap_servers=address) as consumer:
+        found = consumer.offsets_for_times({tp: 1_700_000_000_004})[tp]
+        assert found is not None
+        assert (found.offset, found.timestamp) == (4, 1_700_000_000_004)
+        assert consumer.offsets_for_times({tp: 1_800_000_000_000}) == {tp: None}
+        assert (consumer.beginning_offsets([tp]), consumer.end_offsets([tp])) == ({tp: 0}, {tp: 10})
+
+
+def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
+    tp = TopicPartition(topic, 1)
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for number in range(500):
+            producer.send(topic, b"%d" % number, partition=1)
+    with Planner({"bootstrap.servers": address}) as planner:
+        assert planner.partitions([topic]) == {TopicPartition(topic, i) for i in range(3)}
+        assert planner.end_offsets([tp]) == {tp: 500}
+    found = list(read_range(address, tp, 100, 321, {}))
+    assert [offset for columns in found for offset in columns.offsets] == list(range(100, 321))
+    assert found[0].values.get(0) == b"100"
+    with pytest.raises(OffsetOutOfRangeError):
+        list(read_range(address, tp, 10_000, 10_001, {}))
+
+
+@pytest.mark.slow
+def test_a_killed_broker_loses_repeats_and_reorders_nothing(kafka: Node) -> None:
+    address, topic = f"127.0.0.1:{kafka.port}", f"t-{uuid.uuid4().hex[:8]}"
+    stop = threading.Event()
+    futures = []
+    with KafkaProducer(bootstrap_servers=address, linger_ms=1, request_timeout_ms=5000) as producer:
+
+        def send() -> None:
+            while not stop.is_set():
+                futures.append(producer.send(topic, b"%d" % len(futures), partition=0))
+                if len(futures) % 50 == 0:
+                    time.sleep(0.005)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        time.sleep(2)
+        kafka.kill()
+        kafka.start()
+        time.sleep(1)
+        stop.set()
+        sender.join()
+        producer.flush(60)
+        assert all(future.succeeded() for future in futures)
+    tp = TopicPartition(topic, 0)
+    assert read_all(address, [tp])[tp] == [b"%d" % number for number in range(len(futures))]
