@@ -28,7 +28,6 @@ LOCAL_DEFAULTS: dict[str, str] = {
     # A few cores need few shuffle partitions; 200, the default, costs seconds per micro-batch.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 
 

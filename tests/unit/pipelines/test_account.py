@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 pytest.importorskip("sqlalchemy")
 
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ottla.pipelines.catalog import WEATHER_CLASSES  # noqa: E402
-from ottla.pipelines.serve.account import (  # noqa: E402
+from ottla.pipelines.catalog import WEATHER_CLASSES
+from ottla.pipelines.serve.account import (
     Account,
     Delays,
     expected_delays,

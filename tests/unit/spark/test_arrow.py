@@ -3,11 +3,13 @@ from collections.abc import Sequence
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 
-from ottla.model import TopicPartition  # noqa: E402
-from ottla.records.columns import BinaryColumn, Columns, HeadersColumn, binary_column  # noqa: E402
-from ottla.spark import arrow  # noqa: E402
+import pyarrow as pa
+
+from ottla.model import TopicPartition
+from ottla.records.columns import BinaryColumn, Columns, HeadersColumn, binary_column
+from ottla.spark import arrow
 
 TP = TopicPartition("flights", 3)
 

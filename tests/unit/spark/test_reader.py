@@ -1,0 +1,146 @@
+"""Reading a range when records are gone, over brokers that are a dictionary."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from ottla.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.records.columns import Columns, binary_column
+from ottla.spark import brokers, reader
+from ottla.spark.brokers import Brokers
+from ottla.spark.offsets import OffsetRange
+from ottla.spark.options import SourceOptions, Subscription, read_options
+from ottla.spark.reader import BatchReader, DataLossError, RangePartition
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def options(**more: str) -> SourceOptions:
+    return read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "a", **more}, streaming=False)
+
+
+def columns(start: int, end: int) -> Columns:
+    numbers = pa.array(range(start, end), pa.int64())
+    zeros = pa.array([0] * (end - start), pa.int32())
+    values = binary_column(pa.array([b"v"] * (end - start), pa.binary()))
+    view = memoryview(numbers.buffers()[1]).cast("B").cast("q")
+    return Columns(end - start, view, view, memoryview(zeros.buffers()[1]).cast("B").cast("i"), values, values)
+
+
+class Held:
+    """A partition that holds `first` to `end`, and loses some of it while it is read."""
+
+    def __init__(self, first: int, end: int, then: tuple[int, int]) -> None:
+        self.first, self.end, self.then = first, end, then
+
+    def read_range(self, wanted: OffsetRange, _: SourceOptions) -> Iterator[Columns]:
+        start = wanted.start
+        if not self.first <= start:
+            raise OffsetOutOfRangeError
+        while start < wanted.end:
+            if start >= self.end:
+                self.first, self.end = self.then
+                if not self.first <= start < self.end:
+                    raise OffsetOutOfRangeError
+            step = min(start + 2, wanted.end)
+            yield columns(start, step)
+            start = step
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.first)
+
+
+def read(monkeypatch: pytest.MonkeyPatch, held: Held, wanted: OffsetRange, **more: str) -> list[int]:
+    monkeypatch.setattr(reader, "read_range", held.read_range)
+    monkeypatch.setattr(reader, "Brokers", lambda _: held)
+    batches = BatchReader(options(**more)).read(RangePartition(wanted))
+    return [n for batch in batches for n in batch.column("offset").to_pylist()]
+
+
+def test_a_range_is_read(monkeypatch: pytest.MonkeyPatch):
+    assert read(monkeypatch, Held(0, 10, (0, 10)), OffsetRange(A0, 3, 8)) == [3, 4, 5, 6, 7]
+
+
+def test_records_deleted_while_reading_fail_the_task(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(DataLossError, match=r"a-0: offsets 4 to 9 are not all there; it begins at 7.*failOnDataLoss"):
+        read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10))
+
+
+def test_or_are_left_out_where_that_is_allowed(monkeypatch: pytest.MonkeyPatch):
+    found = read(monkeypatch, Held(0, 4, (7, 10)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
+    assert found == [0, 1, 2, 3, 7, 8, 9]
+
+
+def test_a_log_that_went_back_ends_the_reading(monkeypatch: pytest.MonkeyPatch):
+    found = read(monkeypatch, Held(0, 4, (0, 2)), OffsetRange(A0, 0, 10), failOnDataLoss="false")
+    assert found == [0, 1, 2, 3]
+
+
+def test_nothing_planned_is_nothing_read():
+    assert list(BatchReader(options()).read(None)) == []
+
+
+class FakePlanner:
+    def __init__(self, topics: dict[str, int], errors: Iterable[Exception] = ()) -> None:
+        self._topics = topics
+        self._errors = list(errors)
+
+    def topics(self, pattern: str | None = None) -> set[str]:
+        if self._errors:
+            raise self._errors.pop(0)
+        return {t for t in self._topics if pattern is None or Subscription(pattern=pattern).matches(t)}
+
+    def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
+        return {TopicPartition(t, p) for t in topics for p in range(self._topics[t])}
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, planner: FakePlanner, **more: str) -> Brokers:
+    monkeypatch.setattr(brokers.ranges, "Planner", lambda _: planner)
+    return Brokers(options(**{"fetchOffset.retryIntervalMs": "0", **more}))
+
+
+TOPICS = {"a": 2, "ab": 1, "__consumer_offsets": 1}
+
+
+def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
+    found = looking(monkeypatch, FakePlanner(TOPICS))
+    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
+    assert found.partitions(Subscription(assigned=frozenset({A1}))) == {A1}
+    assert found.partitions(Subscription(pattern=".")) == {A0, A1, TopicPartition("ab", 0)}
+
+
+@pytest.mark.parametrize(
+    ("subscription", "message"),
+    [
+        (Subscription(topics=("a", "nope")), "no such topic: nope .*h:1"),
+        (Subscription(assigned=frozenset({TopicPartition("a", 9)})), "no such partition: a-9"),
+    ],
+)
+def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscription: Subscription, message: str):
+    found = looking(monkeypatch, FakePlanner(TOPICS))
+    with pytest.raises(UnknownTopicOrPartitionError, match=message):
+        found.partitions(subscription)
+    found.partitions(subscription, all_must_exist=False)
+
+
+def test_a_look_up_is_tried_again(monkeypatch: pytest.MonkeyPatch):
+    errors: list[Any] = [UnknownTopicOrPartitionError("first"), UnknownTopicOrPartitionError("second")]
+    found = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "2"})
+    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
+    errors = [UnknownTopicOrPartitionError(str(n)) for n in range(3)]
+    found = looking(monkeypatch, FakePlanner(TOPICS, errors), **{"fetchOffset.numRetries": "1"})
+    with pytest.raises(UnknownTopicOrPartitionError, match="1"):
+        found.partitions(Subscription(topics=("a",)))

@@ -1,0 +1,153 @@
+"""The planning side of a stream, over brokers that are a dictionary."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from ottla.model import TopicPartition
+from ottla.spark import stream
+from ottla.spark.offsets import OffsetRange
+from ottla.spark.options import Subscription, read_options
+from ottla.spark.reader import DataLossError, RangePartition
+from ottla.spark.stream import StreamReader
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+EVERYTHING = ReadAllAvailable()
+
+
+class FakeBrokers:
+    def __init__(self, held: dict[TopicPartition, tuple[int, int]]) -> None:
+        self.held = held
+        self.closed = False
+
+    def partitions(self, _: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
+        return frozenset(self.held)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.held[tp][0] for tp in partitions}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.held[tp][1] for tp in partitions}
+
+    def latest_from(self, partitions: Iterable[TopicPartition], _: Mapping[TopicPartition, int]) -> dict[Any, int]:
+        return self.latest(partitions)
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return dict.fromkeys(timestamps)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def made(held: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "startingOffsets": "earliest", **options}
+    reader, brokers = StreamReader(read_options(given, streaming=True)), FakeBrokers(held)
+    reader._brokers = brokers  # type: ignore[assignment]
+    return reader, brokers
+
+
+def planned(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+    parts = reader.partitions(start, end)
+    assert all(isinstance(part, RangePartition) for part in parts)
+    return [part.range for part in parts if isinstance(part, RangePartition)]
+
+
+def test_a_micro_batch_takes_what_is_there():
+    reader, brokers = made({A0: (2, 5), A1: (0, 3)})
+    start = reader.initialOffset()
+    assert start == {"a": {"0": 2, "1": 0}}
+    end = reader.latestOffset(start, EVERYTHING)
+    assert end == {"a": {"0": 5, "1": 3}}
+    assert planned(reader, start, end) == [OffsetRange(A0, 2, 5), OffsetRange(A1, 0, 3)]
+    assert reader.latestOffset(end, EVERYTHING) == end
+    brokers.held[A0] = (2, 9)
+    assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 9)]
+
+
+def test_the_limit_is_a_limit():
+    reader, _ = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(30)
+    assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 20, "1": 10}}
+
+
+def test_available_now_has_an_end_that_does_not_move():
+    reader, brokers = made({A0: (0, 10)})
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(6))
+    brokers.held[A0] = (0, 99)
+    assert reader.latestOffset(end, ReadMaxRows(6)) == {"a": {"0": 10}}
+    assert reader.latestOffset({"a": {"0": 10}}, ReadMaxRows(6)) == {"a": {"0": 10}}
+
+
+def test_a_new_partition_joins_from_its_beginning():
+    reader, brokers = made({A0: (0, 5)})
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    brokers.held[A1] = (0, 7)
+    later = reader.latestOffset(end, EVERYTHING)
+    assert planned(reader, end, later) == [OffsetRange(A1, 0, 7)]
+
+
+def test_a_partition_that_goes_is_a_loss():
+    reader, brokers = made({A0: (0, 5), A1: (0, 5)})
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    del brokers.held[A1]
+    later = reader.latestOffset(end, EVERYTHING)
+    with pytest.raises(DataLossError, match=r"a-1: gone.*failOnDataLoss"):
+        planned(reader, end, later)
+
+
+def test_latest_begins_with_an_empty_micro_batch_that_fixes_it():
+    reader, brokers = made({A0: (0, 5)}, startingOffsets="latest")
+    start = reader.initialOffset()
+    brokers.held[A0] = (0, 8)
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert planned(reader, start, start) == []
+    assert planned(reader, start, reader.latestOffset(start, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
+
+
+def test_after_a_crash_in_that_micro_batch_nothing_is_skipped():
+    _, brokers = made({A0: (0, 5)}, startingOffsets="latest")
+    first_end = {"a": {"0": 5}}
+    brokers.held[A0] = (0, 8)
+    reader, _ = made(brokers.held, startingOffsets="latest")
+    # Spark looks the beginning up anew, plans the logged micro-batch, and goes on from its end.
+    assert planned(reader, reader.initialOffset(), first_end) == []
+    assert planned(reader, first_end, reader.latestOffset(first_end, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
+
+
+def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.MonkeyPatch):
+    now = [1000.0]
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
+    reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    assert end == {"a": {"0": 5}}, "the first micro-batch does not wait"
+    brokers.held[A0] = (0, 14)
+    assert reader.latestOffset(end, EVERYTHING) == end
+    brokers.held[A0] = (0, 15)
+    assert reader.latestOffset(end, EVERYTHING) == {"a": {"0": 15}}
+    brokers.held[A0] = (0, 16)
+    now[0] += 29
+    assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 15}}
+    now[0] += 1
+    assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 16}}
+
+
+def test_large_ranges_are_split():
+    reader, _ = made({A0: (0, 10)}, maxRecordsPerPartition="4")
+    start = reader.initialOffset()
+    assert [r.size for r in planned(reader, start, reader.latestOffset(start, EVERYTHING))] == [3, 3, 4]
+
+
+def test_connections_stay_with_the_driver_and_end_with_the_query():
+    reader, brokers = made({A0: (0, 10)})
+    assert reader.__getstate__()["_brokers"] is None
+    reader.stop()
+    assert brokers.closed
