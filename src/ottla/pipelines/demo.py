@@ -33,7 +33,7 @@ def run_demo(args: argparse.Namespace) -> int:
     console = Console(highlight=False)
     try:
         run = prepare(args, console)
-        with _terminating():
+        with _terminating(), run.locked():
             rates = finished_rates(run)
             if rates is None:
                 rates = work(run, args, console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import signal
 import socket
@@ -118,8 +119,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_for_release(lock: Path) -> None:
+    """Wait while another process holds a lock file: a broker whose demo was killed needs a moment to end in order."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while lock.exists() and time.monotonic() < deadline:
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(0.05)
+
+
 def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
     """Start `ottla broker` and wait until it takes connections. Returns it and its address."""
+    wait_for_release(data / ".lock")
     port = free_port()
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -124,8 +127,22 @@ class Run:
             raise ConfigurationError(f"--data {self.directory}: a directory is wanted, and this is a file")
         if any(self.directory.iterdir()) and not (self.directory / _FILE).exists():
             raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
-        shutil.rmtree(self.directory)
+        with self.locked():
+            shutil.rmtree(self.directory)
         return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others out of the directory; ConfigurationError where another process has it."""
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigurationError(f"--data {self.directory}: another `ottla demo` is at work there") from None
+            yield
+        finally:
+            os.close(descriptor)
 
     def clear_working_files(self) -> None:
         """Remove what only a resume would need; results stay."""

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.pipelines.processes import Child, ProcessEndedError
+from ottla.pipelines.processes import Child, ProcessEndedError, wait_for_release
 
 TELLS = "import json,sys; print('noise'); print(json.dumps({'seen': 7})); sys.stdout.flush(); sys.stdin.read()"
 
@@ -57,6 +58,24 @@ def test_children_end_when_the_one_that_started_them_is_killed(tmp_path: Path):
     while is_alive(child):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_lock_that_is_held_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lock = tmp_path / ".lock"
+    wait_for_release(lock)  # Nothing there, nothing to wait for.
+    lock.touch()
+    held = lock.open()
+    fcntl.flock(held, fcntl.LOCK_EX)
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            held.close()
+
+    monkeypatch.setattr("ottla.pipelines.processes.time.sleep", sleep)
+    wait_for_release(lock)
+    assert len(waited) == 3
 
 
 def is_alive(pid: int) -> bool:

@@ -49,6 +49,17 @@ def test_an_earlier_run_is_cleared(tmp_path: Path):
     assert not run.clear()
 
 
+def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path):
+    run = Run(tmp_path / "d")
+    run.save()
+    with run.locked():
+        with pytest.raises(ConfigurationError, match="another"), Run(tmp_path / "d").locked():
+            pass
+        with pytest.raises(ConfigurationError, match="another"):
+            Run(tmp_path / "d").clear()
+    assert run.clear()
+
+
 def test_results_stay_when_working_files_go(tmp_path: Path):
     run = Run(tmp_path)
     run.save_end_offsets({})
