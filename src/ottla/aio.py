@@ -18,12 +18,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client import columns_in
 from ottla.client.admin_core import AdminCore
 from ottla.client.admin_model import ConfigResource, NewPartitions, NewTopic
+from ottla.client.columns_in import BatchFuture
 from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.membership import ConsumerRebalanceListener
-from ottla.client.producer_batch import Headers, Ready
+from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
 from ottla.config.admin import AdminConfig
@@ -119,11 +121,7 @@ class KafkaProducer:
         record = core.intercepted(record)
         try:
             deadline = time.monotonic() + core.max_block
-            queues = core.queues(record.topic, record.partition)
-            while queues is None:
-                left = max(0.0, deadline - time.monotonic())
-                await core.metadata.wait_for_topic(record.topic, left, record.partition or 0)
-                queues = core.queues(record.topic, record.partition)
+            queues = await self._queues(record.topic, record.partition)
             future = await self._append(core.prepare(record, queues), deadline)
         except Exception as error:  # interceptors hear of every failure; then it goes its way
             core.send_failed(record, error)
@@ -170,6 +168,29 @@ class KafkaProducer:
                 pool.release(bytearray(size))
             raise
         return pool.take(size)
+
+    async def send_batch(
+        self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
+    ) -> BatchFuture:
+        """Send many records at once, as the blocking producer's send_batch."""
+        given = columns_in.table(values, keys, timestamps_ms)
+        steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
+        try:
+            size = next(steps)
+            while True:
+                size = steps.send(await self._allocate(size, time.monotonic() + self._core.max_block))
+        except StopIteration as end:
+            future: BatchFuture = end.value
+            return future
+
+    async def _queues(self, topic: str, partition: int | None) -> TopicQueues:
+        deadline = time.monotonic() + self._core.max_block
+        queues = self._core.queues(topic, partition)
+        while queues is None:
+            left = max(0.0, deadline - time.monotonic())
+            await self._core.metadata.wait_for_topic(topic, left, partition or 0)
+            queues = self._core.queues(topic, partition)
+        return queues
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""

@@ -109,6 +109,20 @@ class Accumulator:
             self._wake()
         return future
 
+    def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
+        """A batch that only the caller knows, to be filled and then handed over by `add_closed`."""
+        return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+
+    def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Put a filled batch behind everything that was sent to its partition before."""
+        batch.open.close()
+        with self.lock:
+            queue.open.close()
+            queue.batches.append(batch)
+            self.active[queue.tp] = queue
+            self.incomplete.add(batch)
+        self._wake()
+
     # Draining (the loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:

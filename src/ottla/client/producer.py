@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.client import columns_in
+from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.io_thread import IoThread
-from ottla.client.producer_batch import Headers, Ready
+from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import (
     ProducerCore,
     ProducerRecord,
@@ -128,12 +130,15 @@ class KafkaProducer:
     def _prepare(self, record: ProducerRecord, deadline: float) -> Ready:
         if not isinstance(record.topic, str):
             raise TypeError(f"the topic must be a text, not a {type(record.topic).__name__}")
-        queues = self._core.queues(record.topic, record.partition)
+        return self._core.prepare(record, self._queues(record.topic, record.partition, deadline))
+
+    def _queues(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
+        queues = self._core.queues(topic, partition)
         while queues is None:
             left = max(0.0, deadline - time.monotonic())
-            self._io.run(self._metadata.wait_for_topic(record.topic, left, record.partition or 0))
-            queues = self._core.queues(record.topic, record.partition)
-        return self._core.prepare(record, queues)
+            self._io.run(self._metadata.wait_for_topic(topic, left, partition or 0))
+            queues = self._core.queues(topic, partition)
+        return queues
 
     def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
         """Append, with a new batch if need be, for which memory may have to come free."""
@@ -168,6 +173,34 @@ class KafkaProducer:
             f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
             f" {pool.available} bytes are free"
         )
+
+    def send_batch(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Any = None,
+    ) -> BatchFuture:
+        """Send many records at once: lists of bytes (or None), or Arrow arrays of binary or string.
+
+        Each key goes where send() would send it; rows without a key go together. `timestamps_ms` is one time for all, a
+        list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used. Blocks for at most
+        max.block.ms at a time while topic or memory is waited for. Raises as send() does; where a record is too large,
+        those before it are sent.
+        """
+        self._check_open()
+        given = columns_in.table(values, keys, timestamps_ms)
+        queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
+        steps = self._core.batch_steps(queues, given, partition)
+        try:
+            size = next(steps)
+            while True:
+                size = steps.send(self._allocate(size, time.monotonic() + self._core.max_block))
+        except StopIteration as end:
+            future: BatchFuture = end.value
+            return future
 
     def flush(self, timeout: float | None = FOR_EVER) -> None:
         """Send everything that waits, and wait until each record is acknowledged or has failed.

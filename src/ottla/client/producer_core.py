@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, NamedTuple
 
+from ottla.client import columns_in
 from ottla.client import partitioner as partitioning
 from ottla.client.accumulator import Accumulator
 from ottla.client.connections import Connections
@@ -127,6 +128,16 @@ class ProducerCore:
             with self.accumulator.lock:
                 found.update(cluster, topic, version)
         return found
+
+    def batch_steps(
+        self, queues: TopicQueues, given: columns_in.Table, partition: int | None
+    ) -> Generator[int, bytearray, columns_in.BatchFuture]:
+        """The way of a table into batches; yields the sizes of the buffers that it needs."""
+        parts = []
+        for number, rows in columns_in.rows_of_partitions(given, queues, partition, self.sticky).items():
+            queue = queues.queues[number]
+            parts += yield from columns_in.append_table(self.accumulator, given, queue, rows, self._check_size)
+        return columns_in.BatchFuture(parts)
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
         """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""

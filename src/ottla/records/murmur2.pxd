@@ -1,14 +1,30 @@
 cimport cython
 
 
+cpdef unsigned int murmur2(bytes data)
+
 @cython.locals(
-    size="unsigned int",
-    pos="unsigned int",
-    p="const unsigned char *",
+    pos=Py_ssize_t,
+    end=Py_ssize_t,
     mask="unsigned int",
     seed="unsigned int",
     m="unsigned int",
     h="unsigned int",
     k="unsigned int",
 )
-cpdef unsigned int murmur2(bytes data)
+cdef unsigned int _hash(const unsigned char *p, Py_ssize_t start, Py_ssize_t size) noexcept
+
+@cython.locals(
+    found=list,
+    offsets="const int[::1]",
+    validity="const unsigned char[::1]",
+    raw="const unsigned char[::1]",
+    nbytes=Py_ssize_t,
+    p="const unsigned char *",
+    nullable=bint,
+    row=Py_ssize_t,
+    i=Py_ssize_t,
+    start=Py_ssize_t,
+    size=Py_ssize_t,
+)
+cpdef list rows_by_partition(object keys, Py_ssize_t rows, Py_ssize_t count)

@@ -1,0 +1,164 @@
+"""Columns into batches: `send_batch` takes lists or Arrow arrays, and no object is made per record.
+
+Pure: what needs memory asks for it by yielding a size, so that both faces of the producer can wait in their own way.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Generator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ottla.client.accumulator import Accumulator
+from ottla.client.futures import Outcome
+from ottla.client.producer_batch import PartitionQueue, TopicQueues
+from ottla.errors import KafkaTimeoutError
+from ottla.model import TopicPartition
+from ottla.records.builder import record_size_upper_bound
+from ottla.records.columns import BinaryColumn, binary_column
+from ottla.records.murmur2 import rows_by_partition
+
+
+class Table(NamedTuple):
+    """The records of one call, as columns."""
+
+    rows: int
+    timestamps: memoryview | int
+    """A time per row (int64), or one for all, in milliseconds since 1970."""
+    keys: BinaryColumn | None
+    values: BinaryColumn
+
+
+class SentRange(NamedTuple):
+    """Records that lie one after the other in a partition. Base offset -1 with acks=0."""
+
+    topic_partition: TopicPartition
+    base_offset: int
+    records: int
+
+
+class BatchFuture:
+    """What send_batch returns: the outcome of all its records."""
+
+    def __init__(self, parts: list[tuple[Outcome, int]]) -> None:
+        self._parts = parts
+
+    def done(self) -> bool:
+        """Whether every record was acknowledged or has failed."""
+        return all(outcome.done for outcome, _ in self._parts)
+
+    def get(self, timeout: float | None = None) -> list[SentRange]:
+        """Wait for all acknowledgements; where the records lie.
+
+        Raises the first error, or KafkaTimeoutError after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for outcome, _ in self._parts:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not outcome.wait(left):
+                raise KafkaTimeoutError(f"{outcome.tp}: no acknowledgement within {timeout:g} s")
+        return [sent for outcome, count in self._parts for sent in _ranges(outcome, count)]
+
+    result = get
+
+
+def _ranges(outcome: Outcome, count: int) -> list[SentRange]:
+    if outcome.parts is not None:
+        ends = [first for first, _ in outcome.parts[1:]] + [count]
+        return [r for (first, part), end in zip(outcome.parts, ends, strict=True) for r in _ranges(part, end - first)]
+    if outcome.error is not None:
+        raise outcome.error
+    return [SentRange(outcome.tp, outcome.base_offset, count)]
+
+
+def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
+    """The columns of a call. Lists of bytes (or None), or Arrow arrays of binary or string, all of one length."""
+    rows = len(values)
+    if keys is not None and len(keys) != rows:
+        raise ValueError(f"{len(keys)} keys for {rows} values")
+    times = _timestamps(timestamps_ms, rows)
+    return Table(rows, times, None if keys is None else column(keys), column(values))
+
+
+def column(items: Any) -> BinaryColumn:
+    """A column of a list or an Arrow array."""
+    if hasattr(items, "combine_chunks") and hasattr(items, "chunks"):
+        items = items.combine_chunks()
+    if hasattr(items, "buffers"):
+        return binary_column(items)
+    present = [item for item in items if item is not None]
+    if not all(isinstance(item, bytes) for item in present):
+        raise TypeError("bytes or None are wanted in every row")
+    offsets = array("i", [0, *accumulate(0 if item is None else len(item) for item in items)])
+    if len(present) == len(items):
+        return BinaryColumn(memoryview(offsets), b"".join(present))
+    validity = bytearray((len(items) >> 3) + 1)
+    for row, item in enumerate(items):
+        if item is not None:
+            validity[row >> 3] |= 1 << (row & 7)
+    return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(items) - len(present))
+
+
+def _timestamps(given: Any, rows: int) -> memoryview | int:
+    if given is None:
+        return time.time_ns() // 1_000_000
+    if isinstance(given, int):
+        return given
+    if len(given) != rows:
+        raise ValueError(f"{len(given)} timestamps for {rows} values")
+    if hasattr(given, "buffers"):
+        if given.null_count or str(given.type).partition("[")[0] not in ("int64", "timestamp"):
+            raise TypeError("timestamps must be int64 or timestamp[ms], without nulls")
+        if str(given.type).startswith("timestamp") and not str(given.type).startswith("timestamp[ms"):
+            raise TypeError(f"timestamps must be in milliseconds, not {given.type}")
+        return memoryview(given.buffers()[1]).cast("B").cast("q")[given.offset : given.offset + rows]
+    return memoryview(array("q", given))
+
+
+def rows_of_partitions(given: Table, queues: TopicQueues, partition: int | None, sticky: Any) -> dict[int, array[int]]:
+    """Which rows go to which partition: the given one, the key's, or for rows without a key the sticky one."""
+    if partition is not None:
+        return {partition: array("q", range(given.rows))}
+    if given.keys is None:
+        keyless, found = array("q", range(given.rows)), {}
+    else:
+        *by_key, keyless = rows_by_partition(given.keys, given.rows, queues.count)
+        found = {number: rows for number, rows in enumerate(by_key) if rows}
+    if keyless:
+        chosen = sticky(queues, len(keyless) * 100)
+        found[chosen] = array("q", sorted([*found.get(chosen, ()), *keyless]))
+    return found
+
+
+def append_table(
+    accumulator: Accumulator, given: Table, queue: PartitionQueue, rows: Sequence[int], check_size: Any
+) -> Generator[int, bytearray, list[tuple[Outcome, int]]]:
+    """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count)."""
+    numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
+    parts: list[tuple[Outcome, int]] = []
+    at = 0
+    while at < len(numbers):
+        least = _bound(given, numbers[at])
+        check_size(least)
+        buffer = yield max(accumulator.batch_bytes, least)
+        batch = accumulator.private_batch(queue, buffer)
+        reached = batch.open.builder.append_columns(given.timestamps, given.keys, given.values, numbers, at)
+        assert reached > at, "a buffer has room for its first record"
+        accumulator.add_closed(queue, batch)
+        parts.append((batch.outcome, reached - at))
+        at = reached
+    return parts
+
+
+def _bound(given: Table, row: int) -> int:
+    """The most that a batch of this row alone takes."""
+    key = 0 if given.keys is None else _size(given.keys, row)
+    return record_size_upper_bound(key, _size(given.values, row))
+
+
+def _size(items: BinaryColumn, row: int) -> int:
+    i = items.first + row
+    size: int = items.offsets[i + 1] - items.offsets[i]
+    return size

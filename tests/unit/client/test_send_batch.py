@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+from array import array
+from typing import Any
+
+import pytest
+
+from ottla import KafkaProducer, TopicPartition, aio
+from ottla.client.columns_in import column
+from ottla.client.partitioner import partition_for_key
+from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
+from ottla.protocol.messages.produce import ProduceRequest
+from ottla.records.batch import records
+from ottla.records.decoder import Record
+
+from .scripted import ScriptedBroker
+from .test_producer import failure, producer
+
+
+def stored(broker: ScriptedBroker, topic: str = "t", partition: int = 0) -> list[Record]:
+    return [r for batch in broker.topics[topic][partition] for r in records(batch)]
+
+
+def arrow(items: list[Any], kind: str) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    return pa.array(items, getattr(pa, kind)())
+
+
+@pytest.mark.parametrize("make", [list, lambda items: arrow(items, "binary")])
+def test_every_row_arrives_where_send_would_have_put_it(broker: ScriptedBroker, make: Any) -> None:
+    broker.add_topic("many", 3)
+    keys = [b"key-%d" % i for i in range(100)]
+    values: list[bytes | None] = [b"value-%d" % i for i in range(99)] + [None]
+    with producer(broker, batch_size=500) as p:
+        sent = p.send_batch("many", make(values), make(keys), timestamps_ms=7).get(10)
+    assert sum(part.records for part in sent) == 100
+    for partition in range(3):
+        rows = [i for i in range(100) if partition_for_key(keys[i], 3) == partition]
+        found = stored(broker, "many", partition)
+        assert [(r.key, r.value, r.timestamp) for r in found] == [(keys[i], values[i], 7) for i in rows]
+        ranges = [part for part in sent if part.topic_partition == TopicPartition("many", partition)]
+        assert [o for r in ranges for o in range(r.base_offset, r.base_offset + r.records)] == list(range(len(rows)))
+
+
+def test_rows_without_a_key_go_together_and_times_may_differ(broker: ScriptedBroker) -> None:
+    with producer(broker) as p:
+        p.send_batch("t", [b"a", b"b"], timestamps_ms=[5, 6]).get(10)
+        p.send_batch("t", [b"c", b"d"], [None, b"k"], timestamps_ms=arrow([8, 9], "int64"), partition=0).get(10)
+    assert [(r.key, r.value, r.timestamp) for r in stored(broker)] == [
+        (None, b"a", 5),
+        (None, b"b", 6),
+        (None, b"c", 8),
+        (b"k", b"d", 9),
+    ]
+
+
+def test_slices_of_arrow_arrays_are_read_in_place(broker: ScriptedBroker) -> None:
+    values = arrow([b"%d" % i for i in range(20)], "binary")
+    with producer(broker) as p:
+        p.send_batch("t", values[5:10], partition=0).get(10)
+    assert [r.value for r in stored(broker)] == [b"%d" % i for i in range(5, 10)]
+
+
+def test_batches_and_single_records_keep_their_order(broker: ScriptedBroker) -> None:
+    with producer(broker, linger_ms=60_000) as p:
+        p.send("t", b"1")
+        p.send_batch("t", [b"2", b"3"])
+        p.send("t", b"4")
+        p.flush(10)
+    assert [r.value for r in stored(broker)] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_record_larger_than_a_batch_has_its_own(broker: ScriptedBroker) -> None:
+    with producer(broker, batch_size=200) as p:
+        p.send_batch("t", [b"s", bytes(5000), b"s"]).get(10)
+    assert [len(r.value or b"") for r in stored(broker)] == [1, 5000, 1]
+
+
+def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
+    with producer(broker, max_request_size=1000) as p:
+        with pytest.raises(MessageTooLargeError):
+            p.send_batch("t", [bytes(5000)])
+        with pytest.raises(ValueError, match="1 keys for 2 values"):
+            p.send_batch("t", [b"a", b"b"], [b"k"])
+        with pytest.raises(TypeError, match="bytes or None"):
+            p.send_batch("t", ["text"])
+        assert p.send_batch("t", []).get(0) == []
+
+
+def test_an_error_is_raised_by_the_future(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(29))
+    with producer(broker) as p, pytest.raises(TopicAuthorizationFailedError):
+        p.send_batch("t", [b"v"]).get(10)
+
+
+def test_a_split_batch_tells_the_places_of_its_parts(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: failure(10))
+    with producer(broker) as p:
+        sent = p.send_batch("t", [b"%d" % i for i in range(5)]).get(10)
+    assert [(part.base_offset, part.records) for part in sent] == [(0, 3), (3, 2)]
+
+
+def test_asyncio_has_it_too(broker: ScriptedBroker) -> None:
+    async def test() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=broker.address) as p:
+            future = await p.send_batch("t", [b"a", b"b"])
+            await p.flush(10)
+            assert future.done()
+
+    asyncio.run(test())
+    assert len(stored(broker)) == 2
+
+
+def test_columns_of_lists_are_arrows_layout() -> None:
+    found = column([b"ab", None, b""])
+    assert [found.get(i) for i in range(3)] == [b"ab", None, b""]
+    assert found.null_count == 1
+    assert isinstance(found.offsets.obj, array)
+
+
+def test_a_closed_producer_takes_no_batches(broker: ScriptedBroker) -> None:
+    p = KafkaProducer(bootstrap_servers=broker.address)
+    p.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        p.send_batch("t", [b"v"])
