@@ -88,8 +88,8 @@ class LeaderEpochs:
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         # Not waited for: Log.flush does, and recovery reads the epochs of what was not flushed from the batches.
-        self.entries = entries
         write_lines(self.path, (f"{e.epoch} {e.start_offset}" for e in entries), sync=False)
+        self.entries = entries
 
     def sync(self) -> None:
         """Wait until the file is on the disk. Callable from a worker thread."""

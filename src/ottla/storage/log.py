@@ -197,14 +197,15 @@ class Log:
         nbytes = len(data)
         try:
             self._roll_if_needed(nbytes, last.last_offset, latest.timestamp)
+            for header, _, _ in batches:
+                if header.leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             self.active.append(data, nbytes, first, last, latest)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         self.log_end_offset = last.next_offset
         for batch in batches:
             header = batch.header
-            if header.leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._update_producer(header, self._marker(data, batch) if header.is_control else None)
         self.producers.end_offset = self.log_end_offset
@@ -213,9 +214,11 @@ class Log:
         completed = self.producers.update(header, marker)
         if completed is not None and completed.aborted:
             stable = self.producers.last_stable_offset_after(completed)
-            self.txn_index(self.active).append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
+            aborted = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            try:
+                self.txn_index(self.active).append(aborted)
+            except OSError as error:
+                raise self._storage_error("note a rolled back transaction of", error) from error
 
     def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
         reason = "no space is left on the device" if error.errno == errno.ENOSPC else str(error)
@@ -299,7 +302,10 @@ class Log:
         due = self.clock.now_ms() + self.config.file_delete_delay_ms
         for segment in segments:
             segment.close()
-            segment.rename("", DELETED_SUFFIX)
+            try:
+                segment.rename("", DELETED_SUFFIX)
+            except OSError as error:
+                raise self._storage_error("delete a segment of", error) from error
             self._txn_indexes.pop(segment.base_offset, None)
             self._doomed.append((due, segment))
 

@@ -242,6 +242,53 @@ def test_failed_write_leaves_the_log_as_it_was(make_log, monkeypatch, code):
     assert [r.offset for r in contents(log)] == [0, 1, 2, 3]
 
 
+def test_epoch_that_cannot_be_noted_keeps_its_records_out(make_log, monkeypatch):
+    log = make_log()
+    fill(log, 3)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(KafkaStorageError, match="no space"):
+        log.append(batch(b"lost"), leader_epoch=1)
+    monkeypatch.undo()
+    assert (log.log_end_offset, log.leader_epochs.latest) == (3, 0)
+    log.append(batch(b"next"), leader_epoch=1)
+    assert log.leader_epochs.entries == [(0, 0), (1, 3)]
+    assert not list(log.dir.glob("*.tmp"))
+
+
+def test_flush_that_fails_leaves_the_recovery_point(make_log, monkeypatch):
+    log = make_log()
+    fill(log, 3)
+    monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+    with pytest.raises(KafkaStorageError, match="broken"):
+        log.flush()
+    assert log.recovery_point == 0
+
+
+def test_roll_that_fails_can_be_tried_again(make_log, monkeypatch):
+    log = make_log(segment_bytes=500)
+    real = os.open
+
+    def full(path, flags, *mode, **options):
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, "full")
+        return real(path, flags, *mode, **options)
+
+    fill(log, 3)
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(KafkaStorageError, match="no space"):
+        fill(log, 10)
+    monkeypatch.undo()
+    end = log.log_end_offset
+    fill(log, 10)
+    assert [r.offset for r in contents(log)] == list(range(end + 10))
+    log.close()
+    assert [r.offset for r in contents(make_log(clean=True, segment_bytes=500))] == list(range(end + 10))
+
+
 def test_short_writes_are_continued(make_log, monkeypatch):
     log = make_log()
     real = os.pwrite
