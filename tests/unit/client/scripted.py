@@ -57,6 +57,8 @@ class ScriptedBroker:
         self.committed: dict[tuple[str, int], tuple[int, str]] = {}
         self.generation = 0
         self.connections = 0
+        self.answer_version: int | None = None
+        """The version of the next answer only, when it is not the request's."""
         self._sequences: dict[tuple[str, int, int, int], int] = {}
         self._scripts: dict[str, list[list[Any]]] = defaultdict(list)
         self._lock = threading.RLock()
@@ -166,7 +168,9 @@ class ScriptedBroker:
             return False
         if answer is SILENCE:
             return True
-        chunks: Any = response_frame(answer, header.api_version, header.correlation_id)
+        version = header.api_version if self.answer_version is None else self.answer_version
+        self.answer_version = None
+        chunks: Any = response_frame(answer, version, header.correlation_id)
         try:
             sock.sendall(b"".join(chunks))
         except OSError:

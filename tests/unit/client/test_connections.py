@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.client.connections import BackOff, Connections
+from ottla.config.client import ClientConfig
+from ottla.errors import (
+    BrokerConnectionError,
+    BrokerNotAvailableError,
+    IllegalStateError,
+    SaslAuthenticationFailedError,
+    UnsupportedVersionError,
+)
+from ottla.model import Node
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+from .scripted import ScriptedBroker
+
+
+def connections(broker: ScriptedBroker, **options: Any) -> Connections:
+    config = ClientConfig.from_keywords(bootstrap_servers=broker.address, reconnect_backoff_ms=10, **options)
+    return Connections(config, "me", lambda: {7: Node(7, broker.host, broker.port)})
+
+
+def run(made: Connections, test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        try:
+            await test()
+        finally:
+            await made.close()
+
+    asyncio.run(whole())
+
+
+def test_the_newest_version_of_both_sides_is_spoken() -> None:
+    with ScriptedBroker(max_versions={"Heartbeat": 2}) as broker:
+        made = connections(broker)
+
+        async def test() -> None:
+            await made.ask(7, HeartbeatRequest())
+            await made.ask(7, FetchRequest(), at_most=9)
+
+        run(made, test)
+        spoken = {r.NAME: h.api_version for r, h in zip(broker.requests, broker.headers, strict=True)}
+        assert (spoken["Heartbeat"], spoken["Fetch"]) == (2, 9)
+        assert {h.client_id for h in broker.headers} == {"me"}
+
+
+def test_no_version_in_common_says_who_speaks_what() -> None:
+    with ScriptedBroker(max_versions={"Heartbeat": -1}) as broker:
+        made = connections(broker)
+
+        async def test() -> None:
+            with pytest.raises(UnsupportedVersionError, match=r"Heartbeat, this client 0 to 4"):
+                await made.ask(7, HeartbeatRequest())
+
+        run(made, test)
+
+
+def test_a_broker_that_knows_no_api_versions_4_is_asked_again(broker: ScriptedBroker) -> None:
+    from ottla.protocol.messages.api_versions import ApiVersion
+
+    first = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=2)])
+    broker.on(ApiVersionsRequest, lambda _: _in_version_0(broker, first))
+    made = connections(broker)
+
+    async def test() -> None:
+        await made.ask(7, HeartbeatRequest())
+
+    run(made, test)
+    asked = [h.api_version for r, h in zip(broker.requests, broker.headers, strict=True) if r.NAME == "ApiVersions"]
+    assert asked == [4, 2]
+
+
+def _in_version_0(broker: ScriptedBroker, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    broker.answer_version = 0
+    return response
+
+
+def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
+    made = connections(broker)
+
+    async def test() -> None:
+        await asyncio.gather(*(made.ask(7, HeartbeatRequest()) for _ in range(20)))
+
+    run(made, test)
+    assert broker.connections == 1
+
+
+def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
+    config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
+    made = Connections(config, "me", dict)
+
+    async def test() -> None:
+        for _ in range(5):
+            assert (await made.ask_any(MetadataRequest(topics=None))).cluster_id == "scripted"
+
+    run(made, test)
+
+
+def test_nobody_there_is_told_with_the_address() -> None:
+    config = ClientConfig.from_keywords(bootstrap_servers="127.0.0.1:1")
+    made = Connections(config, "me", dict)
+
+    async def test() -> None:
+        with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.1:1"):
+            await made.ask_any(MetadataRequest())
+        with pytest.raises(BrokerNotAvailableError, match="broker 9"):
+            await made.ask(9, MetadataRequest())
+
+    run(made, test)
+
+
+def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
+    made = connections(broker, connections_max_idle_ms=50)
+
+    async def test() -> None:
+        await made.ask(7, HeartbeatRequest())
+        for _ in range(200):
+            if made.ready(7) is None:
+                break
+            await asyncio.sleep(0.01)
+        assert made.ready(7) is None
+        await made.ask(7, HeartbeatRequest())
+
+    run(made, test)
+    assert broker.connections == 2
+
+
+def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
+    made = connections(broker)
+
+    async def test() -> None:
+        await made.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await made.ask(7, ListGroupsRequest())
+
+    run(made, test)
+
+
+def test_sasl_plain_tells_user_and_password_before_anything_else(broker: ScriptedBroker) -> None:
+    broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    broker.on(SaslAuthenticateRequest, lambda _: SaslAuthenticateResponse())
+    broker.on(ListGroupsRequest, lambda _: ListGroupsResponse())
+    made = connections(
+        broker, security_protocol="SASL_PLAINTEXT", sasl_plain_username="ann", sasl_plain_password="secret"
+    )
+
+    async def test() -> None:
+        await made.ask(7, ListGroupsRequest())
+
+    run(made, test)
+    assert [r.NAME for r in broker.requests] == ["ApiVersions", "SaslHandshake", "SaslAuthenticate", "ListGroups"]
+    assert broker.asked(SaslAuthenticateRequest)[0].auth_bytes == b"\0ann\0secret"
+
+
+def test_a_refused_password_is_told_with_the_brokers_words(broker: ScriptedBroker) -> None:
+    refused = SaslAuthenticateResponse(error_code=58, error_message="wrong password")
+    broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    broker.on(SaslAuthenticateRequest, lambda _: refused)
+    made = connections(broker, security_protocol="SASL_PLAINTEXT")
+
+    async def test() -> None:
+        with pytest.raises(SaslAuthenticationFailedError, match="wrong password"):
+            await made.ask_any(MetadataRequest())
+
+    run(made, test)
+
+
+def test_pauses_double_up_to_a_limit() -> None:
+    back_off = BackOff(100, 1000)
+    pauses = []
+    for _ in range(6):
+        back_off.failed(0.0)
+        pauses.append(back_off.until)
+    for pause, expected in zip(pauses, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], strict=True):
+        assert expected * 0.8 <= pause <= expected * 1.2
+    back_off.succeeded()
+    assert back_off.until == 0
