@@ -1,0 +1,218 @@
+"""The tools against a broker in this process: what they print, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ottla import Broker, KafkaConsumer, KafkaProducer
+from ottla.cli.console_consumer import Format
+from ottla.cli.console_producer import Lines
+from ottla.cli.main import COMMANDS, main
+from ottla.cli.table import lines
+from ottla.client.records import ConsumerRecord
+from ottla.errors import ConfigurationError
+
+
+@pytest.fixture
+def at(ottla_broker: Broker) -> tuple[str, str]:
+    return "--bootstrap-server", ottla_broker.bootstrap_servers
+
+
+def fill(broker: Broker, topic: str, values: list[bytes]) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for future in [producer.send(topic, value, key=b"k%d" % i, partition=0) for i, value in enumerate(values)]:
+            future.get(10)
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text), isatty=lambda: False))
+
+
+def test_a_topic_is_created_described_altered_and_deleted(
+    at: tuple[str, str], ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = (*at, "--topic", ottla_topic)
+    assert main(["topics", *named, "--create", "--partitions", "2", "--config", "retention.ms=5000"]) == 0
+    assert f"Created topic {ottla_topic}." in capsys.readouterr().out
+    assert main(["topics", *named, "--describe"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith(f"Topic: {ottla_topic}\tTopicId: ")
+    assert told[0].endswith("PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5000")
+    assert told[1].startswith(f"\tTopic: {ottla_topic}\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
+    assert main(["topics", *named, "--alter", "--partitions", "3"]) == 0
+    capsys.readouterr()
+    assert main(["topics", *named, "--describe", "--json"]) == 0
+    (described,) = json.loads(capsys.readouterr().out)
+    assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+    assert main(["topics", *at, "--list"]) == 0
+    assert ottla_topic in capsys.readouterr().out.split()
+    assert main(["topics", *named, "--delete"]) == 0
+    assert main(["topics", *at, "--list"]) == 0
+    assert ottla_topic not in capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--create", "--topic", "a b"), 1, "may have letters"),
+        (("--create", "--topic", "x", "--partitions", "0"), 1, "at least 1"),
+        (("--create", "--topic", "x", "--replication-factor", "3"), 1, "replication factor 3"),
+        (("--create", "--topic", "x", "--config", "nonsense=1"), 1, "nonsense"),
+        (("--create", "--topic", "x", "--config", "nonsense"), 1, "key=value"),
+        (("--create",), 2, "[topic]"),
+        (("--delete", "--topic", "nowhere"), 1, "does not exist"),
+        (("--describe", "--topic", "nowhere"), 1, "does not exist"),
+        (("--alter", "--topic", "nowhere"), 1, "--partitions"),
+    ],
+)
+def test_what_is_refused_is_one_line_and_an_exit_code(
+    at: tuple[str, str], arguments: tuple[str, ...], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", *at, *arguments]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_creating_twice_is_an_error_unless_asked_otherwise(at: tuple[str, str], ottla_topic: str) -> None:
+    create = ["topics", *at, "--create", "--topic", ottla_topic]
+    assert main(create) == 0
+    assert main(create) == 1
+    assert main([*create, "--if-not-exists"]) == 0
+
+
+def test_lines_become_records_with_keys_and_headers(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(monkeypatch, b"h1:x,h2:y|k1=one\n|k2=NULL\n")
+    reading = ("parse.key=true", "key.separator==", "parse.headers=true", "headers.delimiter=|", "null.marker=NULL")
+    properties = [word for text in reading for word in ("--property", text)]
+    assert main(["console-producer", *at, "--topic", ottla_topic, *properties]) == 0
+    with KafkaConsumer(
+        ottla_topic,
+        bootstrap_servers=ottla_broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        group_id=ottla_topic,
+    ) as consumer:
+        first, second = (next(consumer) for _ in range(2))
+    assert (first.key, first.value, first.headers) == (b"k1", b"one", [("h1", b"x"), ("h2", b"y")])
+    assert (second.key, second.value, second.headers) == (b"k2", None, [])
+
+
+def test_a_line_without_its_separator_is_named(
+    at: tuple[str, str], ottla_topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(monkeypatch, b"k\tv\nno separator\n")
+    assert main(["console-producer", *at, "--topic", ottla_topic, "--property", "parse.key=true"]) == 1
+    assert "No key separator found on line number 2: 'no separator'" in capsys.readouterr().err
+
+
+def test_records_are_printed_as_asked(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"one", b"two", b"three"])
+    shown = [
+        word for text in ("print.key=true", "print.offset=true", "key.separator=|") for word in ("--property", text)
+    ]
+    command = ["console-consumer", *at, "--topic", ottla_topic, "--from-beginning", "--max-messages", "2", *shown]
+    assert main(command) == 0
+    out = capsysbinary.readouterr()
+    assert out.out == b"Offset:0|k0|one\nOffset:1|k1|two\n"
+    assert out.err == b"Processed a total of 2 messages\n"
+    one_partition = ["console-consumer", *at, "--topic", ottla_topic, "--partition", "0", "--offset", "2"]
+    assert main([*one_partition, "--timeout-ms", "300"]) == 0
+    assert capsysbinary.readouterr().out == b"three\n"
+
+
+def test_groups_are_listed_and_described_with_their_lag(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"1", b"2", b"3"])
+    group = f"g-{ottla_topic}"
+    reading = [
+        "console-consumer",
+        *at,
+        "--topic",
+        ottla_topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--max-messages",
+        "3",
+    ]
+    assert main(reading) == 0
+    fill(ottla_broker, ottla_topic, [b"4", b"5"])
+    capsys.readouterr()
+    assert main(["consumer-groups", *at, "--list"]) == 0
+    assert group in capsys.readouterr().out.split()
+    assert main(["consumer-groups", *at, "--describe", "--group", group]) == 0
+    out = capsys.readouterr()
+    assert f"Consumer group '{group}' has no active members." in out.err
+    assert out.out.splitlines()[-1].split()[:6] == [group, ottla_topic, "0", "3", "5", "2"]
+    assert main(["consumer-groups", *at, "--describe", "--group", group, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["state"], told["offsets"][0]["lag"]) == ("Empty", 2)
+    assert main(["consumer-groups", *at, "--describe", "--group", "nobody"]) == 1
+    assert "Error: Consumer group 'nobody' does not exist." in capsys.readouterr().err
+    assert main(["consumer-groups", *at, "--delete", "--group", group]) == 0
+    assert main(["consumer-groups", *at, "--delete", "--group", group]) == 1
+
+
+def test_members_and_states_of_a_group(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"1"])
+    with KafkaConsumer(
+        ottla_topic,
+        bootstrap_servers=ottla_broker.bootstrap_servers,
+        group_id=ottla_topic,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        next(consumer)
+        describe = ["consumer-groups", *at, "--describe", "--group", ottla_topic]
+        assert main([*describe, "--members", "--verbose"]) == 0
+        row = capsys.readouterr().out.splitlines()[-1]
+        assert row.split()[-1] == f"{ottla_topic}(0)"
+        assert main([*describe, "--state"]) == 0
+        assert "Stable" in capsys.readouterr().out
+
+
+def test_without_a_command_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    assert all(command.name in capsys.readouterr().out for command in COMMANDS[:1])
+    assert main(["topic"]) == 2
+    assert "did you mean topics?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [c.name for c in COMMANDS])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    assert f"usage: ottla {command}" in capsys.readouterr().out
+
+
+def test_separators_may_be_escaped_and_errors_ignored() -> None:
+    assert Lines.of({"parse.key": "true", "key.separator": "\\t"}).parse(b"a\tb", 1) == (b"a", b"b", [])
+    assert Lines.of({"parse.key": "true", "ignore.error": "true"}).parse(b"ab", 1) == (None, b"ab", [])
+    with pytest.raises(ConfigurationError, match="line number 7"):
+        Lines.of({"parse.key": "true"}).parse(b"ab", 7)
+
+
+def test_a_record_is_printed_with_all_its_parts() -> None:
+    record = ConsumerRecord("t", 1, 0, 2, 3, 1, None, b"v", [("h", None)])
+    everything = {f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")}
+    line = Format.of({**everything, "null.literal": "-"}).line(record)
+    assert line == b"LogAppendTime:3\tPartition:1\tOffset:2\th:-\t-\tv\n"
+
+
+def test_columns_are_as_wide_as_kafkas_or_their_widest_cell() -> None:
+    header, row = lines(("A", "B"), [("x" * 20, None)])
+    assert header == "A" + " " * 20 + "B"
+    assert row == "x" * 20 + " -"
