@@ -53,7 +53,7 @@ class ProducerCore:
             raise ConfigurationError("transactional.id: transactions are not supported by this version")
         self.config = config
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
-        self.max_block = config.max_block_ms / 1000
+        self.max_block = config.longest_block_ms / 1000
         classes: tuple[Any, ...] = config.interceptor_classes
         self.interceptors = [_made(interceptor) for interceptor in classes]
         self.key_serializer = find(config.key_serializer, "key_serializer")

@@ -195,7 +195,7 @@ class Sender:
         request = ProduceRequest(
             transactional_id=None,
             acks=self.config.acks,
-            timeout_ms=self.config.request_timeout_ms,
+            timeout_ms=self.config.replication_timeout_ms,
             topic_data=_by_topic(batches),
         )
         self._in_flight[node] += 1

@@ -21,6 +21,8 @@ from ottla.errors import ConfigurationError
 
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 
+FOR_EVER_MS = 10 * 365 * 24 * 3600 * 1000
+
 PARTITIONERS = {
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
@@ -68,6 +70,13 @@ class ProducerConfig(ClientConfig, subject="producer"):
     linger_ms = Option(5.0, number(0), "How long a batch waits for company, in milliseconds.")
     buffer_memory = Option(33_554_432, integer(0), "Bytes of records that may wait; send() blocks beyond.")
     max_block_ms = Option(60_000, integer(0), "How long send() may wait for metadata and memory.")
+    block_on_buffer_full = Option(False, boolean, "Until 0.11: send() waits for memory and metadata for ever.")
+    metadata_fetch_timeout_ms = Option(
+        None, nullable(integer(0)), "Until 0.11: how long send() may wait; today max.block.ms."
+    )
+    timeout_ms = Option(
+        None, nullable(integer(0)), "Until 0.11: how long the leader waits for replicas; today request.timeout.ms."
+    )
     max_request_size = Option(1_048_576, integer(0), "The largest record, and the largest request.")
     max_in_flight_requests_per_connection = Option(5, integer(1), "Requests on the way to one broker.")
     retries = Option(MAX_INT, integer(0), "How often a batch is sent again; delivery.timeout.ms ends it before.")
@@ -77,6 +86,19 @@ class ProducerConfig(ClientConfig, subject="producer"):
     partitioner_adaptive_partitioning_enable = Option(True, boolean, "Give slow partitions fewer keyless records.")
     interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
     metadata_max_idle_ms = Option(300_000, integer(5000), "A topic not sent to for longer is forgotten.")
+
+    @property
+    def longest_block_ms(self) -> int:
+        """How long send() may wait, whichever of its three options was used."""
+        if self.block_on_buffer_full:
+            return FOR_EVER_MS
+        old = self.metadata_fetch_timeout_ms
+        return self.max_block_ms if old is None else old
+
+    @property
+    def replication_timeout_ms(self) -> int:
+        """How long the leader may wait for the in-sync replicas."""
+        return self.request_timeout_ms if self.timeout_ms is None else self.timeout_ms
 
     def check(self) -> None:
         """Idempotence wants acks=all and at most 5 requests in flight; who set otherwise turns it off, as in Java."""

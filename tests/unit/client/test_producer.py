@@ -363,6 +363,17 @@ def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
         producer(broker, acks=1, enable_idempotence=True)
 
 
+def test_options_of_the_first_producer_still_work(broker: ScriptedBroker) -> None:
+    with producer(broker, metadata_fetch_timeout_ms=50, timeout_ms=1234) as p:
+        with pytest.raises(KafkaTimeoutError, match="missing"):
+            p.send("missing", b"v")
+        p.send("t", b"v").get(10)
+        assert broker.asked(ProduceRequest)[0].timeout_ms == 1234
+    with producer(broker, block_on_buffer_full=True, metadata_fetch_timeout_ms=50) as p:
+        threading.Timer(0.3, broker.add_topic, ("late",)).start()
+        assert p.send("late", b"v").get(10).offset == 0
+
+
 def test_kafkas_names_are_taken_as_a_mapping(broker: ScriptedBroker) -> None:
     with KafkaProducer({"bootstrap.servers": broker.address, "acks": "1", "linger.ms": "0"}) as p:
         assert p.config.acks == 1
