@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.client.metadata import Cluster, Metadata
+from ottla.errors import BrokerConnectionError, InvalidTopicError, KafkaError, KafkaTimeoutError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def response(*topics: MetadataResponseTopic) -> MetadataResponse:
+    brokers = [MetadataResponseBroker(node_id=n, host=f"h{n}", port=9092) for n in (1, 2)]
+    return MetadataResponse(brokers=brokers, controller_id=1, cluster_id="c", topics=list(topics))
+
+
+def topic(name: str, *partitions: tuple[int, int], error: int = 0) -> MetadataResponseTopic:
+    """A topic whose partitions have these (leader, epoch)."""
+    return MetadataResponseTopic(
+        name=name,
+        error_code=error,
+        partitions=[
+            MetadataResponsePartition(partition_index=i, leader_id=leader, leader_epoch=epoch)
+            for i, (leader, epoch) in enumerate(partitions)
+        ],
+    )
+
+
+class Asker:
+    """Answers with what the test has put in line; the last answer again and again."""
+
+    def __init__(self, *answers: MetadataResponse | KafkaError) -> None:
+        self.answers = list(answers)
+        self.asked: list[MetadataRequest] = []
+
+    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+
+def run(asker: Asker, test: Callable[[Metadata], Awaitable[None]], **options: Any) -> None:
+    async def whole() -> None:
+        settings: dict[str, Any] = {
+            "max_age_ms": 60_000,
+            "retry_backoff_ms": 5,
+            "retry_backoff_max_ms": 20,
+            "allow_auto_create": True,
+        }
+        metadata = Metadata(asker, **{**settings, **options})
+        metadata.start()
+        try:
+            await test(metadata)
+        finally:
+            await metadata.close()
+
+    asyncio.run(whole())
+
+
+T0 = TopicPartition("t", 0)
+
+
+def test_a_topic_is_asked_for_until_it_is_there() -> None:
+    asker = Asker(response(topic("t", error=5)), BrokerConnectionError("away"), response(topic("t", (1, 0))))
+
+    async def test(metadata: Metadata) -> None:
+        info = await metadata.wait_for_topic("t", 5)
+        assert len(info.partitions) == 1
+        assert metadata.cluster.leader(T0) == 1
+
+    run(asker, test)
+    assert len(asker.asked) == 3
+    assert [t.name for t in asker.asked[0].topics or ()] == ["t"]
+
+
+def test_waiting_ends_in_time_and_tells_the_last_reason() -> None:
+    async def test(metadata: Metadata) -> None:
+        begin = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match=r"topic 't', partition 0.*away"):
+            await metadata.wait_for_topic("t", 0.1)
+        assert time.monotonic() - begin < 1
+
+    run(Asker(BrokerConnectionError("away")), test)
+
+
+def test_what_stays_wrong_is_raised_at_once() -> None:
+    async def test(metadata: Metadata) -> None:
+        with pytest.raises(InvalidTopicError, match="t!"):
+            await metadata.wait_for_topic("t!", 60)
+
+    run(Asker(response(topic("t!", error=17))), test)
+
+
+def test_an_older_leader_epoch_is_not_believed() -> None:
+    asker = Asker(response(topic("t", (2, 5))), response(topic("t", (1, 4))), response(topic("t", (1, 6))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        await metadata.refresh(5)
+        assert metadata.cluster.leader(T0) == 2
+        await metadata.refresh(5)
+        assert metadata.cluster.leader(T0) == 1
+
+    run(asker, test)
+
+
+def test_a_topic_made_anew_begins_with_its_own_epochs() -> None:
+    from uuid import UUID
+
+    again = topic("t", (1, 0))
+    again.topic_id = UUID(int=5)
+    asker = Asker(response(topic("t", (2, 5))), response(again))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        await metadata.refresh(5)
+        assert metadata.cluster.leader(T0) == 1
+
+    run(asker, test)
+
+
+def test_a_leader_that_another_response_tells_of_is_used_at_once() -> None:
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        assert metadata.leader_changed(T0, 2, 8)
+        assert metadata.cluster.leader(T0) == 2
+        assert not metadata.leader_changed(T0, 1, 8), "not newer"
+        assert not metadata.leader_changed(T0, 9, 9), "nobody knows where that broker is"
+
+    run(Asker(response(topic("t", (1, 7)))), test)
+
+
+def test_a_partition_without_a_leader_makes_it_ask_again() -> None:
+    asker = Asker(response(topic("t", (-1, 0))), response(topic("t", (-1, 0))), response(topic("t", (2, 1))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        while metadata.cluster.leader(T0) != 2:
+            await metadata.next_update()
+
+    run(asker, test)
+
+
+def test_metadata_is_refreshed_by_age() -> None:
+    asker = Asker(response(topic("t", (1, 0))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        version = metadata.version
+        while metadata.version < version + 2:
+            await metadata.next_update()
+
+    run(asker, test, max_age_ms=20)
+
+
+def test_a_topic_that_nobody_uses_is_forgotten() -> None:
+    asker = Asker(response(topic("t", (1, 0))))
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+        await asyncio.sleep(0.02)
+        metadata.touch("u")
+        await metadata.refresh(5)
+
+    run(asker, test, topic_idle_ms=10)
+    assert [t.name for t in asker.asked[-1].topics or ()] == ["u"]
+
+
+def test_listeners_hear_of_every_snapshot() -> None:
+    heard: list[Cluster] = []
+
+    async def test(metadata: Metadata) -> None:
+        metadata.listeners.append(heard.append)
+        await metadata.refresh(5)
+        await metadata.refresh(5)
+
+    run(Asker(response()), test)
+    assert len(heard) == 2
+    assert heard[0].nodes[2].host == "h2"
+    assert heard[0].controller_id == 1
