@@ -291,3 +291,13 @@ def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path)
         assert (await waiting).responses[0].partitions[0].error_code == 6
 
     with_broker(test, tmp_path)
+
+
+def test_a_transactional_batch_is_refused_while_nobody_could_end_its_transaction(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        data = batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+        assert (await produce(client, data)).error_code == 48
+        assert values(await client.ask(fetch_request(isolation_level=1), 11)) == []
+
+    with_broker(test, tmp_path)

@@ -16,6 +16,7 @@ from ottla.broker.services import Call
 from ottla.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
+    InvalidTxnStateError,
     KafkaError,
     RequestTimedOutError,
     UnknownTopicIdError,
@@ -31,6 +32,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.replication.partition import ALL_REPLICAS
 from ottla.replication.partitions import wait_all
 
@@ -86,7 +88,11 @@ def _append(name: str, data: PartitionProduceData, acks: int, call: Call, waits:
     partition = services.partitions.leader(services.image, TopicPartition(name, data.index))
     if services.image.topics[name].is_internal:
         raise InvalidTopicError(f"topic {name} is written by the broker only")
-    appended = partition.append(data.records if data.records is not None else memoryview(b""), acks)
+    records = data.records if data.records is not None else memoryview(b"")
+    if len(records) >= HEADER_BYTES and read_header(records).is_transactional:
+        # without a coordinator nobody would ever end the transaction, and read_committed would wait for it for ever
+        raise InvalidTxnStateError("transactions are not served by this version")
+    appended = partition.append(records, acks)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
