@@ -40,7 +40,7 @@ def run_demo(args: argparse.Namespace) -> int:
                 _save_finished(run, rates)
             exact = report(run, rates, console)
     except KeyboardInterrupt:
-        console.print(f"\nInterrupted. {resume_hint(args.data)}")
+        console.print(f"\nInterrupted. {resume_hint(args.data)}", markup=False, soft_wrap=True)
         return 130
     except ProcessEndedError as error:
         console.print(f"\n{error}\n\n{resume_hint(args.data)}", markup=False, soft_wrap=True)
@@ -73,7 +73,7 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
         # Before anything is cleared: a wrong URL must not cost an earlier run.
         Store.open(args.database).close()
     if run.clear():
-        console.print(f"Cleared {args.data}, which an earlier run had left.")
+        console.print(f"Cleared {args.data}, which an earlier run had left.", soft_wrap=True)
     run.save()
     with Store.open(run.database_url) as store:
         store.drop()
@@ -131,7 +131,8 @@ def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
     try:
         broker, address = start_broker(run.broker_data, run.logs)
         children.append(broker)
-        console.print(f"Broker on {address} after {time.monotonic() - started:.1f} s, data in {run.broker_data}")
+        took = time.monotonic() - started
+        console.print(f"Broker on {address} after {took:.1f} s, data in {run.broker_data}", soft_wrap=True)
         create_topics(address, run.topics)
         common = ["--run", str(run.directory), "--bootstrap-servers", address]
         spark = start_module("spark", "ottla.pipelines.refine.job", common, run.logs)
