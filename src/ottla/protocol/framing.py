@@ -38,12 +38,18 @@ class FrameReader:
 
     def space(self) -> memoryview:
         """Where the next bytes belong; never empty."""
-        waiting = self._end - self._start
-        need = self._needed(waiting)
-        if need > len(self._block) or self._end == len(self._block):
-            self._move(need)
-        elif waiting == 0 and self._start and self._free():
-            self._start = self._end = 0
+        if self._start == self._end:
+            if len(self._block) > self.trust_bytes:
+                self._move(self._block_bytes)  # one large frame must not hold its memory for ever
+            elif self._start and self._free():
+                self._start = self._end = 0
+        elif self._end - self._start >= 4:
+            whole = 4 + self._size()
+            # A frame beyond what is trusted fills the memory that it has, before it gets twice as much.
+            if self._start + whole > len(self._block) and whole <= self.trust_bytes:
+                self._move(whole)
+        if self._end == len(self._block):
+            self._move(self._next_size())
         return self._view[self._end :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -69,19 +75,17 @@ class FrameReader:
             raise MalformedMessageError(f"a frame of {size} bytes; at most {self.max_bytes} are accepted")
         return size
 
-    def _needed(self, waiting: int) -> int:
-        """The size of the block that the frame in progress wants now."""
+    def _next_size(self) -> int:
+        """The size of the block that follows a full one."""
+        waiting = self._end - self._start
         if waiting < 4:
-            return self._start + 4
-        whole = 4 + self._size()
-        if whole > self.trust_bytes:
-            whole = min(whole, max(self.trust_bytes, 2 * waiting))
-        return self._start + whole
+            return self._block_bytes
+        return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
-    def _move(self, need: int) -> None:
+    def _move(self, size: int) -> None:
         """Go on in a new block (or at the begin of this one, if nobody looks at it), with the bytes that wait."""
         waiting = self._end - self._start
-        size = max(self._block_bytes, need - self._start)
+        size = max(self._block_bytes, size)
         if size == len(self._block) and self._free():
             self._view[:waiting] = self._view[self._start : self._end]
         else:

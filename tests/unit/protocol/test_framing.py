@@ -77,3 +77,20 @@ def test_request_and_response_frames_carry_size_and_header() -> None:
     assert decode(HeartbeatRequest, frame[4:], 4, pos).group_id == "g"
     answer = b"".join(response_frame(HeartbeatResponse(error_code=3), 4, 9))  # type: ignore[arg-type]
     assert answer == b"\0\0\0\x0c\0\0\0\x09\0" + b"\0\0\0\0" + b"\0\3" + b"\0"
+
+
+def test_a_frame_beyond_trust_is_moved_only_when_its_memory_is_full() -> None:
+    reader = FrameReader(64 * TRUST_BYTES, trust_bytes=TRUST_BYTES)
+    data = stream([bytes(20 * TRUST_BYTES)])
+    blocks, frames = set(), []
+    for at in range(0, len(data), 50_000):
+        rest = data[at : at + 50_000]
+        while rest:
+            space = reader.space()
+            blocks.add(id(space.obj))
+            count = min(len(space), len(rest))
+            space[:count] = rest[:count]
+            rest = rest[count:]
+            frames += reader.received(count)
+    assert len(frames[0]) == 20 * TRUST_BYTES
+    assert len(blocks) <= 8
