@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.pipelines.ingest import files
 from ottla.pipelines.processes import Child, ProcessEndedError, start_broker, start_module
-from ottla.pipelines.run import Run
+from ottla.pipelines.run import Run, write_json
 
 _POLL_S = 0.1
 _PLAIN_INTERVAL_S = 5.0
@@ -105,7 +105,7 @@ def _finished(run: Run) -> Path:
 
 
 def _save_finished(run: Run, rates: Rates) -> None:
-    _finished(run).write_text(json.dumps(rates, indent=1))
+    write_json(_finished(run), rates)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from ottla.model import TopicPartition
 from ottla.pipelines.catalog import EVENTS, FLIGHTS, WEATHER, Topic
 
 _FILE = "run.json"
+_CLEARING = "clearing.json"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Run:
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {k: None if v is None else str(v) for k, v in asdict(self).items() if k != "directory"}
         settings["limit"] = self.limit  # type: ignore[assignment]
-        _write(self.directory / _FILE, settings)
+        write_json(self.directory / _FILE, settings)
 
     @classmethod
     def load(cls, directory: Path) -> Run:
@@ -117,7 +118,7 @@ class Run:
         nested: dict[str, dict[str, int]] = {}
         for tp, end in ends.items():
             nested.setdefault(tp.topic, {})[str(tp.partition)] = end
-        _write(self._end, nested)
+        write_json(self._end, nested)
 
     def clear(self) -> bool:
         """Remove what an earlier run left, if any; ConfigurationError where the directory is not one of a run."""
@@ -125,9 +126,16 @@ class Run:
             return False
         if not self.directory.is_dir():
             raise ConfigurationError(f"--data {self.directory}: a directory is wanted, and this is a file")
-        if any(self.directory.iterdir()) and not (self.directory / _FILE).exists():
+        settings, mark = self.directory / _FILE, self.directory / _CLEARING
+        if any(self.directory.iterdir()) and not (settings.exists() or mark.exists()):
             raise ConfigurationError(f"--data {self.directory}: holds other files, so it is left alone; name another")
         with self.locked():
+            # Killed half-way, what is left is neither resumed nor taken for somebody else's: the mark goes last.
+            if settings.exists():
+                settings.replace(mark)
+            for path in self.directory.iterdir():
+                if path != mark:
+                    _remove(path)
             shutil.rmtree(self.directory)
         return True
 
@@ -147,14 +155,18 @@ class Run:
     def clear_working_files(self) -> None:
         """Remove what only a resume would need; results stay."""
         for path in (self.broker_data, self.checkpoint, self._end):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            _remove(path)
 
 
-def _write(path: Path, value: Any) -> None:
-    # Renamed into place: a killed process leaves the old file or the new one, never half of one.
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file by renaming it into place: a killed process leaves the old one or the new one, never half of one."""
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(value, indent=1))
     draft.replace(path)

@@ -49,6 +49,24 @@ def test_an_earlier_run_is_cleared(tmp_path: Path):
     assert not run.clear()
 
 
+def test_a_clearing_that_was_killed_is_completed_and_never_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = Run(tmp_path / "d")
+    run.save()
+    for directory in (run.broker_data, run.checkpoint):
+        directory.mkdir()
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("ottla.pipelines.run.shutil.rmtree", killed)
+        run.clear()
+    with pytest.raises(ConfigurationError, match="no run was started"):
+        Run.load(tmp_path / "d")
+    assert run.clear()
+    assert not run.directory.exists()
+
+
 def test_two_at_once_do_not_meet_in_one_directory(tmp_path: Path):
     run = Run(tmp_path / "d")
     run.save()
