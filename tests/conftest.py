@@ -6,6 +6,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# On a busy machine an example may take any time; what takes too long is for the runner's own limit to say.
+settings.register_profile("ottla", deadline=None)
+settings.load_profile("ottla")
 
 
 @pytest.fixture(scope="session", autouse=True)
