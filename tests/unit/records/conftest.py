@@ -21,7 +21,9 @@ def _plain() -> SimpleNamespace:
     saved = {name: sys.modules.pop(name) for name in hot if name in sys.modules}
     sys.meta_path.insert(0, _source.SourceFinder)
     try:
-        found = _modules()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OTTLA_PURE", "1")  # no warning: here the plain form is wanted
+            found = _modules()
     finally:
         sys.meta_path.remove(_source.SourceFinder)
         for name in hot:
