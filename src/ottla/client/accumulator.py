@@ -205,6 +205,19 @@ class Accumulator:
             self._drain_index[node] = start + 1
         return drained
 
+    def shrink(self, batch: ProducerBatch) -> None:
+        """Let a finished batch that fills little of its buffer go on without it.
+
+        Otherwise, with many partitions, small batches on their way would hold all memory, so that the next ones have to
+        leave even smaller.
+        """
+        if batch.buffer is None or batch.data is None or batch.data.nbytes * 2 > len(batch.buffer):
+            return
+        batch.data = memoryview(bytearray(batch.data))
+        buffer, batch.buffer = batch.buffer, None
+        batch.held_bytes = batch.data.nbytes
+        self.pool.exchange(buffer, batch.held_bytes)
+
     # Outcomes (the loop)
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -269,9 +282,12 @@ class Accumulator:
         with self.lock:
             self.incomplete.discard(batch)
             buffer, batch.buffer = batch.buffer, None
+            held, batch.held_bytes = batch.held_bytes, 0
         batch.data = None
         if buffer is not None:
             self.pool.release(buffer)
+        elif held:
+            self.pool.release_bytes(held)
 
     def abort(self) -> list[ProducerBatch]:
         """Empty all queues; the batches that nobody has sent yet."""

@@ -89,6 +89,24 @@ class BufferPool:
             served = self._serve()
         _tell(served)
 
+    def exchange(self, buffer: bytearray, size: int) -> None:
+        """Give a buffer back but keep `size` of its bytes counted: what was in it lives on in a smaller place."""
+        with self._lock:
+            if len(buffer) == self.poolable and not self._waiters and self._available >= size:
+                self._free.append(buffer)
+                self._available -= size
+                return
+            self._available += len(buffer) - size
+            served = self._serve()
+        _tell(served)
+
+    def release_bytes(self, size: int) -> None:
+        """Give counted bytes back."""
+        with self._lock:
+            self._available += size
+            served = self._serve()
+        _tell(served)
+
     def _reserve(self, size: int) -> bool:
         while self._available < size and self._free:
             self._free.pop()

@@ -29,6 +29,7 @@ class ProducerBatch:
         "buffer",
         "created",
         "data",
+        "held_bytes",
         "last_attempt",
         "last_error",
         "open",
@@ -42,6 +43,8 @@ class ProducerBatch:
         self.tp = tp
         self.buffer = buffer
         """The pool's; None when it has gone back, or never was."""
+        self.held_bytes = 0
+        """What the pool counts for this batch after its buffer has gone back."""
         self.outcome = Outcome(tp)
         self.open = OpenBatch(builder, self.outcome, RecordFuture)
         self.created = created

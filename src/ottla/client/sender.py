@@ -180,6 +180,7 @@ class Sender:
             log.exception("%s: a batch cannot be finished", batch.tp)
             self._fail(batch, SerializationError(f"{batch.tp}: the batch cannot be finished: {error}"))
             return False
+        self.accumulator.shrink(batch)
         return True
 
     def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:

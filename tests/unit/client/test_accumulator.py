@@ -199,6 +199,23 @@ def test_memory_comes_back_with_the_outcome() -> None:
     assert list(f.accumulator.pending()) == []
 
 
+def test_a_small_batch_on_its_way_holds_little_memory() -> None:
+    f = Fixture()
+    future = f.append(b"v")
+    f.clock.now += 5
+    (batch,) = f.drain()
+    sent(batch, f.clock.now)
+    assert batch.data is not None
+    before = bytes(batch.data)
+    f.accumulator.shrink(batch)
+    assert f.accumulator.pool.available == 100_000 - len(before)
+    f.append(b"other")
+    assert bytes(batch.data) == before, "the buffer is somebody else's now"
+    f.accumulator.retire(batch)
+    assert f.accumulator.pool.available == 100_000 - 1000
+    assert not future.done()
+
+
 @pytest.mark.parametrize("codec", [0, 1])
 def test_a_split_batch_keeps_records_order_and_futures(codec: int) -> None:
     f = Fixture(codec=codec)

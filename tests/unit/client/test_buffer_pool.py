@@ -54,6 +54,23 @@ def test_waiters_are_served_in_order_even_when_a_later_one_wants_less() -> None:
     assert pool.available == 30
 
 
+def test_bytes_can_be_kept_without_their_buffer() -> None:
+    pool = BufferPool(1000, 100)
+    buffers = [pool.try_allocate(100) for _ in range(10)]
+    served: list[str] = []
+    assert pool.wait(90, lambda: served.append("waiter")) is not None
+    assert buffers[0] is not None
+    pool.exchange(buffers[0], 10)
+    assert served == ["waiter"]
+    assert pool.available == 0
+    pool.release_bytes(10)
+    assert pool.available == 10
+    assert buffers[1] is not None
+    pool.exchange(buffers[1], 5)
+    assert pool.try_allocate(100) is buffers[1]
+    assert pool.available == 5
+
+
 def test_who_leaves_the_line_lets_the_others_on() -> None:
     pool = BufferPool(100, 50)
     assert pool.try_allocate(50) is not None
