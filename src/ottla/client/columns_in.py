@@ -88,12 +88,18 @@ def column(items: Any) -> BinaryColumn:
         items = items.combine_chunks()
     if hasattr(items, "buffers"):
         return binary_column(items)
+    try:
+        data = b"".join(items)
+    except TypeError:
+        return _with_nulls(items)
+    return BinaryColumn(memoryview(array("i", [0, *accumulate(map(len, items))])), data)
+
+
+def _with_nulls(items: Sequence[bytes | None]) -> BinaryColumn:
     present = [item for item in items if item is not None]
-    if not all(isinstance(item, bytes) for item in present):
+    if not all(isinstance(item, (bytes, bytearray)) for item in present):
         raise TypeError("bytes or None are wanted in every row")
     offsets = array("i", [0, *accumulate(0 if item is None else len(item) for item in items)])
-    if len(present) == len(items):
-        return BinaryColumn(memoryview(offsets), b"".join(present))
     validity = bytearray((len(items) >> 3) + 1)
     for row, item in enumerate(items):
         if item is not None:
