@@ -88,7 +88,7 @@ class KafkaProducer:
         future and to the callback.
         """
         # The usual record of bytes whose topic is known, without a detour; anything else below.
-        if self._plain and type(value) is bytes and type(topic) is str:
+        if self._plain and type(value) is bytes and type(topic) is str and headers is None:
             queues = self._topics.get(topic)
             if queues is not None and queues.version == self._metadata.version:
                 if partition is None:
@@ -100,7 +100,7 @@ class KafkaProducer:
                     number = partition if partition < queues.count and (key is None or type(key) is bytes) else -1
                 if number >= 0 and (timestamp_ms is None or timestamp_ms >= 0):
                     timestamp = NOW if timestamp_ms is None else timestamp_ms
-                    future: RecordFuture | None = queues.queues[number].open.append(timestamp, key, value, headers)
+                    future: RecordFuture | None = queues.queues[number].open.append(timestamp, key, value, None)
                     if future is not None:
                         return future
                     partition = number

@@ -20,7 +20,7 @@ from ottla.client.metadata import Metadata
 from ottla.client.partitioner import RoundRobin
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.sender import Sender
-from ottla.client.serializers import find, to_bytes
+from ottla.client.serializers import checked_headers, find, to_bytes
 from ottla.client.transaction_manager import TransactionManager
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError, IllegalStateError, KafkaError, MessageTooLargeError
@@ -143,9 +143,12 @@ class ProducerCore:
         """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""
         topic = record.topic
         key, value = record.key, record.value
-        key = to_bytes(key, "key") if self.key_serializer is None else self.key_serializer(topic, key)
-        value = to_bytes(value, "value") if self.value_serializer is None else self.value_serializer(topic, value)
-        headers = record.headers or None
+        if self.key_serializer is not None:
+            key = self.key_serializer(topic, key)
+        if self.value_serializer is not None:
+            value = self.value_serializer(topic, value)
+        key, value = to_bytes(key, "key"), to_bytes(value, "value")
+        headers = None if not record.headers else checked_headers(record.headers)
         size = record_size_upper_bound(len(key or b""), len(value or b""), headers or ())
         self._check_size(size)
         partition = record.partition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from ottla.errors import SerializationError
@@ -147,5 +147,19 @@ def to_bytes(value: Any, what: str) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise SerializationError(
-        f"{what} is a {type(value).__name__}; without {what}_serializer only bytes, text and None can be sent"
+        f"{what} is a {type(value).__name__}, and only bytes, text and None can be sent: {what}_serializer makes them"
     )
+
+
+def checked_headers(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:
+    """Headers as (text, bytes or None) each; SerializationError for anything else."""
+    found: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        try:
+            name, value = header
+        except (TypeError, ValueError):
+            raise SerializationError(f"a header must be a pair of name and value, not {header!r}") from None
+        if not isinstance(name, str) or not (value is None or isinstance(value, (bytes, bytearray, memoryview))):
+            raise SerializationError(f"header {name!r}: a text and bytes (or None) are wanted, not {value!r}")
+        found.append((name, value if value is None else bytes(value)))
+    return found
