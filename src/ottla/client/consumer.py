@@ -134,7 +134,7 @@ class KafkaConsumer:
 
     # Reading
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True) -> Records:
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Records that are there, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
 
         Also does the group's work: joins, calls the listener, commits. Raises what goes wrong for good:
