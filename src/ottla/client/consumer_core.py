@@ -377,7 +377,7 @@ class ConsumerCore:
                 if before is None:
                     out[fetched.tp] = rows
                 else:
-                    out[fetched.tp] = before + rows
+                    before += rows
                 left -= len(rows)
         finally:
             self.fetcher.completed.extendleft(reversed(skipped))

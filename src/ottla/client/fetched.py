@@ -19,6 +19,10 @@ from ottla.records.decoder import decode_records, decode_rows
 Convert = Callable[[str, Any], Any]
 
 ABORT_MARKER = 0
+KEY = ConsumerRecord._fields.index("key")
+"""Where the key stands in a record; the value comes next."""
+
+_new = tuple.__new__
 
 
 class Fetched:
@@ -86,8 +90,11 @@ class Fetched:
             rows = self._converted(rows, key, value)
         self._row += len(rows)
         self.position = rows[-1].offset + 1
-        if self._row >= len(self._rows) and not self._batches:
-            self.position = self.end_offset
+        if self._row >= len(self._rows):
+            # The list is the caller's now.
+            self._rows, self._row = [], 0
+            if not self._batches:
+                self.position = self.end_offset
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
@@ -146,5 +153,5 @@ class Fetched:
                 if out:
                     return out
                 raise type(error)(f"{self.tp}, offset {row.offset}: {error}") from error
-            out.append(row._replace(key=new_key, value=new_value))
+            out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
         return out
