@@ -253,10 +253,11 @@ class Connections:
 
     # Going
 
-    def disconnect(self, node_id: int, error: KafkaError) -> None:
-        """Drop the connections to a broker."""
-        for key in [key for key in self._ready if key[0] == node_id]:
-            self._ready.pop(key).channel.close(error)
+    def disconnect(self, node_id: int, purpose: str) -> None:
+        """Drop a connection; what waits for an answer there fails."""
+        connection = self._ready.pop((node_id, purpose), None)
+        if connection is not None:
+            connection.channel.close(BrokerConnectionError("the connection was given up"))
 
     def _watch_idle(self) -> None:
         idle = self.config.connections_max_idle_ms

@@ -87,6 +87,11 @@ class Coordinator:
                 self.node = None
             raise
 
+    def hang_up(self) -> None:
+        """Drop the connection: a request that the coordinator holds back must not hold up the next one."""
+        if self.node is not None:
+            self.connections.disconnect(self.node, GROUP)
+
     def follow(self, error: type[KafkaError]) -> None:
         """What an error says about the coordinator."""
         if issubclass(error, MOVED):

@@ -351,6 +351,7 @@ class Membership:
         self._stop_heartbeats()
         if self._joining is not None:
             self._joining.cancel()
+            self.coordinator.hang_up()
         if self.member_id and self.config.group_instance_id is None:
             await self._say_goodbye()
         self.reset()
@@ -376,6 +377,7 @@ class Membership:
         self._stop_heartbeats()
         if self._joining is not None:
             self._joining.cancel()
+            self.coordinator.hang_up()
             self._joining = None
         self.member_id = ""
         self.generation = NOBODY

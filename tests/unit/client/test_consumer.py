@@ -39,7 +39,7 @@ from ottla.protocol.messages.offset_commit import (
 )
 from ottla.records.builder import BatchBuilder
 
-from .scripted import DROP, ScriptedBroker
+from .scripted import DROP, SILENCE, ScriptedBroker
 
 TP = TopicPartition("t", 0)
 
@@ -449,6 +449,26 @@ def test_a_poll_returns_in_time_while_joining_goes_on(broker: ScriptedBroker) ->
         gate.set()
         poll_until(c, lambda: bool(c.assignment()))
     assert len(broker.asked(JoinGroupRequest)) == 1
+
+
+def test_closing_does_not_wait_for_a_join(broker: ScriptedBroker) -> None:
+    broker.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=79, member_id="given"))
+    broker.on(JoinGroupRequest, lambda _: SILENCE)
+    c = consumer(broker, group_id="g")
+    c.subscribe(["t"])
+    poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+    begin = time.monotonic()
+    c.close()
+    assert time.monotonic() - begin < 2
+    assert [m.member_id for r in broker.asked(LeaveGroupRequest) for m in r.members] == ["given"]
+
+
+def test_a_static_member_does_not_leave(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g", group_instance_id="me") as c:
+        c.subscribe(["t"])
+        poll_until(c, lambda: bool(c.assignment()))
+    assert broker.asked(JoinGroupRequest)[0].group_instance_id == "me"
+    assert not broker.asked(LeaveGroupRequest)
 
 
 def test_positions_are_committed_on_request(broker: ScriptedBroker) -> None:
