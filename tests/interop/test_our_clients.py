@@ -14,10 +14,23 @@ from pathlib import Path
 import pytest
 from scripts import apache_kafka
 
-from ottla import ConfigResource, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla import (
+    ConfigResource,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from ottla.broker.embedded import Broker
 from ottla.client.ranges import Planner, read_range
-from ottla.errors import OffsetOutOfRangeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from ottla.errors import (
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 
 pytestmark = pytest.mark.interop
 
@@ -176,6 +189,19 @@ def test_admin_manages_topics_options_and_groups(address: str, topic: str) -> No
         admin.delete_topics([topic])
         with pytest.raises(UnknownTopicOrPartitionError):
             admin.delete_topics([topic])
+
+
+def test_admin_sets_and_forgets_offsets_of_a_group_without_members(address: str, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.alter_consumer_group_offsets(topic, {first: 5, second: OffsetAndMetadata(7, "note")})
+        found = admin.list_consumer_group_offsets(topic)
+        assert (found[first].offset, found[second].offset, found[second].metadata) == (5, 7, "note")
+        try:
+            admin.delete_consumer_group_offsets(topic, [first])
+        except UnsupportedVersionError:
+            pytest.skip("this broker does not serve OffsetDelete")
+        assert set(admin.list_consumer_group_offsets(topic)) == {second}
 
 
 def test_offsets_are_found_by_time(address: str, topic: str) -> None:

@@ -130,6 +130,18 @@ class KafkaAdminClient:
         """The offsets that a group has committed (of `partitions` only, when given)."""
         return self._run(self._core.list_consumer_group_offsets(group_id, partitions, timeout_ms))
 
+    def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: float | None = None
+    ) -> None:
+        """Set committed offsets of a group that has no members. Raises UnknownMemberIdError while it has some."""
+        self._run(self._core.alter_consumer_group_offsets(group_id, offsets, timeout_ms))
+
+    def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> None:
+        """Forget committed offsets of partitions that no member reads. Raises GroupSubscribedToTopicError otherwise."""
+        self._run(self._core.delete_consumer_group_offsets(group_id, partitions, timeout_ms))
+
     def delete_consumer_groups(self, group_ids: Iterable[str], timeout_ms: float | None = None) -> None:
         """Forget groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
         self._run(self._core.delete_consumer_groups(group_ids, timeout_ms))

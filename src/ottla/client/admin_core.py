@@ -21,6 +21,7 @@ from ottla.client.admin_model import (
     NewTopic,
 )
 from ottla.client.connections import Connections
+from ottla.client.group_offsets import NEWEST_COMMIT, NEWEST_OFFSET_FETCH
 from ottla.client.metadata import Metadata, PartitionInfo, TopicInfo
 from ottla.config.admin import AdminConfig
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -44,6 +45,16 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGrou
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.versioned import decode_versioned
 
@@ -426,7 +437,9 @@ class AdminCore:
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
             node = next(iter(await self._coordinators([group_id])))
-            response: Any = await self.connections.ask(node, request, of=OffsetFetchRequest, at_most=9)
+            response: Any = await self.connections.ask(
+                node, request, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH
+            )
             answer = response.groups[0] if response.groups else response
             self._raise_first([(group_id, answer.error_code, None)])
             found = {}
@@ -439,6 +452,50 @@ class AdminCore:
             return found
 
         return await self._retry(attempt, timeout_ms)
+
+    async def alter_consumer_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: float | None = None
+    ) -> None:
+        """Set committed offsets of a group that has no members. Raises UnknownMemberIdError while it has some."""
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for tp, offset in offsets.items():
+            wanted = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            one = OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=wanted.offset,
+                committed_leader_epoch=wanted.leader_epoch,
+                committed_metadata=wanted.metadata,
+            )
+            topics.setdefault(tp.topic, []).append(one)
+        parts = [OffsetCommitRequestTopic(name=name, partitions=some) for name, some in topics.items()]
+
+        async def attempt() -> None:
+            node = next(iter(await self._coordinators([group_id])))
+            response = await self.connections.ask(
+                node, OffsetCommitRequest(group_id=group_id, topics=parts), at_most=NEWEST_COMMIT
+            )
+            for topic in response.topics:
+                self._raise_first((f"{topic.name}-{p.partition_index}", p.error_code, None) for p in topic.partitions)
+
+        await self._retry(attempt, timeout_ms)
+
+    async def delete_consumer_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> None:
+        """Forget committed offsets of partitions that no member reads. Raises GroupSubscribedToTopicError otherwise."""
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(OffsetDeleteRequestPartition(partition_index=tp.partition))
+        parts = [OffsetDeleteRequestTopic(name=name, partitions=some) for name, some in topics.items()]
+
+        async def attempt() -> None:
+            node = next(iter(await self._coordinators([group_id])))
+            response = await self.connections.ask(node, OffsetDeleteRequest(group_id=group_id, topics=parts))
+            self._raise_first([(group_id, response.error_code, None)])
+            for topic in response.topics:
+                self._raise_first((f"{topic.name}-{p.partition_index}", p.error_code, None) for p in topic.partitions)
+
+        await self._retry(attempt, timeout_ms)
 
     async def delete_consumer_groups(self, group_ids: Iterable[str], timeout_ms: float | None = None) -> None:
         """Forget groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
