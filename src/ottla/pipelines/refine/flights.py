@@ -41,6 +41,8 @@ _WEATHER_SCHEMA = pa.schema(
     + [(name, pa.float64()) for name in WEATHER_VALUES]
 )
 
+_COLUMNS = [column.strip().split(" ")[0] for column in JOINED_FLIGHTS.columns.split(",")]
+
 Texts = Iterable[Mapping[str, str | None]]
 Observations = dict[tuple[str, dt.datetime], Mapping[str, Any]]
 
@@ -64,10 +66,11 @@ class FlightRefiner:
         observations, frontiers = self._observations | observed(new), moved_frontiers(self._frontiers, new)
         flights = parse_flights(self._with_pending(events.filter(F.col("topic") == FLIGHTS.name).select("value")))
         joined = join_weather(flights, self._weather_frame(observations), self._frontier_frame(frontiers))
-        joined = joined.persist(StorageLevel.MEMORY_AND_DISK)
-        waiting = [r.asDict() for r in joined.filter(~F.col("decided")).select("seq", "value").orderBy("seq").collect()]
-        rows = self._described(joined.filter("decided")).persist(StorageLevel.MEMORY_AND_DISK)
+        described = self._described(joined).persist(StorageLevel.MEMORY_AND_DISK)
+        rows = described.filter("decided").select(*_COLUMNS)
         statistics = [row.asDict() for row in delay_statistics(rows).collect()]
+        undecided = described.filter(~F.col("decided")).select("seq", "value")
+        waiting = sorted((row.asDict() for row in undecided.collect()), key=lambda row: row["seq"])
 
         def after() -> None:
             self._observations, self._frontiers = observations, frontiers
@@ -80,7 +83,7 @@ class FlightRefiner:
             frontiers=[{"origin": origin, "time_hour": hour} for origin, hour in frontiers.items()],
             pending=waiting,
             after=after,
-            cached=(joined,),
+            cached=(described,),
         )
 
     def _with_pending(self, values: DataFrame) -> DataFrame:
@@ -104,8 +107,9 @@ class FlightRefiner:
     def _described(self, joined: DataFrame) -> DataFrame:
         described = joined.join(F.broadcast(self._airlines), "carrier", "left")
         described = described.join(F.broadcast(self._planes), "tailnum", "left")
-        names = [column.strip().split(" ")[0] for column in JOINED_FLIGHTS.columns.split(",")]
-        return described.withColumn("weather", weather_class()).select(*names)
+        # Only flights that wait are needed as the text that they came as.
+        value = F.when(~F.col("decided"), F.col("value")).alias("value")
+        return described.withColumn("weather", weather_class()).select("seq", "decided", value, *_COLUMNS)
 
 
 def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
