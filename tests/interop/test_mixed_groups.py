@@ -1,0 +1,120 @@
+"""A Java consumer and ours in one group: every assignor, whoever leads, and no record missed."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripts import apache_kafka
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+PARTITIONS = 6
+ASSIGNORS = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+
+
+class JavaMember:
+    """Kafka's console consumer as a member; what it has read, by lines."""
+
+    def __init__(self, bootstrap: str, topic: str, assignor: str, folder: Path) -> None:
+        strategy = f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{ASSIGNORS[assignor]}"
+        self.output = folder / "java.out"
+        command = apache_kafka.java(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic),
+            *("--from-beginning", "--command-property", strategy),
+        )
+        with self.output.open("wb") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+
+    def seen(self) -> list[bytes]:
+        return [line for line in self.output.read_bytes().splitlines() if line.isdigit()]
+
+    def close(self) -> None:
+        apache_kafka.wait_for_end(self.process)
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"mixed-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+    return name
+
+
+@pytest.fixture
+def sent(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
+    """Values that keep being sent to all partitions until the test ends."""
+    values: list[bytes] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+            while not stop.wait(0.002):
+                value = b"%d" % len(values)
+                producer.send(topic, value, partition=len(values) % PARTITIONS)
+                values.append(value)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    yield values
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("first", ["java", "ours"])
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_java_and_we_share_a_group(
+    bootstrap: str, topic: str, sent: list[bytes], assignor: str, first: str, tmp_path: Path
+) -> None:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(reason)
+    ours: list[bytes] = []
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=[assignor],
+        heartbeat_interval_ms=200,
+    )
+
+    def read_until(condition: object, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():  # type: ignore[operator]
+            assert time.monotonic() < deadline, "it did not happen"
+            ours.extend(row.value for rows in consumer.poll(timeout_ms=50).values() for row in rows)
+
+    with consumer:
+        if first == "ours":
+            read_until(lambda: len(consumer.assignment()) == PARTITIONS)
+        java = JavaMember(bootstrap, topic, assignor, tmp_path)
+        try:
+            if first == "java":
+                deadline = time.monotonic() + 60
+                while not java.seen():
+                    assert time.monotonic() < deadline, "the Java member reads nothing"
+                    time.sleep(0.1)
+            before = 0 if first == "java" else len(java.seen())
+            read_until(lambda: len(consumer.assignment()) == PARTITIONS // 2 and len(java.seen()) > before + 20)
+            count = len(sent)
+            read_until(lambda: len({*ours, *java.seen()}) >= count)
+        finally:
+            java.close()
+    everything = [*ours, *java.seen()]
+    if assignor != "cooperative-sticky":
+        # There Java goes on reading after its last commit before a partition moves: at least once is what it promises.
+        assert len(everything) == len(set(everything)), "each record was read once"
