@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.broker.embedded import Broker
+from ottla.client.admin import KafkaAdminClient
 from ottla.client.producer import KafkaProducer
 
 if TYPE_CHECKING:
@@ -236,6 +237,28 @@ def test_latest_is_not_looked_up_anew_after_a_crash_in_the_first_micro_batch(
     send(2)
     stream.run(startingOffsets="latest")
     assert stream.all == sorted(named(0, 5, 7))
+
+
+def test_a_new_partition_is_found_and_read_from_its_beginning(
+    stream: Stream, send: Send, broker: Broker, producer: KafkaProducer, topic: str
+):
+    send(5)
+    stream.run(startingOffsets="earliest")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_partitions({topic: PARTITIONS + 1})
+    # Asked for by number, the producer looks again until it is there.
+    producer.send(topic, b"new-0", partition=PARTITIONS).get(30)
+    stream.run(startingOffsets="earliest")
+    assert stream.batches[1:] == [["new-0"]]
+
+
+def test_a_deleted_topic_fails_the_stream(stream: Stream, send: Send, broker: Broker, topic: str):
+    send(5)
+    stream.run(startingOffsets="earliest")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+    with pytest.raises(Exception, match=r"-0.*gone.*failOnDataLoss"):  # Spark's own wrapping.
+        stream.run(startingOffsets="earliest")
 
 
 def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send):
