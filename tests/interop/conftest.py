@@ -12,6 +12,11 @@ PARTITIONS = 6
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    with Broker({"num.partitions": PARTITIONS}) as broker:
-        yield broker.bootstrap_servers
+def broker() -> Iterator[Broker]:
+    with Broker({"num.partitions": PARTITIONS}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap_servers

@@ -8,6 +8,9 @@ from collections import Counter
 import pytest
 from tests.interop.clients import CLIENTS, CODECS, Client, Seen
 
+from ottla import Broker
+from ottla.records.batch import split
+
 pytestmark = pytest.mark.interop
 
 PER_CODEC = 2000
@@ -55,3 +58,13 @@ def test_committed_offsets_are_where_the_next_member_goes_on(client: Client, boo
         assert seen.wait(len(values))
         member.close()
         assert Counter(seen.values) == Counter(values)
+
+
+def test_batches_arrive_in_the_codec_that_was_asked_for(client: Client, bootstrap: str, broker: Broker) -> None:
+    """librdkafka leaves batches uncompressed, with no more than a line in its log, where it distrusts the broker."""
+    for codec in CODECS:
+        topic = f"{client.name}-{codec}-{uuid.uuid4().hex[:8]}"
+        client.create_topic(bootstrap, topic, 6)
+        client.produce(bootstrap, topic, ["a value that repeats " * 20] * 50, codec)
+        logs = b"".join(path.read_bytes() for path in broker.data_dir.glob(f"{topic}-*/*.log"))
+        assert {header.codec for header, _, _ in split(logs)} == {CODECS.index(codec)}, codec

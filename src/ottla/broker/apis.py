@@ -39,8 +39,8 @@ class Served(NamedTuple):
 
 
 SERVED = (
-    Served("Produce", 3, 13, "0-2: message formats 0 and 1"),
-    Served("Fetch", 4, 18, "0-3: message formats 0 and 1"),
+    Served("Produce", 0, 13),
+    Served("Fetch", 0, 18),
     Served("ListOffsets", 1, 11, "0: the list of segment offsets"),
     Served("Metadata", 0, 13),
     Served("OffsetCommit", 2, 10, "0-1: offsets in ZooKeeper"),

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
-from ottla.errors import KafkaError, KafkaStorageError
+from ottla.errors import KafkaError
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
 
@@ -56,7 +56,10 @@ class Housekeeping:
         """Drop segments that have outlived their topic's retention."""
         now = self._clock.now_ms()
         for partition in list(self._partitions):
-            partition.log.apply_retention(now)
+            try:
+                partition.log.apply_retention(now)
+            except KafkaError as error:
+                log.error("%s", error)  # the others must not fill the disk for this one
 
     def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log starts."""
@@ -69,7 +72,7 @@ class Housekeeping:
         for partition in list(self._partitions):
             kept = partition.log
             if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
-                self._workers.submit(kept.flush)
+                partition.flush_in_background()
 
     def delete_files(self) -> None:
         """Remove files of deleted topics and segments."""
@@ -91,8 +94,9 @@ class Housekeeping:
             await asyncio.sleep(pause)
             try:
                 await self.compact(log_dir)
-            except (KafkaError, OSError) as error:
-                log.error("compaction in %s failed: %s", log_dir.path, error)
+            except Exception:
+                # a job must not end for good, whatever one round of it met
+                log.exception("compaction in %s failed", log_dir.path)
 
     async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
@@ -101,5 +105,6 @@ class Housekeeping:
             await asyncio.sleep(seconds)
             try:
                 job()
-            except (KafkaStorageError, OSError) as error:
-                log.error("%s failed: %s", getattr(job, "__name__", job), error)
+            except Exception:
+                # as above
+                log.exception("%s failed", getattr(job, "__name__", job))

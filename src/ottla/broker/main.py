@@ -24,7 +24,7 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
-from ottla.errors import StartupError
+from ottla.errors import KafkaError, StartupError
 from ottla.model import TopicPartition
 from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
@@ -59,15 +59,11 @@ class BrokerNode:
         """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
         config, clock = self.config, self._clock
         try:
-            self._log_dirs = [
-                LogDir.open(
-                    path,
-                    broker_id=self.broker_id,
-                    clock=clock,
-                    producer_expiration_ms=config.producer_id_expiration_ms,
+            for path in config.data_dirs:
+                expiration_ms = config.producer_id_expiration_ms
+                self._log_dirs.append(
+                    LogDir.open(path, broker_id=self.broker_id, clock=clock, producer_expiration_ms=expiration_ms)
                 )
-                for path in config.data_dirs
-            ]
             self._registry = EmbeddedRegistry(Path(config.data_dirs[0]))
             self._registry.open()
             controller = Controller(self._registry, self.broker_id)
@@ -118,7 +114,10 @@ class BrokerNode:
         self._listeners.clear()
         self._workers.shutdown(wait=True)
         for log_dir in self._log_dirs:
-            log_dir.close()
+            try:
+                log_dir.close()
+            except KafkaError as error:
+                log.error("%s", error)  # the others are closed all the same
         self._log_dirs.clear()
         if self._registry is not None:
             await self._registry.close()

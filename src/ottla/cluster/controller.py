@@ -7,6 +7,7 @@ the broker's other parts are told of. Changes are made one after the other. A br
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from ottla.cluster.metadata import NO_LEADER, BrokerImage, ClusterImage, Partiti
 from ottla.cluster.registry import Check, Create, Delete, Operation, Registry, Set
 from ottla.config.broker import Endpoint
 from ottla.errors import InvalidPartitionsError, StartupError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+log = logging.getLogger("ottla.cluster")
 
 OnChange = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 """Told of every new image, with the one before it, in order."""
@@ -150,7 +153,11 @@ class Controller:
         before = self.image
         self.image = _with_topics(before, all_topics)
         for listener in self._listeners:
-            await listener(before, self.image)
+            try:
+                await listener(before, self.image)
+            except Exception:
+                # the change is in the registry and cannot be taken back; the other listeners have to hear of it
+                log.exception("a change of the cluster could not be followed")
 
     async def _make_persistent_nodes(self) -> None:
         missing = [path for path in znodes.PERSISTENT if await self._registry.get(path) is None]

@@ -15,6 +15,8 @@ from ottla.errors import (
 
 MAX_NAME_LENGTH = 249
 """So that the directory name `topic-partition` stays below 255."""
+MAX_PARTITIONS = 10_000
+"""Of one topic: each has files and memory, so a slip of a finger must not take the broker down."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -42,8 +44,8 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
 
 def place(partitions: int, replication_factor: int, brokers: Sequence[int], first: int = 0) -> list[tuple[int, ...]]:
     """Spread replicas over the brokers: leaders in turn, followers on the ones after with a growing shift."""
-    if partitions < 1:
-        raise InvalidPartitionsError("the number of partitions must be at least 1")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(brokers):
         raise InvalidReplicationFactorError(
             f"replication factor {replication_factor} cannot be had: {len(brokers)} broker(s) are available"

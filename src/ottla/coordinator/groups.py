@@ -236,8 +236,9 @@ class Groups:
             effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
             member.awaiting_sync = None
         group.rename(member, f"{instance_id}-{self._new_id()}")
-        same = member.protocols.get(group.protocol or "") == join.offered.get(group.protocol or "")
-        if group.state is not State.STABLE or not same:
+        # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
+        member.protocols = join.offered
+        if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, effects)
             return
         self._refresh(member, join)

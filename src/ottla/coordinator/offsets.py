@@ -93,7 +93,7 @@ class Offsets:
             if due <= now:
                 gone.append(tp)
         effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
-        if len(gone) == len(offsets) and (gone or group.empty_since_ms + retention <= now):
+        if len(gone) == len(offsets):
             effects.records.append(records.group_tombstone(group.id))
         return effects
 

@@ -34,9 +34,11 @@ from ottla.records.batch import records as records_of
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
+from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")
 
+Batch = memoryview
 MIN_TICK_SECONDS = 0.005
 
 
@@ -65,6 +67,7 @@ class GroupRuntime:
         self._scheduled: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
+        self._closed = False
         self.groups = Groups(config, clock)
         self.offsets = Offsets(config, clock, self.groups)
 
@@ -73,12 +76,16 @@ class GroupRuntime:
         for partition in self._partitions:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
                 self._load(partition)
+        known = self._image().topics
+        topics = {tp.topic for offsets in self.offsets.by_group.values() for tp in offsets}
+        self.topics_deleted(frozenset(topics - known.keys()))  # deleted just before the broker died
         for group_id in self.groups.by_id:
             self._reschedule(group_id)
         self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
 
     def close(self) -> None:
         """Stop the timers; members that wait for a rebalance are told to look for the coordinator again."""
+        self._closed = True
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()
@@ -116,9 +123,14 @@ class GroupRuntime:
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget offsets of topics that are no more."""
         for group_id, gone in list(self.offsets.forget_topics(topics)):
-            self._append(group_id, gone)
+            try:
+                self._append(group_id, gone)
+            except KafkaError as error:
+                log.error("group %s: offsets of deleted topics stay: %s", group_id, error)
 
     def _partition(self, group_id: str) -> Partition:
+        if self._closed:
+            raise NotCoordinatorError
         topic = self._image().topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise NotCoordinatorError
@@ -149,13 +161,30 @@ class GroupRuntime:
 
     def _load(self, partition: Partition) -> None:
         count = 0
-        for _, data in partition.log.batches_from(partition.log.log_start_offset):
-            for record in records_of(data):
-                if record.key is not None:
-                    self._replay(record.key, record.value, live=False)
-                    count += 1
+        open_transactions: dict[int, list[Batch]] = {}
+        for header, data in partition.log.batches_from(partition.log.log_start_offset):
+            if header.is_control:
+                held = open_transactions.pop(header.producer_id, [])
+                count += sum(map(self._load_batch, held)) if _commits(data) else 0
+            elif header.is_transactional:
+                open_transactions.setdefault(header.producer_id, []).append(data)
+            else:
+                count += self._load_batch(data)
         if count:
             log.info("%s: %d records of groups and offsets read", partition.topic_partition, count)
+
+    def _load_batch(self, data: Batch) -> int:
+        """Replay one batch; a record that cannot be read must not cost the broker its start."""
+        count = 0
+        for record in records_of(data):
+            if record.key is None:
+                continue
+            try:
+                self._replay(record.key, record.value, live=False)
+                count += 1
+            except KafkaError as error:
+                log.error("offset %d of %s is left out: %s", record.offset, CONSUMER_OFFSETS, error)
+        return count
 
     def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Take a record over. A live group's own record describes the group that is in memory already."""
@@ -184,7 +213,7 @@ class GroupRuntime:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._due:
+        if self._due and not self._closed:
             wait = max(MIN_TICK_SECONDS, self._due[0][0] - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
 
@@ -197,13 +226,27 @@ class GroupRuntime:
             del self._scheduled[group_id]
             group = self.groups.by_id.get(group_id)
             if group is not None:
-                self.carry_out(group_id, self.groups.tick(group))
+                self._guarded(group_id, lambda group=group: self.groups.tick(group))  # type: ignore[misc]
         self._set_timer()
+
+    def _guarded(self, group_id: str, decide: Callable[[], Effects]) -> None:
+        """Carry a decision out; one group's trouble must not stop the clock of all others."""
+        try:
+            self.carry_out(group_id, decide())
+        except Exception:
+            # a bug: the others go on
+            log.exception("group %s", group_id)
 
     def _expire(self) -> None:
         for group in list(self.groups.by_id.values()):
-            self.carry_out(group.id, self.offsets.expire(group))
+            self._guarded(group.id, lambda group=group: self.offsets.expire(group))  # type: ignore[misc]
         self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
+
+
+def _commits(control: Batch) -> bool:
+    """Whether a control batch says that its producer's transaction is committed."""
+    markers = [read_marker(record) for record in records_of(control)]
+    return any(marker is not None and marker.type == COMMIT for marker in markers)
 
 
 def _batch(new: Sequence[Record], now_ms: int) -> memoryview:

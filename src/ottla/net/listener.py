@@ -139,6 +139,11 @@ class Connection:
         """Whether a request is being worked on or its answer is being sent."""
         return self._task is not None or bool(self._out)
 
+    @property
+    def working(self) -> bool:
+        """Whether a request is being worked on; a peer that does not take its answer is idle."""
+        return self._task is not None
+
     def _on_readable(self) -> None:
         try:
             n = self._sock.recv_into(memoryview(self._buffer)[self._filled :])
@@ -359,9 +364,9 @@ class Listener:
     def bind(self, host: str, port: int, backlog: int) -> int:
         """Take the address; returns the port (a free one for 0). StartupError where it cannot be had."""
         try:
-            family, kind, proto, _, address = socket.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
+            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            # of a name with several addresses the IPv4 one, where clients look first
+            family, kind, proto, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
             sock = socket.socket(family, kind, proto)
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -445,6 +450,6 @@ class Listener:
     def _close_idle(self) -> None:
         deadline = time.monotonic() - self._idle_seconds
         for connection in list(self.connections):
-            if connection.last_active < deadline and not connection.busy:
+            if connection.last_active < deadline and not connection.working:
                 connection.close()
         self._timer = asyncio.get_running_loop().call_later(IDLE_CHECK_SECONDS, self._close_idle)

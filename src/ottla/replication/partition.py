@@ -8,6 +8,7 @@ came in meanwhile. Loop thread; the fsync itself runs on a worker.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -23,6 +24,8 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Appended, Log
+
+logger = logging.getLogger("ottla.replication")
 
 ALL_REPLICAS = -1
 """acks=all."""
@@ -43,6 +46,7 @@ class Partition:
         self._waiters: set[Waiter] = set()
         self._pending: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
+        self._failed = False
         log.on_roll = self._on_roll
 
     @property
@@ -71,17 +75,21 @@ class Partition:
 
     def check_epoch(self, expected: int) -> None:
         """Hold the leader epoch that a client believes in against the real one; -1 is not checked (KIP-320)."""
-        if self._closed:
-            raise NotLeaderOrFollowerError
+        self._check_open()
         if 0 <= expected < self.image.leader_epoch:
             raise FencedLeaderEpochError
         if expected > self.image.leader_epoch:
             raise UnknownLeaderEpochError
 
-    def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
-        """Append batches. Whether they are safe is told by `safe`."""
+    def _check_open(self) -> None:
+        if self._failed:
+            raise KafkaStorageError(f"the disk failed under {self.topic_partition}")
         if self._closed:
             raise NotLeaderOrFollowerError
+
+    def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
+        """Append batches. Whether they are safe is told by `safe`."""
+        self._check_open()
         if acks == ALL_REPLICAS and len(self.image.isr) < self.min_insync_replicas:
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
@@ -134,7 +142,31 @@ class Partition:
     def _on_roll(self, log: Log) -> None:
         """A closed segment is written to disk in the background, so that a restart has only the last one to check."""
         if not self._closed:
-            self._workers.submit(log.flush, log.active.base_offset)
+            self.flush_in_background(log.active.base_offset)
+
+    def flush_in_background(self, up_to: int | None = None) -> None:
+        """Have a worker fsync what was appended (before `up_to`). A failure takes the partition out of service."""
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._workers, self.log.flush, up_to)
+        done.add_done_callback(self._on_background_flush)
+
+    def _on_background_flush(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """After a failed fsync nobody knows which pages are gone, and a second fsync may lie about it."""
+        logger.error(
+            "%s: fsync failed, the partition is out of service until a restart: %s", self.topic_partition, error
+        )
+        self.log.failed = self._failed = self._closed = True
+        failed = KafkaStorageError(f"{self.topic_partition}: fsync failed: {error}")
+        for _, future in self._pending:
+            if not future.done():
+                future.set_exception(failed)
+        self._pending.clear()
+        self._wake(0)
 
     def _flush_soon(self) -> None:
         if self._flush is not None:
@@ -147,11 +179,7 @@ class Partition:
         self._flush = None
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            failed = KafkaStorageError(f"{self.topic_partition}: fsync failed: {error}")
-            for _, future in self._pending:
-                if not future.done():
-                    future.set_exception(failed)
-            self._pending.clear()
+            self._fail(error)
             return
         if self._closed:
             return

@@ -114,10 +114,18 @@ class Partitions:
 
     def _open(self, tp: TopicPartition, config: LogConfig, topic: TopicImage) -> Log:
         for directory in self._log_dirs:
+            failure = directory.failed.get(tp)
+            if failure is not None:
+                raise failure  # an empty log in its place would look like a log that lost everything
             existing = directory.logs.get(tp)
-            if existing is not None:
-                existing.config = config
-                return existing
+            if existing is None:
+                continue
+            if existing.topic_id not in (None, uuid_text(topic.id)):
+                # a topic of this name was deleted and the broker died before its log was
+                log.warning("%s: the log of an earlier topic is set aside as %s", tp, directory.set_aside(tp))
+                continue
+            existing.config = config
+            return existing
         emptiest = min(self._log_dirs, key=lambda d: len(d.logs))
         return emptiest.create(tp, config, uuid_text(topic.id))
 
@@ -129,8 +137,10 @@ class Partitions:
                 continue
             partition.close()
             for directory in self._log_dirs:
-                if tp in directory.logs:
+                try:
                     directory.delete(tp)
+                except KafkaStorageError as error:
+                    log.error("%s", error)  # it is out of service all the same
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

@@ -95,6 +95,8 @@ class Log:
         self._warm: deque[Segment] = deque()
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self.closed = False
+        self.failed = False
+        """Set when the disk failed under it: pages may be gone, so it is checked at the next start."""
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"

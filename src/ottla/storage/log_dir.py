@@ -37,6 +37,7 @@ LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
 CLUSTER_METADATA = "__cluster_metadata"
@@ -67,6 +68,8 @@ class LogDir:
         self._lock_fd = -1
         self._doomed: list[tuple[int, Path]] = []
         self._clean = False
+        self._loaded = False
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
 
     @classmethod
     def open(
@@ -166,9 +169,9 @@ class LogDir:
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
         self._clean = marker.exists()
-        recovery_points = self._offsets(checkpoints.RECOVERY_POINTS)
-        start_offsets = self._offsets(checkpoints.LOG_START_OFFSETS)
-        self.high_watermarks = self._offsets(checkpoints.HIGH_WATERMARKS)
+        names = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
+        self._checkpointed = {name: self._offsets(name) for name in names}
+        recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         found = self._partitions()
         marker.unlink(missing_ok=True)
@@ -181,6 +184,7 @@ class LogDir:
         if found:
             how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
             log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
+        self._loaded = True
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -246,19 +250,27 @@ class LogDir:
 
     def delete(self, tp: TopicPartition) -> None:
         """Take a log out of service. Its directory is renamed at once and removed after file.delete.delay.ms."""
-        gone = self.logs.pop(tp, None)
-        if gone is None:
-            return
+        gone = self.logs.get(tp)
+        if gone is not None:
+            doomed = self._rename(gone, DELETE_SUFFIX)
+            self._doomed.append((self.clock.now_ms() + gone.config.file_delete_delay_ms, doomed))
+
+    def set_aside(self, tp: TopicPartition) -> Path:
+        """Take a log out of service that belongs to nobody. Its directory is renamed and stays; returns where."""
+        return self._rename(self.logs[tp], STRAY_SUFFIX)
+
+    def _rename(self, gone: Log, ending: str) -> Path:
+        tp = gone.topic_partition
+        del self.logs[tp]
         gone.abandon()
-        suffix = f".{os.urandom(16).hex()}{DELETE_SUFFIX}"
-        doomed = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
+        suffix = f".{os.urandom(16).hex()}{ending}"
+        target = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
         try:
-            gone.dir.rename(doomed)
+            gone.dir.rename(target)
             sync_directory(self.path)
         except OSError as error:
-            raise KafkaStorageError(f"the log of {tp} in {self.path} cannot be deleted: {error}") from error
-        self._doomed.append((self.clock.now_ms() + gone.config.file_delete_delay_ms, doomed))
-        self.checkpoint()
+            raise KafkaStorageError(f"the log of {tp} in {self.path} cannot be moved away: {error}") from error
+        return target
 
     def delete_files(self, now_ms: int) -> None:
         """Remove directories and segments whose delay has passed."""
@@ -310,7 +322,10 @@ class LogDir:
         }
         try:
             for name, offsets in by_file.items():
-                checkpoints.write_offsets(self.path / name, offsets, sync=sync)
+                # what is known of a log that could not be opened is still true when it can be opened again
+                read = self._checkpointed.get(name, {})
+                kept = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
+                checkpoints.write_offsets(self.path / name, {**kept, **offsets}, sync=sync)
         except OSError as error:
             raise KafkaStorageError(f"the checkpoints in {self.path} cannot be written: {error}") from error
 
@@ -318,7 +333,10 @@ class LogDir:
         """Flush and close all logs, write the checkpoints and, where nothing failed, the mark of a clean shutdown."""
         if self._lock_fd < 0:
             return
-        clean = not self.failed
+        if not self._loaded:
+            self._release()  # nothing was opened, so nothing may be said of it: neither clean nor checkpointed
+            return
+        clean = not self.failed and not any(opened.failed for opened in self.logs.values())
         try:
             for tp, opened in self.logs.items():
                 try:

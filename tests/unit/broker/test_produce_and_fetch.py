@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
+from ottla.errors import StartupError
 from ottla.net.listener import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import records
+from ottla.records.message_set import from_batches, magic_of
+from ottla.records.message_set import records as message_records
 
 
 async def create(client: Asker, name: str = "t", partitions: int = 1, **configs: str) -> None:
@@ -301,3 +311,89 @@ def test_a_transactional_batch_is_refused_while_nobody_could_end_its_transaction
         assert values(await client.ask(fetch_request(isolation_level=1), 11)) == []
 
     with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize(("produced", "magic"), [(0, 0), (1, 0), (2, 1)])
+@pytest.mark.parametrize("fetched", [0, 1, 2, 3])
+def test_clients_of_old_message_formats_write_and_read(tmp_path: Path, produced: int, magic: int, fetched: int) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        old = bytearray(from_batches(batch(b"a", b"b"), magic))
+        assert (await produce(client, old, version=produced)).base_offset == 0
+        assert (await produce(client, batch(b"c"))).base_offset == 2
+        assert values(await client.ask(fetch_request(), 11)) == [b"a", b"b", b"c"]
+        answer = await client.ask(fetch_request(), fetched)
+        data = answer.responses[0].partitions[0].records
+        assert [(r.offset, r.value) for r in message_records(data)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert magic_of(data) == (0 if fetched < 2 else 1)
+
+    with_broker(test, tmp_path)
+
+
+def test_a_fetch_does_not_wait_for_min_bytes_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, segment_bytes="500")
+        for _ in range(6):
+            await produce(client, batch(b"x" * 200))
+        answer = await client.ask(fetch_request(wait=15_000, min_bytes=100_000), 11)
+        assert len(values(answer)) == 1
+
+    with_broker(test, tmp_path)
+
+
+def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_ends(tmp_path: Path) -> None:
+    """Each start has an epoch of its own; a consumer that asks for the end of one must not believe in lost records."""
+
+    async def first(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a", b"b"))
+
+    async def second(client: Asker) -> None:
+        asked = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])],
+        )
+        found = (await client.ask(asked, 7)).topics[0].partitions[0]
+        assert (found.offset, found.leader_epoch) == (2, 0)
+        for epoch, expected in ((0, (0, 2)), (1, (1, 2))):
+            partition = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+            request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
+            end = (await client.ask(request, 4)).topics[0].partitions[0]
+            assert (end.leader_epoch, end.end_offset) == expected
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(tmp_path: Path) -> None:
+    """The broker died between the registry's change and the log's removal."""
+
+    async def first(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"old"))
+        client.services.controller._listeners.clear()
+        await client.services.controller.delete_topic("t")
+
+    async def second(client: Asker) -> None:
+        await create(client)
+        assert values(await client.ask(fetch_request(), 11)) == []
+        assert list(tmp_path.glob("t-0.*-stray"))
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_a_start_that_fails_says_nothing_about_data_it_did_not_open(tmp_path: Path) -> None:
+    async def first(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"kept"))
+
+    with_broker(first, tmp_path)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(StartupError):
+            with_broker(first, tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}")
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert "t 0 1" in (tmp_path / "replication-offset-checkpoint").read_text()

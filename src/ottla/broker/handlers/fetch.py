@@ -1,8 +1,9 @@
 """Fetch: slices of log files, sent without being read.
 
-Served from version 4 (record format 2). A request is answered when `min_bytes` are there, when a partition has an
-error, or when `max_wait_ms` is over; it is told of appends by the partitions themselves, so nothing polls. Limits are
-those of KIP-74: the first batch of the first partition with data is answered whole, whatever its size.
+Served in all versions; up to version 3, batches are read and made into messages of format 0 or 1. A request is answered
+when `min_bytes` are there, when a partition has an error, or when `max_wait_ms` is over; it is told of appends by the
+partitions themselves, so nothing polls. Limits are those of KIP-74: the first batch of the first partition with data is
+answered whole, whatever its size.
 
 Left out on purpose: reading from followers and the epochs of replicas (they come with the cluster).
 """
@@ -19,6 +20,7 @@ from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitio
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -26,9 +28,15 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.protocol.wire import RecordData
+from ottla.records.message_set import from_batches
 from ottla.replication.partition import Partition
+from ottla.storage.files import FileSlice
+from ottla.storage.log import Log
 
 READ_COMMITTED = 1
+FORMAT_1_SINCE = 2
+BATCHES_SINCE = 4
 Result = tuple[PartitionKey, Wanted, PartitionData]
 
 
@@ -53,6 +61,7 @@ class Fetch:
         self._version = call.version
         self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
         self._missing = 0
+        self._more = False
         self._enough: asyncio.Event | None = None
 
     def read(self) -> list[Result]:
@@ -76,7 +85,7 @@ class Fetch:
                 return True
             size += data.records.nbytes if data.records is not None else 0
         self._missing = self._request.min_bytes - size
-        return self._missing <= 0
+        return self._missing <= 0 or self._more
 
     async def wait(self) -> FetchResponse:
         """Answer when enough has come in or the time is over."""
@@ -160,7 +169,11 @@ class Fetch:
                 )
             committed = self._request.isolation_level == READ_COMMITTED
             size = min(left, want.partition_max_bytes)
-            data = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
+            data: RecordData = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
+            # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
+            self._more = self._more or bool(data.nbytes and want.fetch_offset < log.active.base_offset)
+            if self._version < BATCHES_SINCE:
+                data = self._in_old_format(data, want.fetch_offset)
         except KafkaError as error:
             return PartitionData(
                 partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
@@ -170,18 +183,33 @@ class Fetch:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if committed else None,
+            aborted_transactions=_aborted(log, want.fetch_offset) if committed else None,
             records=data,
         )
+
+    def _in_old_format(self, data: FileSlice, offset: int) -> memoryview:
+        """What a client gets that knows message format 0 (versions 0 and 1) or 1 (2 and 3)."""
+        with data:
+            return memoryview(from_batches(data.read(), 0 if self._version < FORMAT_1_SINCE else 1, offset))
 
     def _diverging(self, partition: Partition, want: FetchPartition) -> EpochEndOffset | None:
         """Where the reader's log parts from ours (KIP-595), if it asked for the check and it does."""
         if want.last_fetched_epoch < 0:
             return None
-        epoch, end = partition.log.end_offset_for_epoch(want.last_fetched_epoch)
+        log = partition.log
+        if want.last_fetched_epoch > log.leader_epochs.latest:
+            return None  # nothing was written in that epoch, so nothing of it can be missing
+        epoch, end = log.end_offset_for_epoch(want.last_fetched_epoch)
         if epoch < 0 or (epoch == want.last_fetched_epoch and end >= want.fetch_offset):
             return None
         return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _aborted(log: Log, offset: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.aborted_transactions(offset, log.last_stable_offset)
+    ]
 
 
 def drop(results: list[Result]) -> None:

@@ -58,7 +58,8 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> OffsetAnd
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST_TIMESTAMP:
-        return OffsetAndTimestamp(end, -1, partition.image.leader_epoch)
+        # the epoch of the last record, not the leader's: nothing may ever be written in that one
+        return OffsetAndTimestamp(end, -1, log.leader_epochs.latest)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         start = log.log_start_offset
         return OffsetAndTimestamp(start, -1, log.epoch_for_offset(start))

@@ -28,6 +28,8 @@ from ottla.protocol.messages.offset_fetch import (
 NOTHING = Committed(-1, -1, "", -1)
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+ERROR_SINCE = 2
+"""The version from which there is an error for the whole answer; before, each partition carries it."""
 
 
 def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
@@ -38,6 +40,8 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     if request.topics is not None:
         topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
     found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), call)
+    if found.error_code and call.version < ERROR_SINCE:
+        found.topics = [_failed(topic, found.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
         error_code=found.error_code,
         topics=[
@@ -67,6 +71,14 @@ def _group(group: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGro
     committed = call.services.groups.offsets.by_group.get(group.group_id, {})
     topics = [_topic(*wanted, committed, call) for wanted in _wanted(group, committed, call)]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(partition_index=i, committed_offset=NOTHING.offset, metadata="", error_code=code)
+        for i in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=topic.name, partitions=partitions)
 
 
 def _wanted(

@@ -34,5 +34,9 @@ def _answer(topic: str, want: OffsetForLeaderPartition, call: Call) -> EpochEndO
         partition.check_epoch(want.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=want.partition, error_code=code_of(error))
-    epoch, end = partition.log.end_offset_for_epoch(want.leader_epoch)
+    log = partition.log
+    if log.leader_epochs.latest < want.leader_epoch <= partition.image.leader_epoch:
+        # an epoch in which nothing was written (each start has one) ends where the log ends
+        return EpochEndOffset(partition=want.partition, leader_epoch=want.leader_epoch, end_offset=log.log_end_offset)
+    epoch, end = log.end_offset_for_epoch(want.leader_epoch)
     return EpochEndOffset(partition=want.partition, leader_epoch=epoch, end_offset=end)

@@ -1,8 +1,9 @@
 """Produce: append the client's batches as they are, and answer when `acks` is met.
 
-Served from version 3 (record format 2). The bytes go from the request's frame to the file without being looked into
-beyond their headers and checksum. `acks=0` has no answer; when such a request fails, the connection is closed, which
-is the only way to tell the client. Internal topics refuse clients' batches.
+Served in all versions. The bytes go from the request's frame to the file without being looked into beyond their headers
+and checksum; those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0` has no answer:
+when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics refuse
+clients' batches.
 
 Left out on purpose: transactional batches are refused until the transaction coordinator is there.
 """
@@ -13,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
+from ottla.cluster.metadata import INTERNAL_TOPICS
 from ottla.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
@@ -32,10 +34,13 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import HEADER_BYTES, read_header
+from ottla.records.batch import HEADER_BYTES, MAGIC, read_header
+from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS
 from ottla.replication.partitions import wait_all
 
+BATCHES_SINCE = 3
+"""The version from which clients send batches of format 2."""
 Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
 
 
@@ -86,9 +91,11 @@ def _append_topic(topic: TopicProduceData, acks: int, call: Call, waits: Waits) 
 def _append(name: str, data: PartitionProduceData, acks: int, call: Call, waits: Waits) -> PartitionProduceResponse:
     services = call.services
     partition = services.partitions.leader(services.image, TopicPartition(name, data.index))
-    if services.image.topics[name].is_internal:
+    if name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"topic {name} is written by the broker only")
     records = data.records if data.records is not None else memoryview(b"")
+    if call.version < BATCHES_SINCE and len(records) and magic_of(records) < MAGIC:
+        records = memoryview(to_batches(records))
     if len(records) >= HEADER_BYTES and read_header(records).is_transactional:
         # without a coordinator nobody would ever end the transaction, and read_committed would wait for it for ever
         raise InvalidTxnStateError("transactions are not served by this version")
