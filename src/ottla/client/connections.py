@@ -54,10 +54,10 @@ class Connection:
         self.channel = channel
         self.versions = versions
 
-    def version(self, request: type[Request[Any]], at_most: int | None = None) -> int:
+    def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
         """The newest version that both sides speak; UnsupportedVersionError when there is none."""
         low, high = self.versions.get(request.API_KEY, (0, -1))
-        ours = request.VERSIONS
+        ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
         best = min(high, ours.stop - 1 if at_most is None else at_most)
         if best < max(low, ours.start):
             offered = f"versions {low} to {high}" if high >= 0 else "no version"

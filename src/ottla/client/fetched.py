@@ -10,15 +10,19 @@ from typing import Any
 
 from ottla.client.records import ConsumerRecord
 from ottla.client.subscription import PartitionState
-from ottla.errors import CorruptMessageError, KafkaError
+from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
-from ottla.records.batch import BatchHeader, split, verify
+from ottla.records import message_set
+from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader, split, verify
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import decode_records, decode_rows
 
 Convert = Callable[[str, Any], Any]
 
 ABORT_MARKER = 0
+ROWS_PER_BATCH = 1000
+"""Old messages that become one batch."""
 KEY = ConsumerRecord._fields.index("key")
 """Where the key stands in a record; the value comes next."""
 
@@ -50,18 +54,22 @@ class Fetched:
         data: memoryview,
         position: int,
         *,
+        limit: int,
         check_crc: bool,
         aborted: list[AbortedTransaction] | None,
     ) -> None:
         self.tp: TopicPartition = state.tp
         self.state = state
         self.generation = state.generation
-        self.data = data
         self.nbytes = data.nbytes
+        self.data = data = with_old_formats_converted(data)
         self.position = position
         """The next offset to return."""
         self._check_crc = check_crc
         self._batches = list(split(data))
+        if not self._batches and self.nbytes >= limit:
+            # Brokers since 0.10.1 (KIP-74) send the first batch whole; older ones cut it off.
+            raise MessageTooLargeError(f"the next record is larger than max.partition.fetch.bytes ({limit})")
         self._batches.reverse()
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
         """The offset behind everything here."""
@@ -155,3 +163,36 @@ class Fetched:
                 raise type(error)(f"{self.tp}, offset {row.offset}: {error}") from error
             out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
         return out
+
+
+def with_old_formats_converted(data: memoryview) -> memoryview:
+    """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
+
+    They come first, if at all: a log's format changes once.
+    """
+    if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
+        return data
+    end = _end_of_old_messages(data)
+    rows = list(message_set.records(data[:end]))
+    converted = bytearray()
+    for first in range(0, len(rows), ROWS_PER_BATCH):
+        some = rows[first : first + ROWS_PER_BATCH]
+        room = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b"")) for r in some)
+        builder = BatchBuilder(bytearray(room), base_offset=some[0].offset)
+        for r in some:
+            assert builder.append_at(r.offset, r.timestamp, r.key, r.value), "the bound was too low"
+        converted += builder.close()
+    rest = data[end:]
+    if rest.nbytes > MAGIC_POSITION and rest[MAGIC_POSITION] == MAGIC:
+        converted += rest
+    return memoryview(converted)
+
+
+def _end_of_old_messages(data: memoryview) -> int:
+    pos = 0
+    while data.nbytes - pos > MAGIC_POSITION and data[pos + MAGIC_POSITION] < MAGIC:
+        size = int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
+        if size < 0 or pos + LOG_OVERHEAD + size > data.nbytes:
+            break
+        pos += LOG_OVERHEAD + size
+    return pos

@@ -236,6 +236,7 @@ class Fetcher:
                 state,
                 answer.records,
                 asked,
+                limit=self.config.max_partition_fetch_bytes,
                 check_crc=self.config.check_crcs,
                 aborted=(answer.aborted_transactions or []) if committed else None,
             )

@@ -31,6 +31,8 @@ from ottla.protocol.messages.produce import (
 
 log = logging.getLogger("ottla.client")
 
+OLDEST_PRODUCE: Final = 3
+"""The first version that takes batches of format 2 (0.11)."""
 NEWEST_PRODUCE: Final = 11
 """12 lets batches join transactions by themselves, 13 names topics by id; neither is used here yet."""
 ID_RETRY_SECONDS: Final = 0.1
@@ -201,7 +203,7 @@ class Sender:
         )
         self._in_flight[node] += 1
         try:
-            version = connection.version(ProduceRequest, NEWEST_PRODUCE)
+            version = connection.version(ProduceRequest, NEWEST_PRODUCE, OLDEST_PRODUCE)
         except KafkaError as error:
             self._lost(node, batches, error)
             return

@@ -16,6 +16,7 @@ from ottla.errors import (
     CorruptMessageError,
     IllegalStateError,
     KafkaTimeoutError,
+    MessageTooLargeError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     SerializationError,
@@ -37,6 +38,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.records import message_set
+from ottla.records.batch import assign
 from ottla.records.builder import BatchBuilder
 
 from .scripted import DROP, SILENCE, ScriptedBroker
@@ -202,6 +205,44 @@ def test_poll_batch_ends_where_it_is_told(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         assert list(c.poll_batch(timeout_ms=5000, until={TP: 15})[TP].offsets) == list(range(15))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_from_before_0_11_are_read_too(broker: ScriptedBroker, magic: int) -> None:
+    times = [-1, -1, -1] if magic == 0 else [1000, 1001, 1002]
+    old = b"".join(
+        message_set.encode(offset, times[offset], b"k", value, magic) for offset, value in enumerate([b"a", None, b"c"])
+    )
+    new = bytearray(batch([b"d"]))
+    assign(new, 0, 3, 0)
+
+    def answer(request: FetchRequest) -> FetchResponse | None:
+        if request.topics and request.topics[0].partitions[0].fetch_offset < 4:
+            data = PartitionData(high_watermark=4, last_stable_offset=4, records=old + new + new[:20])
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+        return FetchResponse()
+
+    broker.on(FetchRequest, answer, times=10_000)
+    with consumer(broker) as c:
+        c.assign([TP])
+        found = read(c, 4)
+        assert [(r.offset, r.value) for r in found] == [(0, b"a"), (1, None), (2, b"c"), (3, b"d")]
+        assert [r.timestamp for r in found][:3] == times
+        c.seek(TP, 1)
+        assert [list(c.poll_batch(timeout_ms=5000)[TP].offsets)] == [[1, 2, 3]]
+
+
+def test_a_record_that_an_old_broker_cuts_off_is_told(broker: ScriptedBroker) -> None:
+    def answer(request: FetchRequest) -> FetchResponse:
+        cut = message_set.encode(0, 5, b"k", bytes(5000), 1)[:1000]
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=cut)])])
+
+    broker.on(FetchRequest, answer, times=100)
+    with consumer(broker, max_partition_fetch_bytes=1000) as c:
+        c.assign([TP])
+        c.seek(TP, 0)
+        with pytest.raises(MessageTooLargeError, match=r"t-0, offset 0: .*max\.partition\.fetch\.bytes"):
+            read(c, 1)
 
 
 def test_read_committed_leaves_out_aborted_transactions_and_markers(broker: ScriptedBroker) -> None:
