@@ -50,7 +50,9 @@ def test_an_asyncio_producer_sends_and_a_consumer_reads(broker: ScriptedBroker) 
             assert await consumer.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 10}
 
     run(test)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith(("ottla-producer", "ottla-consumer"))
+    ]
 
 
 def test_listeners_of_an_asyncio_consumer_may_be_coroutines(broker: ScriptedBroker) -> None:
