@@ -39,7 +39,7 @@ class Dispatch:
             request = decode(request_class, frame, header.api_version, pos)
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
-        call = Call(self._services, connection, header.api_version, header.client_id or "", len(frame))
+        call = Call(self._services, connection, header.api_version, header.client_id or "")
         try:
             answer = handler(request, call)
         except KafkaError as error:

@@ -78,7 +78,6 @@ class BrokerNode:
                 partitions=partitions,
                 producer_ids=ProducerIds(self._registry, self.broker_id),
                 groups=groups,
-                workers=self._workers,
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             )
             self._bind(Dispatch(self._services))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from ottla.broker.fetch_sessions import FetchSessions
@@ -26,7 +25,6 @@ class Services:
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
-    workers: Executor
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
 
     @property
@@ -43,4 +41,3 @@ class Call:
     connection: Connection
     version: int
     client_id: str
-    frame_bytes: int = 0

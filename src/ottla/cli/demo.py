@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-HELP = "replay a year of flights (or any file) through broker and Spark, and account for every row"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -54,11 +54,6 @@ class Controller:
         self.image = _with_topics(image, await self._read_topics())
         await self._lead_again()
 
-    async def advertise(self, broker: BrokerImage) -> None:
-        """Tell the cluster of this broker's addresses (after port 0 became a real one)."""
-        await self._registry.multi([Set(znodes.broker(broker.id), _broker_value(broker))])
-        self.image = replace(self.image, brokers={**self.image.brokers, broker.id: broker})
-
     async def create_topic(
         self,
         name: str,

@@ -39,7 +39,6 @@ from ottla.protocol.messages.leave_group import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-NO_GENERATION = -1
 MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member joins twice, so that a lost answer leaves no ghost (KIP-394)."""
 NAMED_MEMBERS_SINCE = 3

@@ -34,7 +34,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import HEADER_BYTES, MAGIC, read_header
+from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, MAGIC, TRANSACTIONAL_MASK
 from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS
 from ottla.replication.partitions import wait_all
@@ -96,7 +96,7 @@ def _append(name: str, data: PartitionProduceData, acks: int, call: Call, waits:
     records = data.records if data.records is not None else memoryview(b"")
     if call.version < BATCHES_SINCE and len(records) and magic_of(records) < MAGIC:
         records = memoryview(to_batches(records))
-    if len(records) >= HEADER_BYTES and read_header(records).is_transactional:
+    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK:
         # without a coordinator nobody would ever end the transaction, and read_committed would wait for it for ever
         raise InvalidTxnStateError("transactions are not served by this version")
     appended = partition.append(records, acks)
