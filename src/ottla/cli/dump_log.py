@@ -24,7 +24,6 @@ from ottla.storage.segment import (
 )
 from ottla.storage.txn_index import VERSION, TransactionIndex
 
-
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
