@@ -1,0 +1,58 @@
+"""AlterPartitionReassignments (key 45): move partitions to other brokers, or call that off (KIP-455).
+
+- 1 can forbid to change the number of replicas
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class ReassignablePartition(Struct):
+    """Where a partition is to go; None calls a move off."""
+
+    partition_index: int = f.int32("0+")
+    replicas: list[int] | None = f.array(f.int32(), "0+", nullable="0+", default=None)
+
+
+class ReassignableTopic(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partitions: list[ReassignablePartition] = f.array(ReassignablePartition, "0+")
+
+
+class AlterPartitionReassignmentsRequest(
+    Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
+):
+    """What to move."""
+
+    timeout_ms: int = f.int32("0+", default=60000)
+    allow_replication_factor_change: bool = f.boolean("1+", default=True)
+    topics: list[ReassignableTopic] = f.array(ReassignableTopic, "0+")
+
+
+class ReassignablePartitionResponse(Struct):
+    """The outcome of one partition."""
+
+    partition_index: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+
+
+class ReassignableTopicResponse(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partitions: list[ReassignablePartitionResponse] = f.array(ReassignablePartitionResponse, "0+")
+
+
+class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
+    """The answer."""
+
+    throttle_time_ms: int = f.int32("0+")
+    allow_replication_factor_change: bool = f.boolean("1+", default=True, ignorable=True)
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    responses: list[ReassignableTopicResponse] = f.array(ReassignableTopicResponse, "0+")

@@ -1,0 +1,47 @@
+"""AlterUserScramCredentials (key 51): set and remove SCRAM credentials (KIP-554)."""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class ScramCredentialDeletion(Struct):
+    """A credential to remove."""
+
+    name: str = f.string("0+")
+    mechanism: int = f.int8("0+")
+
+
+class ScramCredentialUpsertion(Struct):
+    """A credential to set; the password comes salted and hashed."""
+
+    name: str = f.string("0+")
+    mechanism: int = f.int8("0+")
+    iterations: int = f.int32("0+")
+    salt: bytes = f.binary("0+")
+    salted_password: bytes = f.binary("0+")
+
+
+class AlterUserScramCredentialsRequest(
+    Request["AlterUserScramCredentialsResponse"], api_key=51, versions="0", flexible="0+"
+):
+    """What to remove and what to set."""
+
+    deletions: list[ScramCredentialDeletion] = f.array(ScramCredentialDeletion, "0+")
+    upsertions: list[ScramCredentialUpsertion] = f.array(ScramCredentialUpsertion, "0+")
+
+
+class AlterUserScramCredentialsResult(Struct):
+    """The outcome of one user."""
+
+    user: str = f.string("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+
+
+class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flexible="0+"):
+    """The answer."""
+
+    throttle_time_ms: int = f.int32("0+")
+    results: list[AlterUserScramCredentialsResult] = f.array(AlterUserScramCredentialsResult, "0+")

@@ -1,0 +1,41 @@
+"""CreateDelegationToken (key 38): a token that stands in for its owner (KIP-48).
+
+- 1 throttles after the response is sent; 2 is flexible; 3 creates tokens for others (KIP-373)
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class CreatableRenewers(Struct):
+    """A principal that may let the token live longer."""
+
+    principal_type: str = f.string("0+")
+    principal_name: str = f.string("0+")
+
+
+class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"):
+    """Whose token, and how long it may live."""
+
+    owner_principal_type: str | None = f.string("3+", nullable="3+")
+    owner_principal_name: str | None = f.string("3+", nullable="3+")
+    renewers: list[CreatableRenewers] = f.array(CreatableRenewers, "0+")
+    max_lifetime_ms: int = f.int64("0+")
+
+
+class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexible="2+"):
+    """The token."""
+
+    error_code: int = f.int16("0+")
+    principal_type: str = f.string("0+")
+    principal_name: str = f.string("0+")
+    token_requester_principal_type: str = f.string("3+")
+    token_requester_principal_name: str = f.string("3+")
+    issue_timestamp_ms: int = f.int64("0+")
+    expiry_timestamp_ms: int = f.int64("0+")
+    max_timestamp_ms: int = f.int64("0+")
+    token_id: str = f.string("0+")
+    hmac: bytes = f.binary("0+")
+    throttle_time_ms: int = f.int32("0+")

@@ -1,0 +1,56 @@
+"""DeleteAcls (key 31): remove the access rules that match filters (KIP-140).
+
+- 1 adds pattern types (KIP-290); 2 is flexible; 3 adds resources of type user
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class DeleteAclsFilter(Struct):
+    """Which rules."""
+
+    resource_type_filter: int = f.int8("0+")
+    resource_name_filter: str | None = f.string("0+", nullable="0+")
+    pattern_type_filter: int = f.int8("1+", default=3)
+    principal_filter: str | None = f.string("0+", nullable="0+")
+    host_filter: str | None = f.string("0+", nullable="0+")
+    operation: int = f.int8("0+")
+    permission_type: int = f.int8("0+")
+
+
+class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3", flexible="2+"):
+    """The filters."""
+
+    filters: list[DeleteAclsFilter] = f.array(DeleteAclsFilter, "0+")
+
+
+class DeleteAclsMatchingAcl(Struct):
+    """One rule that a filter met, and whether it is gone."""
+
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    resource_type: int = f.int8("0+")
+    resource_name: str = f.string("0+")
+    pattern_type: int = f.int8("1+", default=3)
+    principal: str = f.string("0+")
+    host: str = f.string("0+")
+    operation: int = f.int8("0+")
+    permission_type: int = f.int8("0+")
+
+
+class DeleteAclsFilterResult(Struct):
+    """The outcome of one filter."""
+
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    matching_acls: list[DeleteAclsMatchingAcl] = f.array(DeleteAclsMatchingAcl, "0+")
+
+
+class DeleteAclsResponse(Response, api_key=31, versions="0-3", flexible="2+"):
+    """The answer."""
+
+    throttle_time_ms: int = f.int32("0+")
+    filter_results: list[DeleteAclsFilterResult] = f.array(DeleteAclsFilterResult, "0+")

@@ -1,0 +1,24 @@
+"""ExpireDelegationToken (key 40): end a token (KIP-48).
+
+- 1 throttles after the response is sent; 2 is flexible
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response
+
+
+class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"):
+    """Which token, and when."""
+
+    hmac: bytes = f.binary("0+")
+    expiry_time_period_ms: int = f.int64("0+")
+
+
+class ExpireDelegationTokenResponse(Response, api_key=40, versions="0-2", flexible="2+"):
+    """When it ends."""
+
+    error_code: int = f.int16("0+")
+    expiry_timestamp_ms: int = f.int64("0+")
+    throttle_time_ms: int = f.int32("0+")
