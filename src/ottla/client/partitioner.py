@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ottla.records.murmur2 import murmur2
 
 CustomPartitioner = Callable[[bytes | None, list[int], list[int]], int]
 """kafka-python's: (serialized key, all partitions, those with a leader) -> partition."""
+MAX_COMPARED: Final = 16
+"""Partitions whose queues are compared when one of them is chosen."""
 
 
 def partition_for_key(key: bytes, count: int) -> int:
@@ -41,12 +43,17 @@ class StickyPartition:
         return self.partition
 
 
-def choose_partition(available: Sequence[int], queued: Sequence[int] | None) -> int:
-    """One of the available partitions by chance; with the lengths of their queues, shorter ones more often."""
-    if queued is None or len(set(queued)) <= 1:
+def choose_partition(available: Sequence[int], queued: Callable[[int], int] | None) -> int:
+    """One of the available partitions by chance; with `queued`, a queue's length, shorter ones more often.
+
+    Of many partitions only some are compared: a topic's width must not cost time for every batch.
+    """
+    if queued is None:
         return random.choice(available)
-    most = max(queued)
-    return random.choices(available, [most + 1 - length for length in queued])[0]
+    compared = available if len(available) <= MAX_COMPARED else random.choices(available, k=MAX_COMPARED)
+    lengths = [queued(partition) for partition in compared]
+    most = max(lengths)
+    return random.choices(compared, [most + 1 - length for length in lengths])[0]
 
 
 class RoundRobin:

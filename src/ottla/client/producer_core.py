@@ -182,10 +182,12 @@ class ProducerCore:
     def sticky(self, queues: TopicQueues, size: int) -> int:
         """The partition for a record without a key."""
 
+        def queued(partition: int) -> int:
+            return len(queues.queues[partition].batches)
+
         def choose() -> int:
             adaptive = self.config.partitioner_adaptive_partitioning_enable
-            queued = [len(queues.queues[i].batches) for i in queues.available] if adaptive else None
-            return partitioning.choose_partition(queues.available, queued)
+            return partitioning.choose_partition(queues.available, queued if adaptive else None)
 
         return queues.sticky.next(size, choose)
 

@@ -34,10 +34,23 @@ def test_records_stay_with_a_partition_until_a_batch_has_gone_there() -> None:
 
 
 def test_partitions_with_a_longer_queue_are_chosen_less_often() -> None:
-    chosen = Counter(choose_partition([0, 1, 2], [9, 0, 0]) for _ in range(2000))
+    chosen = Counter(choose_partition([0, 1, 2], [9, 0, 0].__getitem__) for _ in range(2000))
     assert chosen[0] < chosen[1] / 3
     assert chosen[0] < chosen[2] / 3
     assert set(chosen) == {0, 1, 2}
+
+
+def test_many_partitions_are_all_chosen_and_few_of_them_compared() -> None:
+    asked: list[int] = []
+
+    def queued(partition: int) -> int:
+        asked.append(partition)
+        return 9 if partition < 500 else 0
+
+    chosen = Counter(choose_partition(range(1000), queued) for _ in range(3000))
+    assert len(asked) <= 3000 * 16
+    assert len(chosen) > 600
+    assert sum(n for partition, n in chosen.items() if partition < 500) < 3000 / 5
 
 
 def test_round_robin_takes_turns_per_topic() -> None:
