@@ -20,18 +20,16 @@ from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import NEVER, State
 from ottla.coordinator.groups import Groups
 from ottla.coordinator.offsets import Offsets
+from ottla.coordinator.state_log import StateLog
 from ottla.errors import (
     CoordinatorNotAvailableError,
     InvalidCommitOffsetSizeError,
     KafkaError,
     MessageTooLargeError,
-    NotCoordinatorError,
     code_of,
 )
-from ottla.model import TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import records as records_of
-from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import COMMIT, read_marker
@@ -42,17 +40,6 @@ Batch = memoryview
 MIN_TICK_SECONDS = 0.005
 
 
-def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that a group lives in: Java's String.hashCode, made positive, modulo."""
-    value = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    # Kafka's Utils.abs: the lowest int has no positive twin and becomes 0
-    signed = value - (1 << 32) if value >= 1 << 31 else value
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
-
-
 class GroupRuntime:
     """Groups and offsets of this broker, with their log and their timers."""
 
@@ -60,8 +47,8 @@ class GroupRuntime:
         self, config: BrokerConfig, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]
     ) -> None:
         self._clock = clock
-        self._partitions = partitions
         self._image = image
+        self._log = StateLog(CONSUMER_OFFSETS, clock, partitions, image)
         self._expire_seconds = config.offsets_retention_check_interval_ms / 1000
         self._due: list[tuple[float, str]] = []
         self._scheduled: dict[str, float] = {}
@@ -73,9 +60,8 @@ class GroupRuntime:
 
     def start(self) -> None:
         """Read what the log holds, and begin to watch the time."""
-        for partition in self._partitions:
-            if partition.topic_partition.topic == CONSUMER_OFFSETS:
-                self._load(partition)
+        for partition in self._log.led():
+            self._load(partition)
         known = self._image().topics
         topics = {tp.topic for offsets in self.offsets.by_group.values() for tp in offsets}
         self.topics_deleted(frozenset(topics - known.keys()))  # deleted just before the broker died
@@ -86,6 +72,7 @@ class GroupRuntime:
     def close(self) -> None:
         """Stop the timers; members that wait for a rebalance are told to look for the coordinator again."""
         self._closed = True
+        self._log.close()
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()
@@ -94,7 +81,7 @@ class GroupRuntime:
 
     def check(self, group_id: str) -> None:
         """Raise the error of a broker that is not this group's coordinator."""
-        self._partition(group_id)
+        self._log.partition(group_id)
 
     def token(self) -> asyncio.Future[Response]:
         """A place for an answer that may come later."""
@@ -128,29 +115,16 @@ class GroupRuntime:
             except KafkaError as error:
                 log.error("group %s: offsets of deleted topics stay: %s", group_id, error)
 
-    def _partition(self, group_id: str) -> Partition:
-        if self._closed:
-            raise NotCoordinatorError
-        topic = self._image().topics.get(CONSUMER_OFFSETS)
-        if topic is None:
-            raise NotCoordinatorError
-        index = partition_of(group_id, len(topic.partitions))
-        partition = self._partitions.get(TopicPartition(CONSUMER_OFFSETS, index))
-        if partition is None:
-            raise NotCoordinatorError
-        return partition
-
     def _append(self, group_id: str, new: Sequence[Record]) -> asyncio.Future[None] | None:
         if not new:
             return None
-        partition = self._partition(group_id)
         try:
-            appended = partition.append(_batch(new, self._clock.now_ms()), from_client=False)
+            safe = self._log.append(group_id, new)
         except MessageTooLargeError:
             raise InvalidCommitOffsetSizeError from None
         for record in new:
             self._replay(record.key, record.value, live=True)
-        return partition.safe(appended.last_offset + 1)
+        return safe
 
     def _reply(self, effects: Effects, error: KafkaError | None) -> None:
         for token, response in effects.replies:
@@ -174,17 +148,7 @@ class GroupRuntime:
             log.info("%s: %d records of groups and offsets read", partition.topic_partition, count)
 
     def _load_batch(self, data: Batch) -> int:
-        """Replay one batch; a record that cannot be read must not cost the broker its start."""
-        count = 0
-        for record in records_of(data):
-            if record.key is None:
-                continue
-            try:
-                self._replay(record.key, record.value, live=False)
-                count += 1
-            except KafkaError as error:
-                log.error("offset %d of %s is left out: %s", record.offset, CONSUMER_OFFSETS, error)
-        return count
+        return self._log.read_batch(data, lambda key, value: self._replay(key, value, live=False))
 
     def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Take a record over. A live group's own record describes the group that is in memory already."""
@@ -247,15 +211,6 @@ def _commits(control: Batch) -> bool:
     """Whether a control batch says that its producer's transaction is committed."""
     markers = [read_marker(record) for record in records_of(control)]
     return any(marker is not None and marker.type == COMMIT for marker in markers)
-
-
-def _batch(new: Sequence[Record], now_ms: int) -> memoryview:
-    room = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in new)
-    builder = BatchBuilder(bytearray(room))
-    for record in new:
-        fits = builder.append(now_ms, record.key, record.value)
-        assert fits, "the upper bound of a record's size is too low"
-    return builder.close()
 
 
 def _failure(done: asyncio.Future[None]) -> KafkaError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator import records
 from ottla.coordinator.group import Group, Member, State
 from ottla.coordinator.records import Committed
-from ottla.coordinator.runtime import partition_of
+from ottla.coordinator.state_log import partition_of
 from ottla.model import TopicPartition
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
 from ottla.cluster.metadata import CONSUMER_OFFSETS, NO_LEADER
-from ottla.coordinator.runtime import partition_of
+from ottla.coordinator.state_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
 from ottla.model import Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
