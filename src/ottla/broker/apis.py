@@ -64,6 +64,7 @@ SERVED = (
     Served("CreatePartitions", 0, 3),
     Served("DeleteGroups", 0, 2),
     Served("DescribeCluster", 0, 2),
+    Served("ListConfigResources", 0, 1),
     Served("DescribeTopicPartitions", 0, 0),
 )
 """Every API that is answered."""

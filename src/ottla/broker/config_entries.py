@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ottla.config.broker import BrokerConfig
-from ottla.config.options import REQUIRED, Option
+from ottla.config.broker import DYNAMIC, BrokerConfig
+from ottla.config.options import REQUIRED, Config, Option
 from ottla.config.topic import TopicConfig, topic_defaults
 
 # Where a value comes from (DescribeConfigsResponse.ConfigSource)
-TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
+TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
+DYNAMIC_BROKER_LOGGER_CONFIG = 6
 # What type it has (ConfigDef.Type)
 BOOLEAN, STRING, INT, LIST, DOUBLE = 1, 2, 3, 7, 6
 
@@ -25,25 +26,48 @@ class Entry(NamedTuple):
     documentation: str
     sensitive: bool = False
     read_only: bool = False
+    synonyms: tuple[tuple[str, str | None, int], ...] = ()
+    """Other places with a value, the next one to count first: name, value, source."""
 
 
 def topic_entries(config: BrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
     """All options of a topic: what is set on it, what the broker sets, and Kafka's defaults."""
     by_broker = topic_defaults(config.given)
     for name, option in TopicConfig.options.items():
+        places = [(DEFAULT_CONFIG, option.default)]
+        if name in by_broker:
+            places.insert(0, (STATIC_BROKER_CONFIG, by_broker[name]))
         if name in options:
-            yield _entry(option, options[name], TOPIC_CONFIG)
-        elif name in by_broker:
-            yield _entry(option, by_broker[name], STATIC_BROKER_CONFIG)
-        else:
-            yield _entry(option, option.default, DEFAULT_CONFIG)
+            places.insert(0, (TOPIC_CONFIG, options[name]))
+        yield _entry(option, places)
 
 
-def broker_entries(config: BrokerConfig) -> Iterator[Entry]:
-    """All options of this broker. They are read once, at the start."""
-    for name, option in type(config).options.items():
-        source = STATIC_BROKER_CONFIG if name in config.given else DEFAULT_CONFIG
-        yield _entry(option, config.values[name], source)._replace(read_only=True)
+def broker_entries(static: BrokerConfig, own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
+    """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
+    for name, option in type(static).options.items():
+        places = [(DEFAULT_CONFIG, option.default)]
+        if name in static.given:
+            places.insert(0, (STATIC_BROKER_CONFIG, static.values[name]))
+        if name in for_all:
+            places.insert(0, (DYNAMIC_DEFAULT_BROKER_CONFIG, for_all[name]))
+        if name in own:
+            places.insert(0, (DYNAMIC_BROKER_CONFIG, own[name]))
+        yield _entry(option, places)._replace(read_only=name not in DYNAMIC)
+
+
+def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
+    """What is set on all brokers while they run."""
+    for name, value in for_all.items():
+        yield _entry(BrokerConfig.options[name], [(DYNAMIC_DEFAULT_BROKER_CONFIG, value)])
+
+
+def class_entries(config: type[Config], options: Mapping[str, str], source: int) -> Iterator[Entry]:
+    """All options of a resource that has nothing but what is set on it and Kafka's defaults."""
+    for name, option in config.options.items():
+        places = [(DEFAULT_CONFIG, option.default)]
+        if name in options:
+            places.insert(0, (source, options[name]))
+        yield _entry(option, places)
 
 
 def text_of(value: Any) -> str | None:
@@ -59,8 +83,17 @@ def text_of(value: Any) -> str | None:
     return str(value)
 
 
-def _entry(option: Option[Any], value: Any, source: int) -> Entry:
+def _entry(option: Option[Any], places: list[tuple[int, Any]]) -> Entry:
     kinds: tuple[tuple[type, int], ...] = ((bool, BOOLEAN), (int, INT), (float, DOUBLE), (tuple, LIST))
     kind = next((number for cls, number in kinds if isinstance(option.default, cls)), STRING)
     sensitive = "password" in option.key
-    return Entry(option.key, None if sensitive else text_of(value), source, kind, option.doc, sensitive)
+    (source, value), *others = places
+    return Entry(
+        option.key,
+        None if sensitive else text_of(value),
+        source,
+        kind,
+        option.doc,
+        sensitive,
+        synonyms=tuple((option.key, None if sensitive else text_of(v), s) for s, v in others),
+    )

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
+from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
-from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
@@ -18,15 +18,17 @@ log = logging.getLogger("ottla.broker")
 MIN_CLEANER_PAUSE_SECONDS = 0.1
 DELETE_FILES_MS = 10_000
 """How often files whose delay has passed are removed."""
+REST_MS = 60_000
+"""The files of a log that is not used for so long, at most twice, are closed."""
 
 
 class Housekeeping:
     """The broker's timers. Each job runs on the loop and hands what blocks to a worker; one failing does not end it."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, log_dirs: Sequence[LogDir], partitions: Partitions, workers: Executor
+        self, live: LiveConfig, clock: Clock, log_dirs: Sequence[LogDir], partitions: Partitions, workers: Executor
     ) -> None:
-        self._config = config
+        self._live = live
         self._clock = clock
         self._log_dirs = log_dirs
         self._partitions = partitions
@@ -35,12 +37,13 @@ class Housekeeping:
 
     def start(self) -> None:
         """Start every job."""
-        config = self._config
+        config = self._live.current
         jobs: tuple[tuple[int, Callable[[], object]], ...] = (
             (config.log_retention_check_interval_ms, self.apply_retention),
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_flush_scheduler_interval_ms, self.flush_old),
             (DELETE_FILES_MS, self.delete_files),
+            (REST_MS, self.rest),
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
         if config.log_cleaner_enable:
@@ -79,19 +82,26 @@ class Housekeeping:
         for log_dir in self._log_dirs:
             log_dir.delete_files(self._clock.now_ms())
 
+    def rest(self) -> None:
+        """Close the files of logs that are idle."""
+        for partition in list(self._partitions):
+            try:
+                partition.log.rest()
+            except KafkaError as error:
+                log.error("%s", error)
+
     async def compact(self, log_dir: LogDir) -> None:
         """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
         loop = asyncio.get_running_loop()
-        map_bytes = self._config.log_cleaner_dedupe_buffer_size
+        map_bytes = self._live.current.log_cleaner_dedupe_buffer_size
         while (cleaning := log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes)) is not None:
             await loop.run_in_executor(self._workers, cleaning.copy)
             if not log_dir.finish_cleaning(cleaning) or cleaning.cleaned_to <= cleaning.first_dirty:
                 return  # no progress: try again after the pause
 
     async def _compact_often(self, log_dir: LogDir) -> None:
-        pause = max(MIN_CLEANER_PAUSE_SECONDS, self._config.log_cleaner_backoff_ms / 1000)
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             try:
                 await self.compact(log_dir)
             except Exception:

@@ -15,6 +15,7 @@ from typing import Self
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.live_config import LiveConfig
 from ottla.broker.services import Services
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.controller import Controller
@@ -48,6 +49,7 @@ class BrokerNode:
         self.endpoints: tuple[Endpoint, ...] = ()
         self._clock = clock
         self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
+        self._live = LiveConfig(config, self.broker_id)
         self._defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
@@ -72,7 +74,7 @@ class BrokerNode:
             )
             groups = GroupRuntime(config, clock, partitions, lambda: controller.image)
             self._services = Services(
-                config=config,
+                live=self._live,
                 clock=clock,
                 controller=controller,
                 partitions=partitions,
@@ -84,13 +86,15 @@ class BrokerNode:
             await controller.start(
                 BrokerImage(self.broker_id, self._advertised(), config.broker_rack), self._log_dirs[0].cluster_id
             )
+            await self._take_options(controller.image, controller.image)
             for log_dir in self._log_dirs:
                 log_dir.load(lambda tp: self._config_of(controller.image, tp))
             await partitions.start(controller.image)
             groups.start()
+            controller.on_change(self._take_options)
             controller.on_change(partitions.change)
             controller.on_change(self._forget_deleted)
-            self._housekeeping = Housekeeping(config, clock, self._log_dirs, partitions, self._workers)
+            self._housekeeping = Housekeeping(self._live, clock, self._log_dirs, partitions, self._workers)
             self._housekeeping.start()
             for listener in self._listeners:
                 listener.start()
@@ -160,6 +164,14 @@ class BrokerNode:
             host = bound.host if bound.host not in ("", "0.0.0.0", "::") else _own_host_name()
             addresses.append(told.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
         return tuple(addresses)
+
+    async def _take_options(self, _before: ClusterImage, after: ClusterImage) -> None:
+        """Work by the options that were set on brokers while they run."""
+        if self._live.follow(after):
+            config = self._live.current
+            self._defaults = topic_defaults(config.given)
+            if self._services is not None:
+                self._services.partitions.reconfigure(after)
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.metadata import ClusterImage
@@ -19,13 +20,23 @@ from ottla.replication.partitions import Partitions
 class Services:
     """The parts of the broker that handlers call."""
 
-    config: BrokerConfig
+    live: LiveConfig
     clock: Clock
     controller: Controller
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The options as they are now."""
+        return self.live.current
+
+    @property
+    def broker_id(self) -> int:
+        """This broker."""
+        return self.partitions.broker_id
 
     @property
     def image(self) -> ClusterImage:

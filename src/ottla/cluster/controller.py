@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ottla.cluster import znodes
+from ottla.cluster import entities, znodes
 from ottla.cluster.metadata import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.registry import Check, Create, Delete, Operation, Registry, Set
 from ottla.config.broker import Endpoint
@@ -51,6 +51,7 @@ class Controller:
         epoch = await self._take_controller()
         image = ClusterImage(found, self._broker_id, epoch, {broker.id: broker})
         await self._registry.multi([Create(znodes.broker(broker.id), _broker_value(broker), ephemeral=True)])
+        image = replace(image, options=await self._read_options())
         self.image = _with_topics(image, await self._read_topics())
         await self._lead_again()
 
@@ -126,6 +127,24 @@ class Controller:
             await self._registry.multi([self._guard(), Set(path, value) if there else Create(path, value)])
             await self._publish({**self.image.topics, name: replace(topic, options=dict(options))})
 
+    async def set_options(self, entity: str, options: Mapping[str, str]) -> None:
+        """Replace the checked options set on an entity that is not a topic (see `entities`); none removes it."""
+        async with self._lock:
+            writes: list[Operation] = [self._guard()]
+            head, nested, _ = entity.partition(entities.NESTED + "/")
+            if nested and options:
+                for parent in (head, head + entities.NESTED):
+                    if await self._registry.get(znodes.config_entity(parent)) is None:
+                        writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
+            path, value = znodes.config_entity(entity), znodes.config_value(options)
+            there = await self._registry.get(path) is not None
+            if options or there:
+                # a node stays when its options go: clients of a user may hang below it
+                writes.append(Set(path, value) if there else Create(path, value))
+                await self._registry.multi(writes)
+            changed = {**self.image.options, entity: dict(options)}
+            await self._tell(replace(self.image, options={e: o for e, o in changed.items() if o}))
+
     async def close(self) -> None:
         """Give up the controller's place."""
         await self._registry.close()
@@ -145,8 +164,10 @@ class Controller:
         return [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), value)]
 
     async def _publish(self, all_topics: Mapping[str, TopicImage]) -> None:
-        before = self.image
-        self.image = _with_topics(before, all_topics)
+        await self._tell(_with_topics(self.image, all_topics))
+
+    async def _tell(self, image: ClusterImage) -> None:
+        before, self.image = self.image, image
         for listener in self._listeners:
             try:
                 await listener(before, self.image)
@@ -185,6 +206,19 @@ class Controller:
         )
         await self._registry.multi([bump, Create(znodes.CONTROLLER, value, ephemeral=True)])
         return epoch
+
+    async def _read_options(self) -> dict[str, Mapping[str, str]]:
+        found: dict[str, Mapping[str, str]] = {}
+        for kind in entities.TYPES:
+            for name in await self._registry.children(znodes.config_entity(kind)):
+                nested = f"{kind}/{name}{entities.NESTED}"
+                below = await self._registry.children(znodes.config_entity(nested))
+                for path in (f"{kind}/{name}", *(f"{nested}/{client}" for client in below)):
+                    node = await self._registry.get(znodes.config_entity(path))
+                    options = znodes.load(node.value).get("config", {}) if node and node.value else {}
+                    if options:
+                        found[path] = options
+        return found
 
     async def _read_topics(self) -> dict[str, TopicImage]:
         return {name: await self._read_topic(name) for name in await self._registry.children(znodes.TOPICS)}

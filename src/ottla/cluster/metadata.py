@@ -70,6 +70,8 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     """Topic names by id."""
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
         """One partition, or None."""

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from ottla.cluster import entities
+
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 CONFIG_TOPICS: Final = "/config/topics"
-CONFIG_BROKERS: Final = "/config/brokers"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 
@@ -27,18 +28,14 @@ PERSISTENT: Final = (
     "/brokers/seqid",
     "/cluster",
     "/config",
-    CONFIG_BROKERS,
+    *(f"/config/{kind}" for kind in entities.TYPES),
     "/config/changes",
-    "/config/clients",
     CONFIG_TOPICS,
-    "/config/users",
     "/consumers",
     "/isr_change_notification",
     "/log_dir_event_notification",
 )
 """Nodes that exist in every cluster, parents before their children."""
-
-DEFAULT_ENTITY: Final = "<default>"
 
 
 def broker(broker_id: int) -> str:
@@ -71,9 +68,9 @@ def config_topic(name: str) -> str:
     return f"{CONFIG_TOPICS}/{name}"
 
 
-def config_broker(broker_id: int | None) -> str:
-    """Options set on a broker while it runs; None for all brokers."""
-    return f"{CONFIG_BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+def config_entity(path: str) -> str:
+    """Options set on anything else: see `entities`."""
+    return f"/config/{path}"
 
 
 def dump(value: Mapping[str, Any]) -> bytes:

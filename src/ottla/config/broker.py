@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.config.options import Config, Option, anything, boolean, integer, nullable, number, one_of, text, words
+from ottla.config.topic import BROKER_SYNONYMS
 from ottla.errors import ConfigurationError
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -196,3 +197,17 @@ class BrokerConfig(Config, subject="broker"):
     def data_dirs(self) -> tuple[str, ...]:
         """The data directories by either of their two names."""
         return self.log_dirs or (self.log_dir,)
+
+
+DYNAMIC = frozenset(
+    {
+        *(synonym for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms),
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+    }
+)
+"""Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""

@@ -34,7 +34,7 @@ class Partitions:
         log_config: LogConfigOf,
         min_insync_replicas: MinIsrOf,
     ) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._log_dirs = log_dirs
         self._workers = workers
         self._log_config = log_config
@@ -59,7 +59,7 @@ class Partitions:
         known = image.partition(tp)
         if known is None:
             raise UnknownTopicOrPartitionError
-        if self._broker_id in known.replicas:
+        if self.broker_id in known.replicas:
             raise KafkaStorageError(f"{tp} has no log on this broker")
         raise NotLeaderOrFollowerError
 
@@ -82,6 +82,17 @@ class Partitions:
             if before.topics.get(name) is not topic:
                 self._take(topic)
 
+    def reconfigure(self, image: ClusterImage) -> None:
+        """The broker's own defaults have changed: every log works by the new ones."""
+        for topic in image.topics.values():
+            config = self._log_config(topic.options)
+            min_isr = self._min_insync_replicas(topic.options)
+            for index in range(len(topic.partitions)):
+                partition = self._partitions.get(TopicPartition(topic.name, index))
+                if partition is not None:
+                    partition.log.config = config
+                    partition.min_insync_replicas = min_isr
+
     async def close(self) -> None:
         """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
         for partition in self._partitions.values():
@@ -95,7 +106,7 @@ class Partitions:
         config = self._log_config(topic.options)
         min_isr = self._min_insync_replicas(topic.options)
         for index, image in enumerate(topic.partitions):
-            if self._broker_id not in image.replicas:
+            if self.broker_id not in image.replicas:
                 continue
             tp = TopicPartition(topic.name, index)
             existing = self._partitions.get(tp)

@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all options set on a topic; older clients only. Served in all versions."""
+"""AlterConfigs: replace all options set on a resource; older clients only. Served in all versions."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ async def _alter_all(request: AlterConfigsRequest, call: Call) -> AlterConfigsRe
 
 
 def _replacing(resource: AlterConfigsResource) -> Change:
-    return lambda _: {c.name: c.value for c in resource.configs}
+    return lambda _present, _lists: {c.name: c.value for c in resource.configs}

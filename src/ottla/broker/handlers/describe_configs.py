@@ -1,13 +1,11 @@
-"""DescribeConfigs: the options of topics and brokers, with where each value comes from. Served in all versions."""
+"""DescribeConfigs: the options of a resource, with where each value comes from. Served in all versions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ottla.broker.config_entries import DEFAULT_CONFIG, Entry, broker_entries, topic_entries
+from ottla.broker.config_entries import DEFAULT_CONFIG, Entry
+from ottla.broker.resources.table import resource
 from ottla.broker.services import Call
-from ottla.cluster.topics import check_name
-from ottla.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -17,51 +15,29 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-TOPIC = 2
-BROKER = 4
-
 
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     """Describe each resource; one that fails does not stop the others."""
-    return DescribeConfigsResponse(results=[_describe(resource, request, call) for resource in request.resources])
+    return DescribeConfigsResponse(results=[_describe(asked, request, call) for asked in request.resources])
 
 
-def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+def _describe(asked: DescribeConfigsResource, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
     result.error_message = None
+    wanted = asked.configuration_keys
     try:
-        wanted = resource.configuration_keys
-        result.configs = [
-            _option(entry, request)
-            for entry in _entries(resource, call)
-            if wanted is None or not wanted or entry.name in wanted
-        ]
+        entries = resource(asked.resource_type).entries(asked.resource_name, call)
+        result.configs = [_option(entry, request) for entry in entries if not wanted or entry.name in wanted]
     except KafkaError as error:
         result.error_code, result.error_message = code_of(error), error.message
     return result
 
 
-def _entries(resource: DescribeConfigsResource, call: Call) -> Iterable[Entry]:
-    services, name = call.services, resource.resource_name
-    if resource.resource_type == TOPIC:
-        check_name(name)
-        topic = services.image.topics.get(name)
-        if topic is None:
-            raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
-        return topic_entries(services.config, topic.options)
-    if resource.resource_type == BROKER:
-        if name == "":
-            return ()  # options set for all brokers while they run: there are none
-        if not name.isdigit() or int(name) not in services.image.brokers:
-            raise InvalidRequestError(f"Unexpected broker id {name!r}; known: {sorted(services.image.brokers)}")
-        return broker_entries(services.config)
-    raise InvalidRequestError(f"resource type {resource.resource_type} has no options here")
-
-
 def _option(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
-        synonyms = [DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.source)]
+        own = (entry.name, entry.value, entry.source)
+        synonyms = [DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in (own, *entry.synonyms)]
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -1,17 +1,13 @@
-"""IncrementalAlterConfigs: set, unset, or change lists in the options of topics. Served in all versions.
-
-Left out on purpose: options of brokers, which are read once, at the start.
-"""
+"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources. Served in all versions."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from ottla.broker import topic_creation
+from ottla.broker.resources import table
 from ottla.broker.services import Call
-from ottla.cluster.metadata import TopicImage
 from ottla.config.options import words
-from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, code_of
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -20,9 +16,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-TOPIC = 2
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-LISTS = frozenset({"cleanup.policy"})
 
 
 def handle(request: IncrementalAlterConfigsRequest, call: Call) -> Awaitable[IncrementalAlterConfigsResponse]:
@@ -44,42 +38,38 @@ async def _alter_all(request: IncrementalAlterConfigsRequest, call: Call) -> Inc
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-Change = Callable[[TopicImage], Mapping[str, str | None]]
-"""The options that a topic is to have, from the topic as it is."""
+Change = Callable[[Mapping[str, str], frozenset[str]], Mapping[str, str | None]]
+"""The options that a resource is to have, from those that it has and the names of those that are lists."""
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, call: Call) -> None:
-    """Give a topic the options that `change` makes of its present ones."""
-    if kind != TOPIC:
-        raise InvalidRequestError(f"options of resource type {kind} cannot be changed while the broker runs")
-    topic = call.services.image.topics.get(name)
-    if topic is None:
-        raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
-    checked = topic_creation.check_options(change(topic))
+    """Give a resource the options that `change` makes of its present ones."""
+    resource = table.resource(kind)
+    checked = resource.check(name, change(resource.options(name, call), resource.lists), call)
     if not validate_only:
-        await call.services.controller.set_topic_options(name, checked)
+        await resource.set(name, checked, call)
 
 
 def _changes(resource: AlterConfigsResource) -> Change:
-    def change(topic: TopicImage) -> Mapping[str, str | None]:
+    def change(present: Mapping[str, str], lists: frozenset[str]) -> Mapping[str, str | None]:
         names = [c.name for c in resource.configs]
         if len(set(names)) < len(names):
             raise InvalidRequestError("an option is changed twice in one request")
-        options: dict[str, str | None] = dict(topic.options)
+        options: dict[str, str | None] = dict(present)
         for one in resource.configs:
-            _apply(one, options)
+            _apply(one, options, lists)
         return options
 
     return change
 
 
-def _apply(one: AlterableConfig, options: dict[str, str | None]) -> None:
+def _apply(one: AlterableConfig, options: dict[str, str | None], lists: frozenset[str]) -> None:
     if one.config_operation == DELETE:
         options.pop(one.name, None)
     elif one.config_operation == SET:
         options[one.name] = one.value
     elif one.config_operation in (APPEND, SUBTRACT):
-        if one.name not in LISTS:
+        if one.name not in lists:
             raise InvalidConfigError(f"{one.name} is not a list; nothing can be appended to it or taken from it")
         have = list(words()(options.get(one.name) or ""))
         given = words()(one.value or "")

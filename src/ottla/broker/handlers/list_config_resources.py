@@ -1,0 +1,26 @@
+"""ListConfigResources: the names of resources that have options. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.resources.table import CLIENT_METRICS, RESOURCES
+from ottla.broker.services import Call
+from ottla.errors import UnsupportedVersionError
+from ottla.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+
+def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+    """Those of the types asked for; of all types when none is named."""
+    wanted = request.resource_types or list(RESOURCES) if call.version >= 1 else [CLIENT_METRICS]
+    if not RESOURCES.keys() >= set(wanted):
+        raise UnsupportedVersionError(f"resource types {sorted(set(wanted) - RESOURCES.keys())} are not known")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in sorted(set(wanted))
+            for name in RESOURCES[kind].names(call)
+        ]
+    )

@@ -1,0 +1,1 @@
+"""What DescribeConfigs and AlterConfigs know: one file per type of resource, all of them in `table`."""

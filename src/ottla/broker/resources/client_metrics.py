@@ -1,0 +1,85 @@
+"""Which metrics clients are asked to send (KIP-714): a resource is a subscription."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.config_entries import Entry, class_entries
+from ottla.broker.services import Call
+from ottla.cluster import entities
+from ottla.config.options import Config, Option, integer, words
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+
+SELECTORS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+CLIENT_METRICS_CONFIG = 7
+
+
+class ClientMetricsConfig(Config, subject="client metrics"):
+    """Options of one subscription."""
+
+    interval_ms = Option(300_000, integer(100, 3_600_000), "How often clients send their metrics.")
+    metrics = Option[tuple[str, ...]]((), words(), "Prefixes of the metrics wanted; `*` for all.")
+    match = Option[tuple[str, ...]](
+        (), words(), "Which clients: SELECTOR=REGULAR_EXPRESSION, several with commas; none: every client."
+    )
+
+
+class ClientMetricsResource:
+    """Set in the registry under `/config/client-metrics`."""
+
+    lists = frozenset({"metrics", "match"})
+
+    def names(self, call: Call) -> Iterable[str]:
+        return sorted(subscriptions(call))
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        return class_entries(ClientMetricsConfig, self.options(name, call), CLIENT_METRICS_CONFIG)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        if not name:
+            raise InvalidRequestError("a client metrics subscription has a name")
+        return subscriptions(call).get(name, {})
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        checked = {}
+        for key, value in options.items():
+            if key not in ClientMetricsConfig.options:
+                raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
+            if value is None:
+                raise InvalidConfigError(f"Null value not supported for: {key}")
+            checked[key] = value
+        try:
+            config = ClientMetricsConfig(checked)
+        except ConfigurationError as error:
+            raise InvalidConfigError(error.message) from None
+        for condition in config.match:
+            _check_condition(condition)
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        await call.services.controller.set_options(entities.entity(entities.CLIENT_METRICS, name), options)
+
+
+def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:
+    """All subscriptions by name."""
+    prefix = f"{entities.CLIENT_METRICS}/"
+    options = call.services.image.options
+    return {entities.name_of(path) or "": found for path, found in options.items() if path.startswith(prefix)}
+
+
+def _check_condition(condition: str) -> None:
+    selector, equals, pattern = condition.partition("=")
+    if selector.strip() not in SELECTORS or not equals:
+        raise InvalidConfigError(f"match: {condition!r} is not SELECTOR=PATTERN; selectors: {', '.join(SELECTORS)}")
+    try:
+        re.compile(pattern.strip())
+    except re.error as error:
+        raise InvalidConfigError(f"match: {pattern!r} is not a regular expression: {error}") from None

@@ -1,0 +1,43 @@
+"""Options of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.broker import topic_creation
+from ottla.broker.config_entries import Entry, topic_entries
+from ottla.broker.services import Call
+from ottla.cluster.metadata import TopicImage
+from ottla.cluster.topics import check_name
+from ottla.errors import UnknownTopicOrPartitionError
+
+
+class TopicResource:
+    """Set in the registry under `/config/topics`."""
+
+    lists = frozenset(
+        {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    )
+
+    def names(self, call: Call) -> Iterable[str]:
+        return call.services.image.topics
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        return topic_entries(call.services.config, _topic(name, call).options)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        return _topic(name, call).options
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        return topic_creation.check_options(options)
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        await call.services.controller.set_topic_options(name, options)
+
+
+def _topic(name: str, call: Call) -> TopicImage:
+    check_name(name)
+    topic = call.services.image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+    return topic

@@ -1,0 +1,120 @@
+import logging
+from typing import Any
+
+import pytest
+
+from ottla.errors import InvalidConfigError, InvalidRequestError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tests.unit.broker.asking import Asker, with_broker
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+SET, DELETE, APPEND = 0, 1, 2
+
+
+async def alter(client: Asker, kind: int, name: str, option: str, value: str | None, operation: int = SET) -> int:
+    one = AlterableConfig(name=option, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[one])
+    return (await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
+
+
+async def describe(client: Asker, kind: int, name: str, option: str) -> tuple[Any, ...]:
+    asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[option])
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    (result,) = (await client.ask(request, 4)).results
+    if result.error_code or not result.configs:
+        return (result.error_code,)
+    (found,) = result.configs
+    return found.value, found.config_source, found.read_only, [(s.value, s.source) for s in found.synonyms]
+
+
+def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(tmp_path):
+    async def test(client: Asker) -> None:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        assert await alter(client, BROKER, "", "log.retention.ms", "7000") == 0
+        assert await alter(client, BROKER, "0", "log.segment.bytes", "100000") == 0
+        log = client.services.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
+        assert (log.config.retention_ms, log.config.segment_bytes) == (7000, 100000)
+
+    async def later(client: Asker) -> None:
+        log = client.services.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
+        assert (log.config.retention_ms, log.config.segment_bytes) == (7000, 100000)
+        assert await describe(client, BROKER, "", "log.retention.ms") == ("7000", 3, False, [("7000", 3)])
+        assert await describe(client, BROKER, "0", "log.retention.ms") == ("7000", 3, False, [("7000", 3), (None, 5)])
+        assert await alter(client, BROKER, "0", "log.segment.bytes", None, DELETE) == 0
+        assert log.config.segment_bytes == 1 << 30
+
+    with_broker(test, tmp_path)
+    with_broker(later, tmp_path)
+
+
+def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
+    async def test(client: Asker) -> None:
+        await alter(client, BROKER, "", "message.max.bytes", "2000")
+        await alter(client, BROKER, "0", "message.max.bytes", "3000")
+        places = [("3000", 2), ("2000", 3), ("1000", 4), ("1048588", 5)]
+        assert await describe(client, BROKER, "0", "message.max.bytes") == ("3000", 2, False, places)
+        assert client.services.config.message_max_bytes == 3000
+
+    with_broker(test, tmp_path, message_max_bytes="1000")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "option", "value", "error"),
+    [
+        (BROKER, "0", "log.dirs", "/x", InvalidRequestError),
+        (BROKER, "0", "no.such.option", "1", InvalidRequestError),
+        (BROKER, "7", "message.max.bytes", "1", InvalidRequestError),
+        (BROKER, "0", "message.max.bytes", "many", InvalidConfigError),
+        (BROKER_LOGGER, "0", "ottla.broker", "LOUD", InvalidConfigError),
+        (BROKER_LOGGER, "0", "no.such.logger", "INFO", InvalidConfigError),
+        (BROKER_LOGGER, "5", "ottla.broker", "INFO", InvalidRequestError),
+        (CLIENT_METRICS, "m", "no.such.option", "1", InvalidRequestError),
+        (CLIENT_METRICS, "m", "interval.ms", "1", InvalidConfigError),
+        (CLIENT_METRICS, "m", "match", "client_id=[", InvalidConfigError),
+        (CLIENT_METRICS, "m", "match", "colour=red", InvalidConfigError),
+        (99, "m", "x", "1", InvalidRequestError),
+    ],
+)
+def test_what_cannot_be_set_is_refused(tmp_path, kind, name, option, value, error):
+    async def test(client: Asker) -> None:
+        assert await alter(client, kind, name, option, value) == error.code
+
+    with_broker(test, tmp_path)
+
+
+def test_levels_of_loggers_are_set_and_described(tmp_path):
+    async def test(client: Asker) -> None:
+        logging.getLogger("ottla.broker")
+        assert await alter(client, BROKER_LOGGER, "0", "ottla.broker", "DEBUG") == 0
+        assert logging.getLogger("ottla.broker").level == logging.DEBUG
+        assert (await describe(client, BROKER_LOGGER, "0", "ottla.broker"))[:2] == ("DEBUG", 6)
+        assert await alter(client, BROKER_LOGGER, "0", "ottla.broker", None, DELETE) == 0
+        assert logging.getLogger("ottla.broker").level == logging.NOTSET
+
+    with_broker(test, tmp_path)
+
+
+def test_client_metrics_are_kept_and_listed(tmp_path):
+    async def test(client: Asker) -> None:
+        assert await alter(client, CLIENT_METRICS, "basic", "metrics", "org.apache.kafka.producer.") == 0
+        assert await alter(client, CLIENT_METRICS, "basic", "metrics", "org.apache.kafka.consumer.", APPEND) == 0
+        both = "org.apache.kafka.producer.,org.apache.kafka.consumer."
+        assert (await describe(client, CLIENT_METRICS, "basic", "metrics"))[:2] == (both, 7)
+        assert (await describe(client, CLIENT_METRICS, "basic", "interval.ms"))[:2] == ("300000", 5)
+        old = await client.ask(ListConfigResourcesRequest(), 0)
+        assert [r.resource_name for r in old.config_resources] == ["basic"]
+        some = await client.ask(ListConfigResourcesRequest(resource_types=[BROKER, CLIENT_METRICS]), 1)
+        found = [(r.resource_type, r.resource_name) for r in some.config_resources]
+        assert found == [(BROKER, "0"), (CLIENT_METRICS, "basic")]
+        assert (await client.ask(ListConfigResourcesRequest(resource_types=[99]), 1)).error_code == 35
+
+    with_broker(test, tmp_path)
