@@ -17,7 +17,7 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.fields import ZERO_UUID, Field, within
 from ottla.protocol.message import Message, Struct
-from ottla.protocol.messages import consumer_protocol, group_records
+from ottla.protocol.messages import consumer_protocol, group_records, transaction_records
 
 FOLDER = os.environ.get("OTTLA_PROTOCOL_SCHEMAS", "")
 if not FOLDER:
@@ -30,6 +30,8 @@ MESSAGES: list[type[Message]] = [
     consumer_protocol.ConsumerProtocolAssignment,
     group_records.OffsetCommitValue,
     group_records.GroupMetadataValue,
+    transaction_records.TransactionLogKey,
+    transaction_records.TransactionLogValue,
 ]
 
 KINDS = {"bool": "boolean", "bytes": "binary"}
@@ -74,7 +76,7 @@ def expected_default(field: dict[str, Any]) -> Any:
 
 
 def compare(cls: type[Struct], fields: list[dict[str, Any]], common: dict[str, Any], version: int, where: str) -> None:
-    theirs = [field for field in fields if within(version, field.get("versions", "0+"))]
+    theirs = [field for field in fields if within(version, field.get("versions", field.get("taggedVersions", "0+")))]
     ours = [field for field in cls.FIELDS if field.in_version(version)]
     assert [plain(field.name) for field in ours] == [plain(field["name"]) for field in theirs], f"{where} v{version}"
     for mine, field in zip(ours, theirs, strict=True):

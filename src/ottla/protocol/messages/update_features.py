@@ -1,0 +1,44 @@
+"""UpdateFeatures (key 57): set the levels of the cluster's features (KIP-584).
+
+- 1 names the kind of change and can only check it; 2 answers with one outcome for all
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class FeatureUpdateKey(Struct):
+    """One feature and its new level; below 1 it is taken away."""
+
+    feature: str = f.string("0+")
+    max_version_level: int = f.int16("0+")
+    allow_downgrade: bool = f.boolean("0")
+    # 1: only upwards; 2: downwards where nothing is lost; 3: downwards whatever is lost.
+    upgrade_type: int = f.int8("1+", default=1)
+
+
+class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
+    """The new levels."""
+
+    timeout_ms: int = f.int32("0+", default=60000)
+    feature_updates: list[FeatureUpdateKey] = f.array(FeatureUpdateKey, "0+")
+    validate_only: bool = f.boolean("1+")
+
+
+class UpdatableFeatureResult(Struct):
+    """The outcome of one feature."""
+
+    feature: str = f.string("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+
+
+class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
+    """The outcome."""
+
+    throttle_time_ms: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+")
+    results: list[UpdatableFeatureResult] = f.array(UpdatableFeatureResult, "0-1", ignorable=True)

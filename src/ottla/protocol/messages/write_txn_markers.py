@@ -1,0 +1,61 @@
+"""WriteTxnMarkers (key 27): end transactions in the partitions that a broker leads (KIP-98). Between brokers.
+
+- 1 is flexible; 2 tells the transaction version, so that a late marker of the newer transactions is noticed (KIP-890)
+"""
+
+from __future__ import annotations
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class WritableTxnMarkerTopic(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partition_indexes: list[int] = f.array(f.int32(), "0+")
+
+
+class WritableTxnMarker(Struct):
+    """How one producer's transaction ends."""
+
+    producer_id: int = f.int64("0+")
+    producer_epoch: int = f.int16("0+")
+    # True: committed; False: aborted.
+    transaction_result: bool = f.boolean("0+")
+    topics: list[WritableTxnMarkerTopic] = f.array(WritableTxnMarkerTopic, "0+")
+    coordinator_epoch: int = f.int32("0+")
+    transaction_version: int = f.int8("2+", ignorable=True)
+
+
+class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"):
+    """The transactions."""
+
+    markers: list[WritableTxnMarker] = f.array(WritableTxnMarker, "0+")
+
+
+class WritableTxnMarkerPartitionResult(Struct):
+    """The outcome of one partition."""
+
+    partition_index: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+
+
+class WritableTxnMarkerTopicResult(Struct):
+    """The partitions of one topic."""
+
+    name: str = f.string("0+")
+    partitions: list[WritableTxnMarkerPartitionResult] = f.array(WritableTxnMarkerPartitionResult, "0+")
+
+
+class WritableTxnMarkerResult(Struct):
+    """The outcome of one transaction."""
+
+    producer_id: int = f.int64("0+")
+    topics: list[WritableTxnMarkerTopicResult] = f.array(WritableTxnMarkerTopicResult, "0+")
+
+
+class WriteTxnMarkersResponse(Response, api_key=27, versions="0-2", flexible="1+"):
+    """The outcome of each partition."""
+
+    markers: list[WritableTxnMarkerResult] = f.array(WritableTxnMarkerResult, "0+")
