@@ -21,6 +21,7 @@ from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
@@ -80,6 +81,7 @@ class BrokerNode:
                 partitions=partitions,
                 producer_ids=ProducerIds(self._registry, self.broker_id),
                 groups=groups,
+                old_offsets=OldOffsets(self._registry),
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             )
             self._bind(Dispatch(self._services))

@@ -9,6 +9,7 @@ from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
@@ -26,6 +27,7 @@ class Services:
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
+    old_offsets: OldOffsets
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
 
     @property

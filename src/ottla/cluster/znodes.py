@@ -18,6 +18,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONFIG_TOPICS: Final = "/config/topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+CONSUMERS: Final = "/consumers"
 
 PERSISTENT: Final = (
     "/admin",
@@ -31,7 +32,7 @@ PERSISTENT: Final = (
     *(f"/config/{kind}" for kind in entities.TYPES),
     "/config/changes",
     CONFIG_TOPICS,
-    "/consumers",
+    CONSUMERS,
     "/isr_change_notification",
     "/log_dir_event_notification",
 )
@@ -71,6 +72,11 @@ def config_topic(name: str) -> str:
 def config_entity(path: str) -> str:
     """Options set on anything else: see `entities`."""
     return f"/config/{path}"
+
+
+def consumer_offset(group: str, name: str, index: int) -> str:
+    """How far a group of 0.8 has read a partition."""
+    return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
 
 
 def dump(value: Mapping[str, Any]) -> bytes:

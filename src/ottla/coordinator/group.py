@@ -14,10 +14,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ottla.coordinator.any_group import NEVER, Committer, Subscribed
 from ottla.coordinator.effects import Token
-from ottla.errors import IllegalStateError
+from ottla.coordinator.subscriptions import CONSUMER, topics_of
+from ottla.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    IllegalStateError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
 
-NEVER = float("inf")
+TYPE = "classic"
 
 
 class State(StrEnum):
@@ -53,6 +62,8 @@ class Member:
     protocols: dict[str, bytes]
     assignment: bytes = b""
     deadline: float = NEVER
+    join_deadline: float = NEVER
+    """Until when a member that has never been answered is kept waiting; it knows no id yet and cannot leave."""
     awaiting_join: Token | None = None
     awaiting_sync: Token | None = None
     synced: bool = False
@@ -63,8 +74,10 @@ class Member:
 
     @property
     def timer(self) -> float:
-        """When it is thought dead; a member that waits for an answer is alive as long as it waits."""
-        return NEVER if self.awaiting_join is not None or self.awaiting_sync is not None else self.deadline
+        """When it is thought dead; a member that waits for an answer is alive as long as it waits, unless it is new."""
+        if self.awaiting_join is not None:
+            return self.join_deadline
+        return NEVER if self.awaiting_sync is not None else self.deadline
 
 
 @dataclass(slots=True)
@@ -91,6 +104,16 @@ class Group:
     """Whether somebody joined during the present stretch of the initial delay."""
     sync_deadline: float = NEVER
     empty_since_ms: int = -1
+
+    @property
+    def type(self) -> str:
+        """Kafka's name for this kind of group."""
+        return TYPE
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name for what it is doing."""
+        return self.state
 
     def move(self, state: State) -> None:
         """Take another state, if the table allows it."""
@@ -145,14 +168,83 @@ class Group:
         return max(votes, key=lambda p: votes[p])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it or about to join."""
+        return self.state is State.EMPTY and not self.pending
+
+    @property
     def rebalance_timeout(self) -> float:
         """How long members get to join again, in seconds: as long as the slowest asks for."""
         return max((m.rebalance_timeout for m in self.members.values()), default=0.0)
 
     @property
+    def awaiting_join(self) -> list[Member]:
+        """Members that have joined the present rebalance."""
+        return [m for m in self.members.values() if m.awaiting_join is not None]
+
+    @property
     def all_joined(self) -> bool:
         """Whether the rebalance can be completed before its deadline."""
         return not self.pending and all(m.awaiting_join is not None for m in self.members.values())
+
+    def member_of(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that a request speaks for."""
+        if instance_id is not None:
+            known = self.static.get(instance_id)
+            if known is None:
+                raise UnknownMemberIdError
+            if known != member_id:
+                raise FencedInstanceIdError
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError
+        return member
+
+    def check_generation(self, generation: int) -> None:
+        """Raise IllegalGenerationError for another generation than the group's."""
+        if generation != self.generation:
+            raise IllegalGenerationError
+
+    def check_commit(self, who: Committer, version: int, now: float) -> None:
+        """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets now."""
+        if who.epoch < 0 and self.state is State.EMPTY:
+            return
+        if who.epoch < 0 and not who.member_id and who.instance_id is None:
+            if who.transactional:
+                return  # old producers name no member in TxnOffsetCommit
+            raise UnknownMemberIdError
+        member = self.member_of(who.member_id, who.instance_id)
+        self.check_generation(who.epoch)
+        if who.transactional:
+            return
+        if self.state is State.COMPLETING:
+            raise RebalanceInProgressError
+        member.touch(now)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Anybody may read a classic group's offsets."""
+
+    def check_offset_delete(self) -> None:
+        """Raise NonEmptyGroupError where the broker cannot know which topics the members read."""
+        if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
+            raise NonEmptyGroupError
+
+    def subscribed(self) -> Subscribed:
+        """Whether the group reads a topic, as far as can be told (KIP-496)."""
+        if self.protocol_type != CONSUMER or not self.members:
+            return lambda _: False
+        topics = topics_of(m.protocols.get(self.protocol or "") for m in self.members.values())
+        return lambda topic: topics is None or topic in topics
+
+    def retained_since(self, commit_ms: int) -> int | None:
+        """From when on the retention of an offset counts; None while it must not expire (KIP-211)."""
+        if self.protocol_type is None:
+            return commit_ms  # a consumer that manages by itself and only stores its offsets here
+        if self.is_empty:
+            return self.empty_since_ms if self.empty_since_ms >= 0 else commit_ms
+        if self.state is State.STABLE and self.protocol_type == CONSUMER:
+            return commit_ms
+        return None
 
     def next_deadline(self) -> float:
         """When something is due without a request."""

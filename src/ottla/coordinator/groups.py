@@ -13,12 +13,12 @@ from typing import NamedTuple
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
+from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Effects, Token
-from ottla.coordinator.group import NEVER, Group, Member, State
+from ottla.coordinator.group import Group, Member, State
 from ottla.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
-    IllegalGenerationError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
@@ -43,6 +43,9 @@ MEMBER_ID_REQUIRED_SINCE = 4
 """JoinGroup version from which a new member joins twice, so that a lost answer leaves no ghost (KIP-394)."""
 NAMED_MEMBERS_SINCE = 3
 """LeaveGroup version that names several members."""
+NEW_MEMBER_SECONDS = 5 * 60.0
+"""How long a new member may wait for its first answer. It has no id to send heartbeats with, and if its client gives up
+and joins anew, it would stay behind as a ghost in a rebalance that takes long."""
 SKIP_ASSIGNMENT_SINCE = 9
 """JoinGroup version in which a static leader that comes back is told to assign nothing (KIP-814)."""
 
@@ -95,10 +98,10 @@ class Groups:
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Heartbeat: raises what the member has to do about it."""
         group = self._group(request.group_id)
-        member = self.member_of(group, request.member_id, request.group_instance_id)
+        member = group.member_of(request.member_id, request.group_instance_id)
         if group.state is State.EMPTY:
             raise UnknownMemberIdError
-        check_generation(group, request.generation_id)
+        group.check_generation(request.generation_id)
         member.touch(self._clock.monotonic())
         if group.state is State.PREPARING:
             raise RebalanceInProgressError
@@ -106,6 +109,9 @@ class Groups:
     def leave(self, request: LeaveGroupRequest, version: int, token: Token) -> Effects:
         """LeaveGroup: members go at once."""
         effects = Effects()
+        if not request.group_id:
+            effects.reply(token, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
+            return effects
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
         group = self.by_id.get(request.group_id)
@@ -142,20 +148,9 @@ class Groups:
             member.awaiting_join = member.awaiting_sync = None
         return effects
 
-    def member_of(self, group: Group, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request speaks for."""
-        if instance_id is not None:
-            known = group.static.get(instance_id)
-            if known is None:
-                raise UnknownMemberIdError
-            if known != member_id:
-                raise FencedInstanceIdError
-        member = group.members.get(member_id)
-        if member is None:
-            raise UnknownMemberIdError
-        return member
-
     def _group(self, group_id: str) -> Group:
+        if not group_id:
+            raise InvalidGroupIdError
         group = self.by_id.get(group_id)
         if group is None or group.state is State.DEAD:
             raise UnknownMemberIdError
@@ -176,6 +171,7 @@ class Groups:
                 raise UnknownMemberIdError
             group = self.by_id[request.group_id] = Group(request.group_id)
             group.empty_since_ms = self._clock.now_ms()
+        self._check_room(group, request.member_id)
         if not group.accepts(request.protocol_type, join.offered):
             raise InconsistentGroupProtocolError
         if request.member_id or (request.group_instance_id in group.static and request.group_instance_id is not None):
@@ -185,7 +181,6 @@ class Groups:
 
     def _join_new(self, group: Group, join: Join, effects: Effects) -> None:
         request = join.request
-        self._check_room(group)
         member_id = f"{request.group_instance_id or join.client.id}-{self._new_id()}"
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
             group.pending[member_id] = self._clock.monotonic() + request.session_timeout_ms / 1000
@@ -201,7 +196,7 @@ class Groups:
         if not member_id:
             self._come_back(group, join, effects)
             return
-        member = self.member_of(group, member_id, join.request.group_instance_id)
+        member = group.member_of(member_id, join.request.group_instance_id)
         # the leader of a stable group joins again to have everything assigned anew
         settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
         if settled and member.protocols == join.offered:
@@ -211,11 +206,10 @@ class Groups:
             self._await_join(group, member, join, effects)
 
     def _take_in(self, group: Group, member_id: str, join: Join, effects: Effects) -> None:
-        if member_id not in group.pending:
-            self._check_room(group)
         if not group.members:
             group.protocol_type = join.request.protocol_type
         member = Member(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
+        member.join_deadline = self._clock.monotonic() + NEW_MEMBER_SECONDS
         group.add(member)
         group.joined_since = True
         self._await_join(group, member, join, effects)
@@ -268,9 +262,19 @@ class Groups:
         member.client_id, member.client_host = join.client
         member.touch(self._clock.monotonic())
 
-    def _check_room(self, group: Group) -> None:
-        if len(group.members) + len(group.pending) >= self._config.group_max_size:
-            raise GroupMaxSizeReachedError
+    def _check_room(self, group: Group, member_id: str) -> None:
+        """Raise GroupMaxSizeReachedError where the group is full; a rebalance lets the first ones in that join."""
+        member = group.members.get(member_id)
+        if group.state is State.PREPARING:
+            known, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
+        else:
+            known, size = member is not None, len(group.members)
+        if known or size < self._config.group_max_size:
+            return
+        if member is not None:
+            group.remove(member_id)
+        group.pending.pop(member_id, None)
+        raise GroupMaxSizeReachedError
 
     # Rebalancing
 
@@ -321,16 +325,20 @@ class Groups:
     def _complete(self, group: Group, effects: Effects) -> None:
         """A new generation: everybody who joined is told, the leader of all members."""
         now = self._clock.monotonic()
+        joined = group.awaiting_join
+        if group.members and not joined:
+            # only static members are left and none is back yet: wait on for them
+            group.deadline = now + group.rebalance_timeout
+            return
         group.generation += 1
         group.deadline = NEVER
-        joined = [m for m in group.members.values() if m.awaiting_join is not None]
-        if not joined and not group.members:
+        if not joined:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
             group.move(State.EMPTY)
             effects.records.append(records.group_record(group, self._clock.now_ms()))
             return
-        if joined and (group.leader is None or group.members[group.leader].awaiting_join is None):
+        if group.leader is None or group.members[group.leader].awaiting_join is None:
             group.leader = joined[0].id
         group.protocol = group.choose_protocol()
         group.move(State.COMPLETING)
@@ -339,12 +347,13 @@ class Groups:
             assert member.awaiting_join is not None
             effects.reply(member.awaiting_join, _joined(group, member))
             member.awaiting_join = None
+            member.join_deadline = NEVER
             member.touch(now)
 
     def _sync(self, request: SyncGroupRequest, token: Token, effects: Effects) -> None:
         group = self._group(request.group_id)
-        member = self.member_of(group, request.member_id, request.group_instance_id)
-        check_generation(group, request.generation_id)
+        member = group.member_of(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
         for given, known in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
             if given is not None and given != known:
                 raise InconsistentGroupProtocolError
@@ -393,7 +402,7 @@ class Groups:
             if who.group_instance_id is not None and not member_id:
                 # an admin removes a static member by its instance id alone
                 member_id = group.static.get(who.group_instance_id, "")
-            self._remove(group, self.member_of(group, member_id, who.group_instance_id), effects)
+            self._remove(group, group.member_of(member_id, who.group_instance_id), effects)
         except KafkaError as error:
             result.error_code = code_of(error)
         return result
@@ -413,12 +422,6 @@ class Groups:
             if not group.members and not group.pending:
                 group.initial = False
             self._try_complete(group, effects)
-
-
-def check_generation(group: Group, generation: int) -> None:
-    """Raise IllegalGenerationError for another generation than the group's."""
-    if generation != group.generation:
-        raise IllegalGenerationError
 
 
 def _join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:

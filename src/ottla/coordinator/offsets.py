@@ -7,22 +7,21 @@ from collections.abc import Iterable, Iterator
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
+from ottla.coordinator.any_group import Committer
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import Group, State
-from ottla.coordinator.groups import Groups, check_generation
+from ottla.coordinator.groups import Groups
 from ottla.coordinator.records import Committed
 from ottla.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
-    InvalidGroupIdError,
     NonEmptyGroupError,
     OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
 )
 from ottla.model import TopicPartition
 
-NO_GENERATION = -1
+GROUP_NOT_FOUND_SINCE = 9
+"""OffsetCommit version that tells an unknown group from an old generation."""
 
 
 class Offsets:
@@ -32,32 +31,25 @@ class Offsets:
         self._config = config
         self._clock = clock
         self._groups = groups
+        self._retention_ms = config.offsets_retention_minutes * 60_000
         self.by_group: dict[str, dict[TopicPartition, Committed]] = {}
 
-    def check_commit(self, group_id: str, generation: int, member_id: str, instance_id: str | None) -> Group:
-        """The group, if this member (or, for an empty group, anybody) may commit for it now."""
-        if not group_id:
-            raise InvalidGroupIdError
-        groups = self._groups
-        group = groups.by_id.get(group_id)
+    def check_commit(self, group_id: str, who: Committer, version: int) -> None:
+        """Raise why these offsets cannot be committed; makes a group that only stores offsets."""
+        group = self._groups.by_id.get(group_id)
         if group is None:
-            if generation >= 0:
+            if who.epoch >= 0:
+                if version >= GROUP_NOT_FOUND_SINCE:
+                    raise GroupIdNotFoundError(f"Group {group_id} not found.")
                 raise IllegalGenerationError
-            group = groups.by_id[group_id] = Group(group_id, empty_since_ms=self._clock.now_ms())
-        if generation == NO_GENERATION and not member_id and instance_id is None:
-            if group.state is not State.EMPTY:
-                raise UnknownMemberIdError  # outsiders may commit for groups that nobody is in
-            return group
-        member = groups.member_of(group, member_id, instance_id)
-        check_generation(group, generation)
-        member.touch(self._clock.monotonic())
-        if group.state is State.COMPLETING:
-            raise RebalanceInProgressError
-        return group
+            group = self._groups.by_id[group_id] = Group(group_id)
+        group.check_commit(who, version, self._clock.monotonic())
 
-    def commit(self, group: Group, commits: Iterable[tuple[TopicPartition, Committed]]) -> Iterator[Record]:
-        """The records of commits that `check` let through."""
-        return (records.offset_record(group.id, tp, committed) for tp, committed in commits)
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise why a member may not read these offsets now."""
+        group = self._groups.by_id.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, epoch)
 
     def check(self, metadata: str | None) -> str:
         """The metadata of a commit, if it is not too long."""
@@ -65,11 +57,20 @@ class Offsets:
             raise OffsetMetadataTooLargeError
         return metadata or ""
 
+    def delete(self, group_id: str, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Record | None]]:
+        """OffsetDelete: per partition the record that takes its offset back; None where the group reads the topic."""
+        group = self._existing(group_id)
+        group.check_offset_delete()
+        subscribed = group.subscribed()
+        return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in wanted)
+
+    def has(self, group_id: str, tp: TopicPartition) -> bool:
+        """Whether the group has committed an offset of this partition."""
+        return tp in self.by_group.get(group_id, ())
+
     def delete_group(self, group_id: str) -> Effects:
         """Remove an empty group with its offsets."""
-        group = self._groups.by_id.get(group_id)
-        if group is None:
-            raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
+        group = self._existing(group_id)
         if group.state is not State.EMPTY:
             raise NonEmptyGroupError
         effects = Effects()
@@ -79,23 +80,28 @@ class Offsets:
         return effects
 
     def expire(self, group: Group) -> Effects:
-        """Remove offsets that outlived `offsets.retention.minutes` since their group became empty; then the group."""
+        """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
         effects = Effects()
-        if group.state is not State.EMPTY or group.pending:
-            return effects
-        now = self._clock.now_ms()
-        retention = self._config.offsets_retention_minutes * 60_000
         offsets = self.by_group.get(group.id, {})
-        gone = []
-        for tp, committed in offsets.items():
-            own = committed.expire_ms
-            due = own if own >= 0 else max(committed.commit_ms, group.empty_since_ms) + retention
-            if due <= now:
-                gone.append(tp)
+        subscribed = group.subscribed()
+        gone = [tp for tp, c in offsets.items() if not subscribed(tp.topic) and self._expired(group, c)]
         effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
-        if len(gone) == len(offsets):
+        if group.is_empty and len(gone) == len(offsets):
             effects.records.append(records.group_tombstone(group.id))
         return effects
+
+    def _expired(self, group: Group, committed: Committed) -> bool:
+        since = group.retained_since(committed.commit_ms)
+        if since is None:
+            return False
+        due = committed.expire_ms if committed.expire_ms >= 0 else since + self._retention_ms
+        return due <= self._clock.now_ms()
+
+    def _existing(self, group_id: str) -> Group:
+        group = self._groups.by_id.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
+        return group
 
     def forget_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
         """Per group, what takes back the offsets of deleted topics."""
@@ -109,7 +115,7 @@ class Offsets:
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed
             if group_id not in self._groups.by_id:
-                self._groups.by_id[group_id] = Group(group_id, empty_since_ms=committed.commit_ms)
+                self._groups.by_id[group_id] = Group(group_id)
         elif group_id in self.by_group:
             self.by_group[group_id].pop(tp, None)
             if not self.by_group[group_id]:

@@ -16,8 +16,9 @@ from ottla.clock import Clock
 from ottla.cluster.metadata import CONSUMER_OFFSETS, ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
+from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.group import NEVER, State
+from ottla.coordinator.group import State
 from ottla.coordinator.groups import Groups
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.state_log import StateLog

@@ -23,6 +23,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -84,13 +89,60 @@ async def committed(client: Asker, version: int = 8) -> tuple[int, str | None]:
     return found.committed_offset, found.metadata
 
 
-@pytest.mark.parametrize("version", range(2, 11))
+@pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, version: int) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         assert await committed(client, max(1, version)) == (-1, "")
         assert await commit(client, 42, version) == 0
         assert await committed(client, version) == (42, "note")
+
+    with_broker(test, tmp_path)
+
+
+def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> None:
+    async def first(client: Asker) -> None:
+        await prepare(client)
+        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 9])])
+        found = (await client.ask(asked, 0)).topics[0].partitions
+        assert [(p.committed_offset, p.error_code) for p in found] == [(-1, 3), (-1, 3)]
+        for offset in (41, 42):
+            assert await commit(client, offset, 0) == 0
+        assert await committed(client, 1) == (-1, "")
+
+    async def second(client: Asker) -> None:
+        assert (await committed(client, 0))[0] == 42
+        node = await client.services.controller._registry.get("/consumers/g/offsets/t/0")
+        assert node is not None
+        assert node.value == b"42"
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_a_commit_of_version_1_brings_its_time(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+        partition.commit_timestamp = 1_000
+        topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+        await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 1)
+        assert [c.commit_ms for c in client.services.groups.offsets.by_group["g"].values()] == [1_000]
+
+    with_broker(test, tmp_path)
+
+
+def test_offsets_are_deleted_one_by_one(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert await commit(client, 5) == 0
+        partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 1, 7)]
+        request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+        answer = await client.ask(request, 0)
+        assert [p.error_code for p in answer.topics[0].partitions] == [0, 0, 3]
+        assert await committed(client) == (-1, "")
+        request.group_id = "none"
+        assert (await client.ask(request, 0)).error_code == 69
 
     with_broker(test, tmp_path)
 

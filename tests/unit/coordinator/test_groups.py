@@ -358,3 +358,38 @@ def test_codes_of_answers_are_kafkas() -> None:
     world = World()
     world.join("x", "nobody")
     assert world.answers["x"].error_code == code_of(for_code(25)())
+
+
+def test_a_new_member_that_is_never_answered_is_given_up() -> None:
+    world = World()
+    world.stable(1, session=1_800_000)
+    world.join("new", session=1_800_000)
+    world.group.deadline = float("inf")  # a rebalance that takes longer than any client waits
+    world.pass_time(5 * 60_000)
+    assert world.error("new") == "UnknownMemberIdError"
+
+
+def test_a_rebalance_waits_on_when_only_static_members_are_left_and_none_is_back() -> None:
+    world = World()
+    world.join("a", instance="i", session=1_800_000)
+    a = world.answers["a"]
+    world.sync("s", a, {a.member_id: b"x"})
+    world.join("b", session=1_800_000)
+    b = next(m for m in world.group.members if m != a.member_id)
+    world.leave("l", MemberIdentity(member_id=b))
+    world.pass_time(60_000)
+    assert (world.group.state, world.group.generation) == (State.PREPARING, 1)
+    world.join("back", a.member_id, instance="i")
+    assert world.answers["back"].generation_id == 2
+
+
+def test_a_rebalance_lets_in_as_many_as_fit() -> None:
+    world = World(group_max_size=2)
+    one, _two = world.stable(2)
+    world.join("third")
+    assert world.error("third") == "GroupMaxSizeReachedError"
+    world.join("one", one.member_id)  # a leader that joins again starts a rebalance
+    world.join("third2")
+    world.pass_time(11_000)
+    assert len(world.answers["third2"].members) == 0
+    assert len(world.answers["one"].members) == 2

@@ -39,9 +39,9 @@ def _describe(group_id: str, call: Call) -> DescribedGroup:
 
 
 def _known(group: Group) -> DescribedGroup:
-    # While members join, nothing is settled that could be told
-    settled = group.state in (State.STABLE, State.COMPLETING)
-    protocol = group.protocol if settled else None
+    # During a rebalance nothing is settled that could be told
+    stable = group.state is State.STABLE
+    protocol = group.protocol if stable else None
     return DescribedGroup(
         group_id=group.id,
         group_state=group.state,
@@ -54,7 +54,7 @@ def _known(group: Group) -> DescribedGroup:
                 client_id=m.client_id,
                 client_host=m.client_host,
                 member_metadata=m.protocols.get(protocol or "", b""),
-                member_assignment=m.assignment if group.state is State.STABLE else b"",
+                member_assignment=m.assignment if stable else b"",
             )
             for m in group.members.values()
         ],

@@ -1,6 +1,8 @@
-"""OffsetCommit: keep how far a group has read. Served from version 2; topics by id from version 10.
+"""OffsetCommit: keep how far a group has read. Served in all versions; topics by id from version 10.
 
-A commit of several partitions is one batch: all of it is kept or none.
+A commit of several partitions is one batch: all of it is kept or none. Version 0 is of the time before offsets were
+kept in Kafka: it writes into the registry, and asks neither for a member nor for a generation. Version 1 may bring the
+time of the commit, 2 to 4 an expiry of their own.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
+from ottla.coordinator.any_group import Committer
 from ottla.coordinator.effects import Record
 from ottla.coordinator.records import Committed, offset_record
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
@@ -21,19 +24,23 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+NOW = -1
 DEFAULT_RETENTION = -1
+IN_REGISTRY = 0
+"""The version whose offsets lie in the registry."""
 TOPIC_IDS_SINCE = 10
 
 
 def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit what may be committed; answer when it is safe."""
+    if call.version == IN_REGISTRY:
+        return _commit_in_registry(request, call)
     runtime = call.services.groups
+    epoch = request.generation_id_or_member_epoch
     try:
-        if request.group_id:
-            runtime.check(request.group_id)
-        runtime.offsets.check_commit(
-            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-        )
+        runtime.check(request.group_id)
+        who = Committer(request.member_id, request.group_instance_id, epoch)
+        runtime.offsets.check_commit(request.group_id, who, call.version)
     except KafkaError as error:
         return _all_failed(request, error)
     accepted: list[Record] = []
@@ -49,6 +56,24 @@ async def _commit(
     except KafkaError as error:
         return _all_failed(request, error)
     return response
+
+
+async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
+            tp = TopicPartition(topic.name, partition.partition_index)
+            try:
+                _check_partition(tp, call)
+                call.services.groups.offsets.check(partition.committed_metadata)
+                await call.services.old_offsets.set(request.group_id, tp, partition.committed_offset)
+            except KafkaError as error:
+                answer.error_code = code_of(error)
+            answers.append(answer)
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return OffsetCommitResponse(topics=topics)
 
 
 def _topic(
@@ -76,18 +101,22 @@ def _record(
             raise UnknownTopicIdError
     assert name is not None
     tp = TopicPartition(name, partition.partition_index)
-    if services.image.partition(tp) is None:
-        raise UnknownTopicOrPartitionError
+    _check_partition(tp, call)
     now = services.clock.now_ms()
     own = request.retention_time_ms
     committed = Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         services.groups.offsets.check(partition.committed_metadata),
-        now,
+        now if partition.commit_timestamp == NOW else partition.commit_timestamp,
         now + own if own != DEFAULT_RETENTION else -1,
     )
     return offset_record(request.group_id, tp, committed)
+
+
+def _check_partition(tp: TopicPartition, call: Call) -> None:
+    if call.services.image.partition(tp) is None:
+        raise UnknownTopicOrPartitionError
 
 
 def _all_failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:

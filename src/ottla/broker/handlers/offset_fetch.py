@@ -1,16 +1,17 @@
-"""OffsetFetch: how far groups have read. Served from version 1; several groups from 8, topics by id from 10.
+"""OffsetFetch: how far groups have read. Served in all versions; several groups from 8, topics by id from 10.
 
-A partition without a commit has offset -1 and no error.
+A partition without a commit has offset -1 and no error. Version 0 reads what version 0 of OffsetCommit wrote into the
+registry, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from uuid import UUID
 
 from ottla.broker.services import Call
 from ottla.coordinator.records import Committed
-from ottla.errors import KafkaError, UnknownTopicIdError, code_of
+from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.offset_fetch import (
@@ -26,14 +27,18 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 NOTHING = Committed(-1, -1, "", -1)
+IN_REGISTRY = 0
+"""The version whose offsets lie in the registry."""
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2
 """The version from which there is an error for the whole answer; before, each partition carries it."""
 
 
-def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Look up each group."""
+    if call.version == IN_REGISTRY:
+        return _fetch_from_registry(request, call)
     if call.version >= SEVERAL_GROUPS_SINCE:
         return OffsetFetchResponse(groups=[_group(group, call) for group in request.groups])
     topics = None
@@ -63,9 +68,28 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     )
 
 
+async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    topics = []
+    for topic in request.topics or ():
+        answers = []
+        for index in topic.partition_indexes:
+            found = await call.services.old_offsets.get(request.group_id, TopicPartition(topic.name, index))
+            answers.append(
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=NOTHING.offset if found is None else found,
+                    metadata="",
+                    error_code=code_of(UnknownTopicOrPartitionError()) if found is None else 0,
+                )
+            )
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=answers))
+    return OffsetFetchResponse(topics=topics)
+
+
 def _group(group: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
     try:
         call.services.groups.check(group.group_id)
+        call.services.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
     committed = call.services.groups.offsets.by_group.get(group.group_id, {})

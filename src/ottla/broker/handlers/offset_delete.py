@@ -1,0 +1,53 @@
+"""OffsetDelete: forget a group's offsets in topics that it no longer reads (KIP-496). Served in version 0."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.coordinator.effects import Record
+from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(request: OffsetDeleteRequest, call: Call) -> Awaitable[OffsetDeleteResponse]:
+    """Delete what may be deleted; partitions without an offset are no error."""
+    return _delete(request, call)
+
+
+async def _delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    runtime = call.services.groups
+    runtime.check(request.group_id)
+    wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    codes: dict[TopicPartition, int] = {}
+    gone: list[Record] = []
+    for tp, record in runtime.offsets.delete(request.group_id, wanted):
+        codes[tp] = _code(tp, record, call)
+        if not codes[tp] and record is not None and runtime.offsets.has(request.group_id, tp):
+            gone.append(record)
+    try:
+        await runtime.append(request.group_id, gone)
+    except KafkaError as error:
+        codes = {tp: code or code_of(error) for tp, code in codes.items()}
+    return OffsetDeleteResponse(
+        topics=[_topic(t.name, [p.partition_index for p in t.partitions], codes) for t in request.topics]
+    )
+
+
+def _code(tp: TopicPartition, record: Record | None, call: Call) -> int:
+    if call.services.image.partition(tp) is None:
+        return code_of(UnknownTopicOrPartitionError())
+    return code_of(GroupSubscribedToTopicError()) if record is None else 0
+
+
+def _topic(name: str, partitions: list[int], codes: dict[TopicPartition, int]) -> OffsetDeleteResponseTopic:
+    answers = [
+        OffsetDeleteResponsePartition(partition_index=p, error_code=codes[TopicPartition(name, p)]) for p in partitions
+    ]
+    return OffsetDeleteResponseTopic(name=name, partitions=answers)

@@ -1,0 +1,35 @@
+"""Offsets in the registry, `/consumers/G/offsets/T/P`: where consumers kept them before 0.8.2."""
+
+from __future__ import annotations
+
+from ottla.cluster import znodes
+from ottla.cluster.registry import Create, NoNodeError, Operation, Registry, Set
+from ottla.errors import InvalidGroupIdError
+from ottla.model import TopicPartition
+
+
+class OldOffsets:
+    """Read and written one at a time, as 0.8 does; a value is the offset as text."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def get(self, group: str, tp: TopicPartition) -> int | None:
+        """The offset that the group stored."""
+        node = await self._registry.get(znodes.consumer_offset(group, tp.topic, tp.partition))
+        return int(node.value) if node is not None and node.value else None
+
+    async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
+        """Store an offset; durable on return."""
+        if not group or "/" in group:
+            raise InvalidGroupIdError  # it becomes part of a path
+        path, value = znodes.consumer_offset(group, tp.topic, tp.partition), b"%d" % offset
+        try:
+            await self._registry.multi([Set(path, value)])
+        except NoNodeError:
+            await self._registry.multi([*await self._missing_parents(path), Create(path, value)])
+
+    async def _missing_parents(self, path: str) -> list[Operation]:
+        parts = path.split("/")[1:-1]
+        parents = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+        return [Create(parent) for parent in parents if await self._registry.get(parent) is None]

@@ -1,0 +1,163 @@
+"""Who may commit, read and delete offsets, and when they expire."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ottla.clock import ManualClock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator import records
+from ottla.coordinator.any_group import Committer
+from ottla.coordinator.group import Group, Member, State
+from ottla.coordinator.groups import Groups
+from ottla.coordinator.offsets import Offsets
+from ottla.coordinator.records import Committed
+from ottla.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    KafkaError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.versioned import encode_versioned
+
+TP = TopicPartition("t", 0)
+OUTSIDER = Committer("", None, -1)
+DAY_MS = 86_400_000
+
+
+class Book:
+    """The offsets of one coordinator, with a clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        config = BrokerConfig({})
+        ids = count()
+        self.groups = Groups(config, self.clock, lambda: str(next(ids)))
+        self.offsets = Offsets(config, self.clock, self.groups)
+
+    def group(self, state: State = State.STABLE, kind: str | None = "consumer", topics: str = "t") -> Group:
+        group = Group("g", State.EMPTY if state is State.EMPTY else state, 3, kind, "range")
+        if state is not State.EMPTY:
+            wish = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
+            group.add(Member("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))
+        self.groups.by_id["g"] = group
+        return group
+
+    def commit(self, tp: TopicPartition = TP, **more: Any) -> None:
+        self.offsets.replay("g", tp, Committed(5, -1, "", self.clock.now_ms(), **more))
+
+    def expired(self) -> list[Any]:
+        effects = self.offsets.expire(self.groups.by_id["g"])
+        return [records.read_key(record.key) for record in effects.records]
+
+    def after(self, days: float) -> list[Any]:
+        self.clock.advance(days * DAY_MS)
+        return self.expired()
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "error"),
+    [
+        (State.EMPTY, OUTSIDER, None),
+        (State.EMPTY, Committer("somebody", None, -1), None),
+        (State.STABLE, OUTSIDER, UnknownMemberIdError),
+        (State.STABLE, Committer("m", None, 3), None),
+        (State.STABLE, Committer("m", None, 2), IllegalGenerationError),
+        (State.STABLE, Committer("x", None, 3), UnknownMemberIdError),
+        (State.PREPARING, Committer("m", None, 3), None),
+        (State.COMPLETING, Committer("m", None, 3), RebalanceInProgressError),
+        (State.COMPLETING, Committer("m", None, 3, transactional=True), None),
+        (State.STABLE, Committer("", None, -1, transactional=True), None),
+    ],
+)
+def test_who_may_commit(state: State, who: Committer, error: type[KafkaError] | None) -> None:
+    book = Book()
+    book.group(state)
+    if error is None:
+        book.offsets.check_commit("g", who, 8)
+    else:
+        with pytest.raises(error):
+            book.offsets.check_commit("g", who, 8)
+
+
+def test_a_commit_keeps_the_member_alive() -> None:
+    book = Book()
+    group = book.group()
+    book.clock.advance(4_000)
+    book.offsets.check_commit("g", Committer("m", None, 3), 8)
+    assert group.members["m"].deadline == 14
+
+
+@pytest.mark.parametrize(("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)])
+def test_a_generation_of_an_unknown_group_is_refused(version: int, error: type[KafkaError]) -> None:
+    with pytest.raises(error):
+        Book().offsets.check_commit("g", Committer("m", None, 3), version)
+
+
+def test_a_consumer_without_a_group_makes_one_by_committing() -> None:
+    book = Book()
+    book.offsets.check_commit("g", OUTSIDER, 8)
+    book.commit()
+    assert book.after(6.9) == []
+    assert book.after(0.1) == [("g", TP), ("g", None)]
+
+
+def test_offsets_of_an_empty_group_expire_from_when_it_became_empty() -> None:
+    book = Book()
+    group = book.group(State.EMPTY)
+    book.commit()
+    book.clock.advance(3 * DAY_MS)
+    group.empty_since_ms = book.clock.now_ms()
+    assert book.after(6.9) == []
+    assert book.after(0.1) == [("g", TP), ("g", None)]
+
+
+def test_offsets_of_a_living_group_expire_only_for_topics_that_it_does_not_read() -> None:
+    book = Book()
+    book.group(topics="t,u")
+    book.commit()
+    book.commit(TopicPartition("old", 0))
+    assert book.after(8) == [("g", TopicPartition("old", 0))]
+
+
+@pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING])
+def test_nothing_expires_during_a_rebalance(state: State) -> None:
+    book = Book()
+    book.group(state, topics="u")
+    book.commit()
+    assert book.after(30) == []
+
+
+def test_an_offset_with_an_expiry_of_its_own_goes_then() -> None:
+    book = Book()
+    book.group(State.EMPTY)
+    book.commit(expire_ms=book.clock.now_ms() + DAY_MS)
+    assert book.after(0.9) == []
+    assert book.after(0.1) == [("g", TP), ("g", None)]
+
+
+def test_offsets_are_deleted_but_for_topics_that_the_group_reads() -> None:
+    book = Book()
+    book.group(topics="t")
+    other = TopicPartition("u", 0)
+    found = dict(book.offsets.delete("g", [TP, other]))
+    assert found[TP] is None
+    assert found[other] == records.offset_record("g", other, None)
+
+
+def test_offsets_of_a_group_of_another_kind_are_deleted_when_it_is_empty() -> None:
+    book = Book()
+    book.group(kind="connect")
+    with pytest.raises(NonEmptyGroupError):
+        book.offsets.delete("g", [TP])
+    book.group(State.EMPTY, kind="connect")
+    assert dict(book.offsets.delete("g", [TP]))[TP] is not None
+    with pytest.raises(GroupIdNotFoundError):
+        book.offsets.delete("none", [TP])
