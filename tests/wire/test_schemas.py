@@ -17,7 +17,7 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.fields import ZERO_UUID, Field, within
 from ottla.protocol.message import Message, Struct
-from ottla.protocol.messages import consumer_protocol, group_records, transaction_records
+from ottla.protocol.messages import consumer_group_records, consumer_protocol, group_records, transaction_records
 
 FOLDER = os.environ.get("OTTLA_PROTOCOL_SCHEMAS", "")
 if not FOLDER:
@@ -30,6 +30,15 @@ MESSAGES: list[type[Message]] = [
     consumer_protocol.ConsumerProtocolAssignment,
     group_records.OffsetCommitValue,
     group_records.GroupMetadataValue,
+    consumer_group_records.ConsumerGroupMetadataKey,
+    consumer_group_records.ConsumerGroupMetadataValue,
+    consumer_group_records.ConsumerGroupMemberMetadataKey,
+    consumer_group_records.ConsumerGroupMemberMetadataValue,
+    consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue,
+    consumer_group_records.ConsumerGroupTargetAssignmentMemberValue,
+    consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue,
+    consumer_group_records.ConsumerGroupRegularExpressionKey,
+    consumer_group_records.ConsumerGroupRegularExpressionValue,
     transaction_records.TransactionLogKey,
     transaction_records.TransactionLogValue,
 ]
@@ -57,8 +66,8 @@ def versions_of(schemas: list[dict[str, Any]]) -> set[int]:
 
 
 def expected_default(field: dict[str, Any]) -> Any:
-    given, kind = field.get("default"), field["type"]
-    if given == "null":
+    given, kind = field.get("default", ""), field["type"]
+    if given in (None, "null"):
         return None
     if kind.startswith("[]"):
         return ()

@@ -89,6 +89,8 @@ APIS: Final = (
     Api(61, "DescribeProducers", 0),
     Api(65, "DescribeTransactions", 0),
     Api(66, "ListTransactions", 0),
+    Api(68, "ConsumerGroupHeartbeat", 0),
+    Api(69, "ConsumerGroupDescribe", 0),
     Api(71, "GetTelemetrySubscriptions", 0),
     Api(72, "PushTelemetry", 0),
     Api(74, "ListConfigResources", 0),
