@@ -67,21 +67,27 @@ class Raw:
         found = decode(ListOffsetsResponse, self.receive(), OFFSETS_VERSION, 4).topics[0].partitions[0]
         return None if found.error_code else found.offset
 
-    def produce(self, topic: str, partitions: int, batch: bytes, per_batch: int, rounds: int) -> Done:
-        """Send the same batch to every partition, `rounds` times, with acks=all and five requests in flight."""
-        data = [PartitionProduceData(index=p, records=batch) for p in range(partitions)]
-        request = ProduceRequest(
-            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-        )
-        body = encode(request, PRODUCE_VERSION)
+    def produce(
+        self, topic: str, partitions: int, batch: bytes, per_batch: int, rounds: int, at_once: int | None = None
+    ) -> Done:
+        """Send the same batch to every partition, `rounds` times, with acks=all and five requests in flight.
+
+        `at_once` batches go in one request, by default one for each partition.
+        """
+        at_once = at_once or partitions
+        bodies = [
+            _produce_body(topic, range(first, min(first + at_once, partitions)), batch)
+            for first in range(0, partitions, at_once)
+        ]
         began = time.perf_counter()
         waiting = 0
         for _ in range(rounds):
-            if waiting == IN_FLIGHT:
-                self._check(self.receive())
-                waiting -= 1
-            self.send(0, PRODUCE_VERSION, body)
-            waiting += 1
+            for body in bodies:
+                if waiting == IN_FLIGHT:
+                    self._check(self.receive())
+                    waiting -= 1
+                self.send(0, PRODUCE_VERSION, body)
+                waiting += 1
         for _ in range(waiting):
             self._check(self.receive())
         return Done(rounds * partitions * per_batch, rounds * partitions * len(batch), time.perf_counter() - began)
@@ -116,11 +122,7 @@ class Raw:
 
     def latencies(self, topic: str, batch: bytes, per_second: int, seconds: float) -> list[float]:
         """Milliseconds from send to acknowledgement of single batches at a fixed rate."""
-        data = [PartitionProduceData(index=0, records=batch)]
-        request = ProduceRequest(
-            acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-        )
-        body = encode(request, PRODUCE_VERSION)
+        body = _produce_body(topic, range(1), batch)
         taken = []
         began = time.perf_counter()
         for i in range(int(per_second * seconds)):
@@ -158,6 +160,12 @@ class Raw:
         for topic in answer.responses:
             for partition in topic.partition_responses:
                 assert partition.error_code == 0, partition
+
+
+def _produce_body(topic: str, partitions: range, batch: bytes) -> bytes:
+    data = [PartitionProduceData(index=p, records=batch) for p in partitions]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    return bytes(encode(request, PRODUCE_VERSION))
 
 
 def batch_of(record_bytes: int, batch_bytes: int) -> tuple[bytes, int]:

@@ -90,7 +90,10 @@ class BrokerNode:
             )
             await self._take_options(controller.image, controller.image)
             for log_dir in self._log_dirs:
-                log_dir.load(lambda tp: self._config_of(controller.image, tp))
+                log_dir.load(
+                    lambda tp: self._config_of(controller.image, tp),
+                    recovery_threads=config.num_recovery_threads_per_data_dir,
+                )
             await partitions.start(controller.image)
             groups.start()
             controller.on_change(self._take_options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import resource
 import signal
 import sys
 import time
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; 1 where the broker cannot start."""
     began = time.perf_counter()
+    _allow_files()
     logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         given = properties.load(args.properties) if args.properties else {}
@@ -41,6 +43,12 @@ def run(args: argparse.Namespace) -> int:
     except KafkaError as error:
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
+
+
+def _allow_files() -> None:
+    """As many open files as the system lets this process have, as a JVM does: the usual 1,024 are few for a broker."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(node: BrokerNode, began: float) -> int:

@@ -38,12 +38,15 @@ class Index:
         """The entries of an index that is written."""
         self._file: LogFile | None = None
         """The file of one that is only read."""
+        self._unwritten = False
+        """Whether the entries in memory are others than those in the file."""
 
     def create(self) -> None:
         """Begin an empty index, with an empty file."""
         self.close()
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self._data = bytearray()
+        self._unwritten = False
         self.entries = 0
 
     def open(self, *, writable: bool) -> None:
@@ -63,6 +66,7 @@ class Index:
         if writable:
             nbytes = self.entries * self.ENTRY.size
             self._data = bytearray() if self._file is None else bytearray(self._file.read(0, nbytes))
+            self._unwritten = self._file is None or self._file.size() != nbytes
             self._file = None
 
     @property
@@ -84,6 +88,7 @@ class Index:
     def _put(self, a: int, b: int) -> None:
         assert self._data is not None, f"{self.path} is not open for writing"
         self._data += self.ENTRY.pack(a, b)
+        self._unwritten = True
         self.entries += 1
 
     def find(self, target: int, field: int = 0) -> int:
@@ -106,11 +111,12 @@ class Index:
         if entries < self.entries:
             assert self._data is not None, f"{self.path} is not open for writing"
             del self._data[entries * self.ENTRY.size :]
+            self._unwritten = True
             self.entries = entries
 
     def finish(self) -> None:
         """Write the entries to the file; nothing can be added until it is opened anew."""
-        if self._data is not None:
+        if self._data is not None and self._unwritten:
             file = LogFile(self.path, create=True)
             file.truncate(0)
             file.write(0, self._data)

@@ -93,6 +93,8 @@ class Log:
         """Around the recovery point: a flush on a worker must not move it past a cut that came meanwhile."""
         self._cuts = 0
         self._warm: deque[Segment] = deque()
+        self._used = False
+        """Whether something was written or read since the last `rest`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self.closed = False
         self.failed = False
@@ -191,6 +193,7 @@ class Log:
         """Write batches that have their offsets, and note what they change."""
         if self.closed:
             raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
+        self._used = True
         first, last = batches[0].header, batches[-1].header
         latest = TimestampAndOffset(last.max_timestamp, last.last_offset)
         for batch in batches[:-1]:
@@ -330,6 +333,7 @@ class Log:
             )
         if offset >= max_offset:
             return FileSlice(None, 0, 0)
+        self._used = True
         for segment in self.segments[self.segment_number(offset) :]:
             if segment.base_offset >= max_offset:
                 break
@@ -356,6 +360,21 @@ class Log:
         if len(self._warm) > WARM_SEGMENTS:
             self._warm.popleft().rest()
 
+    def rest(self) -> None:
+        """Called now and then: close the files of a log that was neither written nor read since the last call.
+
+        So an idle partition takes no descriptor and no memory for indexes.
+        """
+        used, self._used = self._used, False
+        if used or self.closed:
+            return
+        try:
+            for segment in (*self._warm, self.active):
+                segment.rest()
+        except OSError as error:
+            raise self._storage_error("write the indexes of", error) from error
+        self._warm.clear()
+
     def _next_base(self, segment: Segment) -> int:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
 
@@ -375,6 +394,7 @@ class Log:
         """The first record at `timestamp_ms` or later."""
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
+                self._keep_warm(segment)
                 found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
                 if found is not None:
                     (timestamp, offset), epoch = found

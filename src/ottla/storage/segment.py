@@ -147,9 +147,10 @@ class Segment:
         self._file = None
 
     def rest(self) -> None:
-        """Close files that are only read, until they are needed again."""
-        if self._indexes != WRITABLE:
-            self.close()
+        """Write what the indexes have gained and close all files, until they are needed again."""
+        if self._indexes == WRITABLE:
+            self.finish()
+        self.close()
 
     def sync(self) -> None:
         """Wait until log and indexes are on the disk. Callable from a worker thread while the loop appends."""
@@ -346,7 +347,9 @@ class Segment:
 
     def latest(self) -> TimestampAndOffset:
         """The highest timestamp and the last offset of the batch that has it."""
-        self._load_indexes()
+        if self.max_timestamp < 0 and self.size and self._indexes == CLOSED:
+            self._load_indexes()
+            self.rest()  # retention asks this of every segment there is
         return TimestampAndOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
     def first_batch_timestamp(self) -> int:

@@ -475,3 +475,38 @@ def test_config_can_be_replaced(make_log):
     log.config = LogConfig(max_message_bytes=10)
     with pytest.raises(MessageTooLargeError):
         fill(log, 1)
+
+
+def open_files(log):
+    return [
+        target for fd in os.listdir("/proc/self/fd") if (target := _target(fd)) is not None and str(log.dir) in target
+    ]
+
+
+def _target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # the descriptor of the listing itself
+        return None
+
+
+def test_log_that_is_not_used_has_no_open_files(make_log):
+    log = make_log(segment_bytes=1000, index_interval_bytes=100)
+    assert not open_files(log), "nobody has used it yet"
+    fill(log, 60)
+    for offset in range(0, 60, 5):
+        log.read(offset, 100, max_offset=60).release()
+        log.offset_for_time(NOW)
+    log.rest()
+    assert open_files(log), "it was in use"
+    log.rest()
+    assert not open_files(log)
+    for segment in log.segments:
+        segment.latest()
+    assert not open_files(log), "retention looks at every segment"
+    index = log.active.offset_index
+    assert index.path.stat().st_size == 8 * index.entries > 0
+    fill(log, 2)
+    assert len(contents(log)) == 62
+    log.abandon()
+    assert not open_files(make_log(segment_bytes=1000)), "after a crash they were all looked at"
