@@ -13,7 +13,7 @@ from typing import Any, cast
 from ottla.broker.apis import BY_KEY, Handler, Served
 from ottla.broker.services import Call, Services
 from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError, code_of
-from ottla.net.listener import Chunk, Connection, HangupError, Reply
+from ottla.net.connection import Chunk, Connection, HangupError, Reply
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
 from ottla.protocol.message import Request, Response, decode, encode_chunks
 

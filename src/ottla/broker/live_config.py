@@ -8,6 +8,10 @@ from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import DYNAMIC, BrokerConfig
 from ottla.errors import ConfigurationError
+from ottla.net.admission import Limits
+
+CONNECTION_RATE = "connection_creation_rate"
+"""The quota of an address: new connections per second."""
 
 log = logging.getLogger("ottla.broker")
 
@@ -34,3 +38,25 @@ class LiveConfig:
         changed = now.values != self.current.values
         self.current = now
         return changed
+
+
+def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
+    """What the broker's options and the quotas of addresses (KIP-612) say about connections."""
+    names = [endpoint.name for endpoint in config.listeners]
+    counts = {name: config.of_listener(name, "max.connections") for name in names}
+    rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
+    prefix = f"{entities.IPS}/"
+    by_address = {
+        entities.name_of(path): float(options[CONNECTION_RATE])
+        for path, options in image.options.items()
+        if path.startswith(prefix) and CONNECTION_RATE in options
+    }
+    return Limits(
+        connections=config.max_connections,
+        per_listener={name: int(value) for name, value in counts.items() if value is not None},
+        per_ip=config.max_connections_per_ip,
+        per_ip_overrides=config.max_connections_per_ip_overrides,
+        rate=config.max_connection_creation_rate,
+        rate_per_listener={name: float(value) for name, value in rates.items() if value is not None},
+        rate_per_ip=by_address,
+    )

@@ -15,7 +15,7 @@ from typing import Self
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.live_config import LiveConfig
+from ottla.broker.live_config import LiveConfig, connection_limits
 from ottla.broker.services import Services
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.controller import Controller
@@ -28,6 +28,8 @@ from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.model import TopicPartition
+from ottla.net.admission import Admission
+from ottla.net.frame_memory import FrameMemory
 from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
@@ -55,6 +57,7 @@ class BrokerNode:
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._registry: EmbeddedRegistry | None = None
+        self._admission = Admission()
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
 
@@ -145,13 +148,14 @@ class BrokerNode:
     def _bind(self, dispatch: Dispatch) -> None:
         config = self.config
         bound = []
+        memory = FrameMemory(config.queued_max_request_bytes)
         for endpoint in config.listeners:
             listener = Listener(
                 endpoint.name,
                 dispatch,
+                admission=self._admission,
+                memory=memory,
                 max_frame_bytes=config.socket_request_max_bytes,
-                max_connections=config.max_connections,
-                max_connections_per_ip=config.max_connections_per_ip,
                 idle_ms=config.connections_max_idle_ms,
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 receive_buffer_bytes=config.socket_receive_buffer_bytes,
@@ -171,12 +175,13 @@ class BrokerNode:
         return tuple(addresses)
 
     async def _take_options(self, _before: ClusterImage, after: ClusterImage) -> None:
-        """Work by the options that were set on brokers while they run."""
+        """Work by the options that were set while the broker runs."""
         if self._live.follow(after):
             config = self._live.current
             self._defaults = topic_defaults(config.given)
             if self._services is not None:
                 self._services.partitions.reconfigure(after)
+        self._admission.limits = connection_limits(self._live.current, after)
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())

@@ -13,7 +13,7 @@ from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
-from ottla.net.listener import Connection
+from ottla.net.connection import Connection
 from ottla.replication.partitions import Partitions
 
 

@@ -49,7 +49,17 @@ def name_map(value: Any) -> dict[str, str]:
     return {name.strip().upper(): protocol.strip() for name, _, protocol in pairs}
 
 
-class BrokerConfig(Config, subject="broker"):
+def limits_by_name(value: Any) -> dict[str, int]:
+    """`A:1,B:2` as a mapping to numbers; an IPv6 address may stand in front of the last colon."""
+    if isinstance(value, dict):
+        return {str(name): int(limit) for name, limit in value.items()}
+    pairs = [item.rpartition(":") for item in words()(value)]
+    if any(not separator or not limit.strip().isdecimal() for _, separator, limit in pairs):
+        raise ValueError("NAME:NUMBER is wanted, several with commas")
+    return {name.strip().strip("[]"): int(limit) for name, _, limit in pairs}
+
+
+class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
     # Who and where
@@ -77,6 +87,17 @@ class BrokerConfig(Config, subject="broker"):
     socket_listen_backlog_size = Option(50, integer(1), "Connections that may wait to be accepted.")
     max_connections = Option(MAX_INT, integer(0), "The most connections at a time.")
     max_connections_per_ip = Option(MAX_INT, integer(0), "The most connections from one address at a time.")
+    max_connections_per_ip_overrides = Option(
+        dict[str, int](), limits_by_name, "ADDRESS:NUMBER, several with commas: other limits for some addresses."
+    )
+    max_connection_creation_rate = Option(MAX_INT, integer(0), "The most new connections per second.")
+    queued_max_request_bytes = Option(
+        -1, integer(-1), "Most memory of requests that are received or worked on; not positive: no bound."
+    )
+    quota_window_num = Option(11, integer(1), "Over how many windows quotas are measured.")
+    quota_window_size_seconds = Option(1, integer(1), "Length of such a window.")
+    controller_quota_window_num = Option(11, integer(1), "The same for changes of topics.")
+    controller_quota_window_size_seconds = Option(1, integer(1), "The same for changes of topics.")
     connections_max_idle_ms = Option(600000, integer(-1), "Connections silent for longer are closed; -1: never.")
     num_io_threads = Option(8, integer(1), "Workers for what blocks: fsync, recovery, compaction.")
     fetch_max_bytes = Option(55 * 1024 * 1024, integer(1024), "The most bytes answered to one fetch.")
@@ -156,13 +177,30 @@ class BrokerConfig(Config, subject="broker"):
     offsets_retention_minutes = Option(10080, integer(1), "How long the offsets of an empty group are kept.")
     offsets_retention_check_interval_ms = Option(600000, integer(1), "How often expired offsets are looked for.")
 
-    # Transactions: what InitProducerId needs
+    # Transactions
     transaction_max_timeout_ms = Option(
         900000, integer(1), "The longest transaction.timeout.ms that producers may ask for."
     )
     transaction_state_log_num_partitions = Option(50, integer(1), "Partitions of __transaction_state.")
     transaction_state_log_replication_factor = Option(3, integer(1), "Replicas of __transaction_state.")
-    transaction_state_log_min_isr = Option(2, integer(1), "min.insync.replicas of __transaction_state.")
+    transaction_state_log_min_isr = Option(
+        2, integer(1), "min.insync.replicas of __transaction_state; at most its replicas."
+    )
+    transaction_state_log_segment_bytes = Option(104857600, integer(1), "Segment size of __transaction_state.")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
+        10000, integer(1), "How often transactions are looked for that are open for longer than their timeout."
+    )
+    transactional_id_expiration_ms = Option(604800000, integer(1), "How long a transactional id is kept without use.")
+    transaction_remove_expired_transaction_cleanup_interval_ms = Option(
+        3600000, integer(1), "How often expired transactional ids are looked for."
+    )
+    transaction_partition_verification_enable = Option(
+        True, boolean, "Ask the coordinator whether a transaction has a partition before its first batch is taken."
+    )
+    transaction_two_phase_commit_enable = Option(
+        False, boolean, "Let producers open transactions that somebody else decides about."
+    )
+    producer_id_expiration_check_interval_ms = Option(600000, integer(1), "How often silent producers are looked for.")
 
     controlled_shutdown_enable = Option(True, boolean, "Hand partitions over before the broker stops.")
     metric_reporters = Option((), anything, "Classes that are told of metrics.")
@@ -178,6 +216,11 @@ class BrokerConfig(Config, subject="broker"):
         unknown = {e.name for e in self.advertised_listeners} - {e.name for e in self.listeners}
         if unknown:
             raise ConfigurationError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigurationError(
+                f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than "
+                f"socket.request.max.bytes ({self.socket_request_max_bytes}), so the largest request could not be taken"
+            )
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
             raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")
 
@@ -187,6 +230,11 @@ class BrokerConfig(Config, subject="broker"):
         if listener not in mapping:
             raise ConfigurationError(f"listener.security.protocol.map: listener {listener} is not in it")
         return mapping[listener]
+
+    def of_listener(self, listener: str, option: str) -> str | None:
+        """An option that is set for one listener: `listener.name.<name>.<option>`."""
+        value = self.given.get(f"listener.name.{listener.lower()}.{option}")
+        return None if value is None else str(value)
 
     @property
     def id(self) -> int:

@@ -76,11 +76,14 @@ class Config:
     options: ClassVar[dict[str, Option[Any]]] = {}
     """Every option of the subject, by Kafka's name, in the order of their declaration."""
     subject: ClassVar[str] = ""
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    """Names that begin so are known without being options of their own (`listener.name.x.max.connections`)."""
 
     __slots__ = ("given", "values")
 
-    def __init_subclass__(cls, subject: str = "", **kwargs: Any) -> None:
+    def __init_subclass__(cls, subject: str = "", prefixes: tuple[str, ...] = (), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.prefixes = prefixes or cls.prefixes
         cls.subject = subject or cls.subject
         cls.options = {**cls.options, **{o.key: o for o in vars(cls).values() if isinstance(o, Option)}}
 
@@ -109,7 +112,7 @@ class Config:
         """From Kafka's names. An unknown name is a logged warning, as in Kafka."""
         given = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
         for key in given:
-            if key not in cls.options:
+            if key not in cls.options and not key.startswith(cls.prefixes):
                 log.warning("unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
         return cls(given)
 

@@ -2,6 +2,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.unit.broker.asking import Asker, with_broker
 
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import TopicPartition
@@ -13,7 +14,6 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from tests.unit.broker.asking import Asker, with_broker
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND = 0, 1, 2

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.errors import StartupError
-from ottla.net.listener import HangupError
+from ottla.net.connection import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import StartupError
-from ottla.net.listener import Connection, HangupError, Listener, Reply
+from ottla.net.admission import UNLIMITED, Admission, Limits
+from ottla.net.connection import Connection, HangupError, Reply
+from ottla.net.frame_memory import FrameMemory
+from ottla.net.listener import Listener
 
 Handle = Callable[[memoryview, Connection], Reply | Awaitable[Reply]]
 
@@ -42,9 +45,19 @@ class Slice:
 class Server:
     """A listener on a free port of the running loop."""
 
-    def __init__(self, handle: Handle, **options: int) -> None:
-        settings = {"max_frame_bytes": 10_000_000, "max_connections": 100, "max_connections_per_ip": 100, "idle_ms": -1}
-        self.listener = Listener("TEST", handle, **{**settings, **options})  # type: ignore[arg-type]
+    def __init__(
+        self, handle: Handle, limits: Limits = UNLIMITED, memory_bytes: int = -1, max_frame_bytes: int = 10_000_000
+    ) -> None:
+        self.memory = FrameMemory(memory_bytes)
+        self.admission = Admission(limits)
+        self.listener = Listener(
+            "TEST",
+            handle,
+            admission=self.admission,
+            memory=self.memory,
+            max_frame_bytes=max_frame_bytes,
+            idle_ms=-1,
+        )
         self.port = self.listener.bind("127.0.0.1", 0, 50)
 
     async def __aenter__(self) -> Server:
@@ -134,9 +147,9 @@ def test_a_claimed_length_takes_no_memory_before_its_bytes_arrive() -> None:
             while not server.listener.connections:
                 await asyncio.sleep(0)
             (connection,) = server.listener.connections
-            while connection._filled < 5:
+            while not connection.held_bytes:
                 await asyncio.sleep(0)
-            assert len(connection._buffer) <= 1024 * 1024
+            assert connection.held_bytes <= 64 * 1024
             writer.close()
 
     run(test)
@@ -233,7 +246,7 @@ def test_a_peer_that_goes_while_its_answer_is_awaited_is_forgotten() -> None:
 
 def test_connections_beyond_the_limit_are_refused() -> None:
     async def test() -> None:
-        async with Server(echo, max_connections_per_ip=1) as server:
+        async with Server(echo, Limits(per_ip=1)) as server:
             reader, writer = await server.connect()
             writer.write(frame(b"in"))
             assert await answer(reader) == b"in"
@@ -248,8 +261,163 @@ def test_connections_beyond_the_limit_are_refused() -> None:
 def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
     async def test() -> None:
         async with Server(echo) as server:
-            other = Listener("X", echo, max_frame_bytes=1, max_connections=1, max_connections_per_ip=1, idle_ms=-1)
+            other = Listener("X", echo, admission=Admission(), memory=FrameMemory(), max_frame_bytes=1, idle_ms=-1)
             with pytest.raises(StartupError, match=rf"X://127.0.0.1:{server.port}.*in use"):
                 other.bind("127.0.0.1", server.port, 5)
+
+    run(test)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_a_full_broker_lets_the_next_one_in_when_another_goes() -> None:
+    async def test() -> None:
+        async with Server(echo, Limits(connections=1)) as server:
+            reader, first = await server.connect()
+            first.write(frame(b"1"))
+            assert await answer(reader) == b"1"
+            waiting, second = await server.connect()
+            second.write(frame(b"2"))
+            await asyncio.sleep(0.05)
+            assert len(server.listener.connections) == 1
+            first.close()
+            assert await answer(waiting) == b"2"
+            second.close()
+
+    run(test)
+
+
+def test_raised_limits_let_in_who_waits() -> None:
+    async def test() -> None:
+        async with Server(echo, Limits(connections=0)) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"in"))
+            server.admission.limits = Limits(connections=1)
+            assert await answer(reader) == b"in"
+            writer.close()
+
+    run(test)
+
+
+def test_idle_peers_and_small_unfinished_frames_hold_no_buffers() -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            peers = [await server.connect() for _ in range(20)]
+            for reader, writer in peers:
+                writer.write(frame(b"whole") + frame(b"unfinished")[:9])
+                assert await answer(reader) == b"whole"
+            assert sum(c.held_bytes for c in server.listener.connections) <= 20 * 9
+            assert server.memory.used == 0
+            for reader, writer in peers:
+                writer.write(frame(b"unfinished")[9:])
+                assert await answer(reader) == b"unfinished"
+                writer.close()
+
+    run(test)
+
+
+def test_requests_beyond_the_bound_wait_until_others_are_done() -> None:
+    size, count = 300_000, 12
+
+    async def test() -> None:
+        let_go = asyncio.Event()
+        working = 0
+
+        async def answer_later(body: bytes) -> Reply:
+            nonlocal working
+            working += 1
+            await let_go.wait()
+            return [frame(body[:4])]
+
+        def handle(body: memoryview, connection: Connection) -> Awaitable[Reply]:
+            return answer_later(bytes(body[:4]))
+
+        async with Server(handle, memory_bytes=2 * size) as server:
+            peers = [await server.connect() for _ in range(count)]
+            writes = [
+                asyncio.ensure_future(_write(w, frame(b"%04d" % i + bytes(size)))) for i, (_, w) in enumerate(peers)
+            ]
+            await until(lambda: working >= 2)
+            await asyncio.sleep(0.05)
+            assert working <= 3
+            assert server.memory.used <= 3 * (size + 100)
+            let_go.set()
+            assert [await answer(r) for r, _ in peers] == [b"%04d" % i for i in range(count)]
+            await asyncio.gather(*writes)
+            await until(lambda: server.memory.used == 0)
+            for _, writer in peers:
+                writer.close()
+
+    run(test)
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await writer.drain()
+
+
+def test_a_peer_that_goes_while_it_waits_for_memory_is_forgotten() -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def later() -> Reply:
+            await let_go.wait()
+            return [frame(b"done")]
+
+        async with Server(lambda body, connection: later(), memory_bytes=100_000) as server:
+            reader, holder = await server.connect()
+            holder.write(frame(bytes(200_000)))
+            await until(lambda: any(c.busy for c in server.listener.connections))
+            _, waiting = await server.connect()
+            waiting.write(frame(bytes(200_000)))
+            await until(lambda: server.memory._waiters)
+            waiting.transport.abort()
+            let_go.set()
+            assert await answer(reader) == b"done"
+            await until(lambda: server.memory.used == 0 and len(server.listener.connections) == 1)
+            holder.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_a_throttled_connection_is_answered_and_then_left_alone_for_a_while(pipelined: bool) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+
+        def handle(body: memoryview, connection: Connection) -> Reply:
+            if body == b"much":
+                connection.throttle(0.2)
+            return [frame(bytes(body))]
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            began = loop.time()
+            writer.write(frame(b"much") + (frame(b"next") if pipelined else b""))
+            assert await answer(reader) == b"much"
+            assert loop.time() - began < 0.15
+            if not pipelined:
+                writer.write(frame(b"next"))
+            assert await answer(reader) == b"next"
+            assert loop.time() - began >= 0.19
+            writer.close()
+
+    run(test)
+
+
+def test_pipelined_requests_go_on_after_a_peer_has_read_a_large_answer() -> None:
+    async def test() -> None:
+        def handle(body: memoryview, connection: Connection) -> Reply:
+            return [frame(bytes(body) * (2_000_000 if body == b"large" else 1))]
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"large") + frame(b"a") + frame(b"b"))
+            await until(lambda: any(c._writing for c in server.listener.connections))
+            assert [len(await answer(reader)) for _ in range(3)] == [10_000_000, 1, 1]
+            writer.close()
 
     run(test)

@@ -25,7 +25,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import TopicPartition
-from ottla.net.listener import HangupError
+from ottla.net.connection import HangupError
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

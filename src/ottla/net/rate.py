@@ -1,0 +1,57 @@
+"""A rate over a few windows of time, as Kafka's quotas measure it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Rate:
+    """How much comes per second, over the last `windows` windows of `window_seconds` each (Kafka's SampledStat).
+
+    A window that has begun counts in full for the elapsed time, but at least one window less than all are assumed to
+    have passed, so that the first request of a quiet client is not taken for a flood.
+    """
+
+    __slots__ = ("_samples", "_total", "window_seconds", "windows")
+
+    def __init__(self, windows: int, window_seconds: float = 1.0) -> None:
+        self.windows = windows
+        self.window_seconds = window_seconds
+        self._samples: deque[tuple[float, float]] = deque()
+        self._total = 0.0
+
+    def add(self, amount: float, now: float) -> None:
+        """Count `amount` at `now` (seconds of a monotonic clock)."""
+        self._forget(now)
+        if self._samples and now - self._samples[-1][0] < self.window_seconds:
+            began, sum_ = self._samples[-1]
+            self._samples[-1] = (began, sum_ + amount)
+        else:
+            self._samples.append((now, amount))
+        self._total += amount
+
+    def per_second(self, now: float) -> float:
+        """The rate."""
+        self._forget(now)
+        return self._total / self._span(now) if self._samples else 0.0
+
+    def wait_seconds(self, bound: float, now: float) -> float:
+        """How long nothing may come for the rate to be `bound` again; 0 while it is not above it (KIP-13)."""
+        self._forget(now)
+        if not self._samples or self._total <= 0:
+            return 0.0
+        span = self._span(now)
+        if self._total / span <= bound:
+            return 0.0
+        whole = self.windows * self.window_seconds
+        return whole if bound <= 0 else self._total / bound - span
+
+    def _span(self, now: float) -> float:
+        least = (self.windows - 1) * self.window_seconds
+        return max(now - self._samples[0][0], least, self.window_seconds)
+
+    def _forget(self, now: float) -> None:
+        horizon = now - self.windows * self.window_seconds
+        samples = self._samples
+        while samples and samples[0][0] <= horizon:
+            self._total -= samples.popleft()[1]

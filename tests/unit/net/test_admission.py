@@ -1,0 +1,76 @@
+from typing import Any
+
+import pytest
+
+from ottla.net.admission import Admission, Limits
+from ottla.net.rate import Rate
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def waiter() -> None:
+    raise AssertionError("not expected to be called")
+
+
+def test_connections_of_one_address_are_bounded_with_overrides():
+    admission = Admission(Limits(per_ip=2, per_ip_overrides={"10.0.0.9": 1}))
+    assert [admission.enter("A", "10.0.0.1") for _ in range(3)] == [None, None, "max.connections.per.ip"]
+    assert [admission.enter("A", "10.0.0.9") for _ in range(2)] == [None, "max.connections.per.ip"]
+    admission.left("A", "10.0.0.1")
+    assert admission.enter("A", "10.0.0.1") is None
+
+
+def test_a_listener_of_its_own_limit_waits_alone():
+    admission = Admission(Limits(per_listener={"A": 1}))
+    called = []
+    admission.enter("A", "x")
+    assert admission.wait_seconds("A", lambda: called.append("A")) is None
+    assert admission.wait_seconds("B", waiter) == 0
+    admission.left("A", "x")
+    assert called == ["A"]
+
+
+def test_connections_that_come_too_fast_wait_until_the_rate_is_kept():
+    clock = Clock()
+    admission = Admission(Limits(rate=10), clock)
+    entered = 0
+    for _ in range(3000):
+        wait = admission.wait_seconds("A", waiter)
+        assert wait is not None
+        if wait:
+            clock.now += wait
+        else:
+            admission.enter("A", "x")
+            entered += 1
+    took = clock.now - 100.0
+    assert entered / took == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize(("rates", "allowed"), [({"x": 1.0}, 11), ({None: 1.0}, 11), ({"y": 1.0}, 50), ({}, 50)])
+def test_the_rate_of_one_address_is_bounded(rates: Any, allowed: int):
+    admission = Admission(Limits(rate_per_ip=rates), Clock())
+    outcomes = [admission.enter("A", "x") for _ in range(50)]
+    assert outcomes.count(None) == allowed
+
+
+def test_a_rate_forgets_what_is_older_than_its_windows():
+    rate = Rate(11)
+    rate.add(110, now=0.0)
+    assert rate.per_second(0.5) == 11
+    assert rate.per_second(10.9) == pytest.approx(110 / 10.9)
+    assert rate.per_second(11.1) == 0
+
+
+def test_waiting_as_told_brings_the_rate_back_to_its_bound():
+    rate = Rate(11)
+    for second in range(10):
+        rate.add(200, now=float(second))
+    wait = rate.wait_seconds(100, now=9.5)
+    assert wait == pytest.approx(10.0)
+    assert rate.per_second(9.5 + wait) <= 100
+    assert rate.wait_seconds(1000, now=9.5) == 0
