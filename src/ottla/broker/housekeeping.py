@@ -1,4 +1,4 @@
-"""What the broker does by the clock: retention, compaction, checkpoints, and the removal of deleted files."""
+"""What the broker does by the clock: retention, compaction, checkpoints, late transactions, deleted files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 
 from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
+from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
@@ -26,12 +27,19 @@ class Housekeeping:
     """The broker's timers. Each job runs on the loop and hands what blocks to a worker; one failing does not end it."""
 
     def __init__(
-        self, live: LiveConfig, clock: Clock, log_dirs: Sequence[LogDir], partitions: Partitions, workers: Executor
+        self,
+        live: LiveConfig,
+        clock: Clock,
+        log_dirs: Sequence[LogDir],
+        partitions: Partitions,
+        transactions: TransactionRuntime,
+        workers: Executor,
     ) -> None:
         self._live = live
         self._clock = clock
         self._log_dirs = log_dirs
         self._partitions = partitions
+        self._transactions = transactions
         self._workers = workers
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -44,6 +52,9 @@ class Housekeeping:
             (config.log_flush_scheduler_interval_ms, self.flush_old),
             (DELETE_FILES_MS, self.delete_files),
             (REST_MS, self.rest),
+            (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
+            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_late),
+            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.forget_expired),
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
         if config.log_cleaner_enable:
@@ -76,6 +87,12 @@ class Housekeeping:
             kept = partition.log
             if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
                 partition.flush_in_background()
+
+    def forget_silent_producers(self) -> None:
+        """Drop the sequences of producers that were silent for `producer.id.expiration.ms`."""
+        now = self._clock.now_ms()
+        for partition in self._partitions:
+            partition.log.producers.remove_expired(now)
 
     def delete_files(self) -> None:
         """Remove files of deleted topics and segments."""

@@ -26,6 +26,8 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
+from ottla.coordinator.transaction_markers import LocalMarkers
+from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.model import TopicPartition
 from ottla.net.admission import Admission
@@ -77,13 +79,20 @@ class BrokerNode:
                 self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas
             )
             groups = GroupRuntime(config, clock, partitions, lambda: controller.image)
+            producer_ids = ProducerIds(self._registry, self.broker_id)
+            markers = LocalMarkers(clock, partitions, lambda: controller.image, groups.transaction_ended)
+            transactions = TransactionRuntime(
+                config, clock, partitions, lambda: controller.image, producer_ids.next_id, markers
+            )
             self._services = Services(
                 live=self._live,
                 clock=clock,
                 controller=controller,
                 partitions=partitions,
-                producer_ids=ProducerIds(self._registry, self.broker_id),
+                producer_ids=producer_ids,
                 groups=groups,
+                markers=markers,
+                transactions=transactions,
                 old_offsets=OldOffsets(self._registry),
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             )
@@ -99,10 +108,13 @@ class BrokerNode:
                 )
             await partitions.start(controller.image)
             groups.start()
+            transactions.start()
             controller.on_change(self._take_options)
             controller.on_change(partitions.change)
             controller.on_change(self._forget_deleted)
-            self._housekeeping = Housekeeping(self._live, clock, self._log_dirs, partitions, self._workers)
+            self._housekeeping = Housekeeping(
+                self._live, clock, self._log_dirs, partitions, transactions, self._workers
+            )
             self._housekeeping.start()
             for listener in self._listeners:
                 listener.start()
@@ -118,6 +130,7 @@ class BrokerNode:
             await self._housekeeping.close()
         if self._services is not None:
             self._services.groups.close()
+            self._services.transactions.close()
             await self._services.partitions.close()
         await self._drain()
         for listener in self._listeners:

@@ -13,6 +13,8 @@ from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
+from ottla.coordinator.transaction_markers import Markers
+from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.net.connection import Connection
 from ottla.replication.partitions import Partitions
 
@@ -27,6 +29,8 @@ class Services:
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
+    markers: Markers
+    transactions: TransactionRuntime
     old_offsets: OldOffsets
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
 

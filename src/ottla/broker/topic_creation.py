@@ -67,6 +67,8 @@ async def create_internal(services: Services, name: str) -> TopicImage:
         return found
     count, factor, options = INTERNAL[name](services.config)
     factor = min(factor, len(services.image.brokers))
+    if (min_isr := options.get("min.insync.replicas")) is not None:
+        options["min.insync.replicas"] = str(min(int(min_isr), factor))  # else a lone broker could never write
     return await create(services, plan(services, name, count, factor, None, options))
 
 
@@ -84,6 +86,7 @@ def _transaction_state(config: BrokerConfig) -> tuple[int, int, dict[str, str | 
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }
     return config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor, options

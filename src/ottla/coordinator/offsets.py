@@ -11,6 +11,7 @@ from ottla.coordinator.any_group import Committer
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import Group, State
 from ottla.coordinator.groups import Groups
+from ottla.coordinator.pending_offsets import Key, PendingOffsets
 from ottla.coordinator.records import Committed
 from ottla.errors import (
     GroupIdNotFoundError,
@@ -33,6 +34,7 @@ class Offsets:
         self._groups = groups
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self.by_group: dict[str, dict[TopicPartition, Committed]] = {}
+        self.pending = PendingOffsets()
 
     def check_commit(self, group_id: str, who: Committer, version: int) -> None:
         """Raise why these offsets cannot be committed; makes a group that only stores offsets."""
@@ -74,7 +76,7 @@ class Offsets:
         if group.state is not State.EMPTY:
             raise NonEmptyGroupError
         effects = Effects()
-        for tp in self.by_group.get(group_id, ()):
+        for tp in {*self.by_group.get(group_id, ()), *self.pending.of_group(group_id)}:
             effects.records.append(records.offset_record(group_id, tp, None))
         effects.records.append(records.group_tombstone(group_id))
         return effects
@@ -84,9 +86,11 @@ class Offsets:
         effects = Effects()
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
-        gone = [tp for tp, c in offsets.items() if not subscribed(tp.topic) and self._expired(group, c)]
+        pending = set(self.pending.of_group(group.id))
+        kept = pending.union(tp for tp in offsets if subscribed(tp.topic))
+        gone = [tp for tp, committed in offsets.items() if tp not in kept and self._expired(group, committed)]
         effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
-        if group.is_empty and len(gone) == len(offsets):
+        if group.is_empty and not pending and len(gone) == len(offsets):
             effects.records.append(records.group_tombstone(group.id))
         return effects
 
@@ -112,6 +116,7 @@ class Offsets:
 
     def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
         """Take over a record that is in the log."""
+        self.pending.beat(Key(group_id, tp))
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed
             if group_id not in self._groups.by_id:

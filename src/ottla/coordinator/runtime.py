@@ -8,6 +8,7 @@ safe. After a start all partitions that this broker leads are read from their be
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import logging
 from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import State
 from ottla.coordinator.groups import Groups
 from ottla.coordinator.offsets import Offsets
-from ottla.coordinator.state_log import StateLog
+from ottla.coordinator.pending_offsets import Key, Open
+from ottla.coordinator.state_log import Producer, StateLog
 from ottla.errors import (
     CoordinatorNotAvailableError,
     InvalidCommitOffsetSizeError,
@@ -29,6 +31,7 @@ from ottla.errors import (
     MessageTooLargeError,
     code_of,
 )
+from ottla.model import TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import records as records_of
 from ottla.replication.partition import Partition
@@ -108,6 +111,28 @@ class GroupRuntime:
         if safe is not None:
             await safe
 
+    async def append_pending(self, group_id: str, new: Sequence[Record], producer: Producer) -> None:
+        """Append offsets that count once the producer's transaction commits; returns when they are safe."""
+        try:
+            safe = self._log.append(group_id, new, producer)
+        except MessageTooLargeError:
+            raise InvalidCommitOffsetSizeError from None
+        transaction = Open(self._log.index(group_id), producer.id)
+        for record in new:
+            self._hold(transaction, record.key, record.value)
+        if safe is not None:
+            await safe
+
+    def transaction_ended(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
+        """A transaction has its marker in a partition of `__consumer_offsets`: its offsets count now, or never."""
+        transaction = Open(partition.partition, producer_id)
+        if not commit:
+            self.offsets.pending.end(transaction)
+            return
+        for key, committed in self.offsets.pending.commit(transaction).items():
+            self.offsets.replay(key.group_id, key.tp, committed)
+            self._reschedule(key.group_id)
+
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget offsets of topics that are no more."""
         for group_id, gone in list(self.offsets.forget_topics(topics)):
@@ -136,13 +161,12 @@ class GroupRuntime:
 
     def _load(self, partition: Partition) -> None:
         count = 0
-        open_transactions: dict[int, list[Batch]] = {}
         for header, data in partition.log.batches_from(partition.log.log_start_offset):
             if header.is_control:
-                held = open_transactions.pop(header.producer_id, [])
-                count += sum(map(self._load_batch, held)) if _commits(data) else 0
+                self.transaction_ended(partition.topic_partition, header.producer_id, _commits(data))
             elif header.is_transactional:
-                open_transactions.setdefault(header.producer_id, []).append(data)
+                transaction = Open(partition.topic_partition.partition, header.producer_id)
+                count += self._log.read_batch(data, functools.partial(self._hold, transaction))
             else:
                 count += self._load_batch(data)
         if count:
@@ -165,6 +189,13 @@ class GroupRuntime:
                 group.move(State.DEAD)
         elif not live:
             self.groups.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
+
+    def _hold(self, transaction: Open, key: bytes, value: bytes | None) -> None:
+        """Keep an offset aside whose transaction is open."""
+        group_id, tp = records.read_key(key) or (None, None)
+        if group_id is not None and tp is not None:
+            committed = None if value is None else records.read_offset(value)
+            self.offsets.pending.add(transaction, Key(group_id, tp), committed)
 
     def _reschedule(self, group_id: str) -> None:
         group = self.groups.by_id.get(group_id)

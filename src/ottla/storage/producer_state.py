@@ -131,10 +131,39 @@ class ProducerStates:
         """First offset of each open transaction → producer id, in the order of the offsets."""
         self._unreplicated: dict[int, int] = {}
         """First offset → marker's offset of transactions that ended above the high watermark."""
+        self._lowest: dict[int, tuple[int, int]] = {}
+        """Epoch and lowest sequence seen of producers whose transaction has no batch here yet."""
         self.end_offset = 0
         """The offset after the last batch that the state knows of."""
 
     # Before an append
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has written here in a transaction that is still open."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.first_txn_offset != NO_TRANSACTION
+
+    def expect(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Note that a producer came with this sequence, before it is known whether its transaction may write here.
+
+        Of several batches in flight the first may be sent back; those behind it must not be taken for the beginning.
+        """
+        seen = self._lowest.get(producer_id)
+        if seen is None or seen[0] != epoch or sequence < seen[1]:
+            self._lowest[producer_id] = epoch, sequence
+
+    def check_bumped(self, producer_id: int, epoch: int) -> None:
+        """Raise for a late marker of the newer transactions, whose markers bump the epoch (KIP-890).
+
+        One that repeats the marker which closed the transaction may come.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None or epoch > producer.epoch:
+            return
+        if epoch < producer.epoch or producer.first_txn_offset != NO_TRANSACTION:
+            raise InvalidProducerEpochError(
+                f"a marker of producer {producer_id} has epoch {epoch}, the log has seen {producer.epoch}"
+            )
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
         """The batch in the log that this one repeats, if it is one of the producer's last five."""
@@ -143,6 +172,7 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> None:
         """Raise unless the batch may be appended as its producer's next."""
+        self._check_beginning(header)
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -165,6 +195,14 @@ class ProducerStates:
         if header.base_sequence != expected:
             raise OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
+            )
+
+    def _check_beginning(self, header: BatchHeader) -> None:
+        """Raise for a batch that overtook the one which has to begin the transaction here."""
+        epoch, lowest = self._lowest.get(header.producer_id, (NO_PRODUCER_EPOCH, MAX_SEQUENCE))
+        if epoch == header.producer_epoch and header.base_sequence > lowest:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {lowest} was seen before"
             )
 
     def check_marker(self, header: BatchHeader, marker: Marker) -> None:
@@ -206,6 +244,7 @@ class ProducerStates:
             )
         )
         if header.is_transactional and producer.first_txn_offset == NO_TRANSACTION:
+            self._lowest.pop(producer.id, None)
             producer.first_txn_offset = header.base_offset
             self.ongoing[header.base_offset] = producer.id
         return None
@@ -246,12 +285,15 @@ class ProducerStates:
         expired = [p.id for p in self.producers.values() if p.first_txn_offset < 0 and p.last_timestamp < horizon]
         for producer_id in expired:
             del self.producers[producer_id]
+        for producer_id in self._lowest.keys() - self.producers.keys():
+            del self._lowest[producer_id]
 
     def clear(self, end_offset: int = 0) -> None:
         """Forget everybody."""
         self.producers.clear()
         self.ongoing.clear()
         self._unreplicated.clear()
+        self._lowest.clear()
         self.end_offset = end_offset
 
     # Snapshots

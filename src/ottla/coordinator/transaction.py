@@ -1,0 +1,102 @@
+"""One transactional id: whose it is, what its transaction has touched, and the table of its states.
+
+    Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
+                      │                                             │
+                      └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
+
+A transaction is never changed: a decision makes the next one, which counts once it is in the log. PrepareEpochFence is
+a number in Kafka's table that never reaches a log; a producer is fenced with the step to PrepareAbort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from ottla.errors import IllegalStateError
+from ottla.model import TopicPartition
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+MAX_EPOCH = 2**15 - 2
+"""The last epoch that a producer is given; the one after it is kept for fencing."""
+NOT_STARTED = -1
+"""The start of a transaction that was not begun."""
+
+CLASSIC = 0
+EPOCH_PER_TRANSACTION = 2
+"""Transaction versions: with 2 each end bumps the epoch, so that markers fence stragglers (KIP-890)."""
+
+
+class State(StrEnum):
+    """Kafka's names for what a transaction is doing."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+NUMBERS = dict(enumerate(State))
+"""The states by their number in the log."""
+
+FOLLOWS: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
+    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.DEAD: frozenset(),
+    State.PREPARE_EPOCH_FENCE: frozenset({State.PREPARE_ABORT}),
+}
+"""Which state may come after which."""
+
+PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+"""How the transaction ends is decided, and its markers are being written."""
+COMPLETED = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: State.COMPLETE_ABORT}
+"""What comes after all markers are written."""
+AT_REST = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+"""No transaction is open: a producer may take the id over, and an old one may be forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transactional id as it stands in the log. Times are milliseconds since 1970."""
+
+    id: str
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    timeout_ms: int = 0
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NOT_STARTED
+    update_ms: int = -1
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id before this one, whose owner may ask again for what it missed."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The producer id after this transaction, where its epochs are used up."""
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch before this one, likewise. It is not in the log."""
+    version: int = CLASSIC
+    """The transaction version of the client that wrote last."""
+
+    def to(self, state: State, **changes: Any) -> Transaction:
+        """The next state, if the table allows it."""
+        if state not in FOLLOWS[self.state]:
+            raise IllegalStateError(f"transactional id {self.id} cannot go from {self.state} to {state}")
+        return replace(self, state=state, **changes)
+
+    @property
+    def epochs_used_up(self) -> bool:
+        """Whether the next epoch needs another producer id."""
+        return self.producer_epoch >= MAX_EPOCH
+
+    @property
+    def committing(self) -> bool:
+        """Which way a prepared transaction goes."""
+        return self.state is State.PREPARE_COMMIT
