@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
 from ottla.broker.apis import BY_KEY, Handler, Served
+from ottla.broker.meter import Meter
 from ottla.broker.services import Call, Services
 from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError, code_of
 from ottla.net.connection import Chunk, Connection, HangupError, Reply
@@ -27,6 +28,7 @@ class Dispatch:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._quotas = services.quotas
         self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
@@ -40,6 +42,7 @@ class Dispatch:
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
         call = Call(self._services, connection, header.api_version, header.client_id or "")
+        meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
         try:
             answer = handler(request, call)
         except KafkaError as error:
@@ -47,11 +50,15 @@ class Dispatch:
         except Exception as error:
             # a bug of ours must neither stop the broker nor leave the client waiting
             answer = self._unexpected(served, header, error)
+        if meter is not None:
+            meter.stop()
         if answer is None or isinstance(answer, Response):
-            return framed(answer, header)
-        return self._later(answer, header, served)
+            return _finish(answer, header, meter)
+        return self._later(answer, header, served, meter)
 
-    async def _later(self, pending: Awaitable[Response | None], header: RequestHeader, served: Served) -> Reply:
+    async def _later(
+        self, pending: Awaitable[Response | None], header: RequestHeader, served: Served, meter: Meter | None
+    ) -> Reply:
         try:
             answer = await pending
         except KafkaError as error:
@@ -59,7 +66,7 @@ class Dispatch:
         except Exception as error:
             # as above
             answer = self._unexpected(served, header, error)
-        return framed(answer, header)
+        return _finish(answer, header, meter)
 
     def _row(self, key: int) -> tuple[Served, Handler, type[Request[Any]]]:
         found = self._handlers.get(key)
@@ -82,6 +89,13 @@ class Dispatch:
             raise error
         log.error("%s failed", served.name, exc_info=error)
         return failure(served, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
+
+
+def _finish(answer: Response | None, header: RequestHeader, meter: Meter | None) -> Reply:
+    reply = framed(answer, header)
+    if meter is not None and meter.finish(answer, reply):
+        reply = framed(answer, header)  # anew, with the time that the client has to wait
+    return reply
 
 
 def failure(served: Served, version: int, error: KafkaError) -> Response:

@@ -16,6 +16,7 @@ from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.live_config import LiveConfig, connection_limits
+from ottla.broker.quotas import Quotas
 from ottla.broker.services import Services
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.controller import Controller
@@ -60,6 +61,7 @@ class BrokerNode:
         self._listeners: list[Listener] = []
         self._registry: EmbeddedRegistry | None = None
         self._admission = Admission()
+        self._quotas = Quotas(self._live, clock.monotonic)
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
 
@@ -86,6 +88,7 @@ class BrokerNode:
             )
             self._services = Services(
                 live=self._live,
+                quotas=self._quotas,
                 clock=clock,
                 controller=controller,
                 partitions=partitions,
@@ -194,6 +197,7 @@ class BrokerNode:
             self._defaults = topic_defaults(config.given)
             if self._services is not None:
                 self._services.partitions.reconfigure(after)
+        self._quotas.follow(after)
         self._admission.limits = connection_limits(self._live.current, after)
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.live_config import LiveConfig
+from ottla.broker.quotas import ANONYMOUS, Quotas
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.metadata import ClusterImage
@@ -32,6 +33,7 @@ class Services:
     markers: Markers
     transactions: TransactionRuntime
     old_offsets: OldOffsets
+    quotas: Quotas
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
 
     @property
@@ -58,3 +60,14 @@ class Call:
     connection: Connection
     version: int
     client_id: str
+
+    @property
+    def user(self) -> str:
+        """Who sends the request."""
+        return ANONYMOUS
+
+    def throttle(self, seconds: float) -> int:
+        """Leave the connection alone for a while after this answer; the time in milliseconds, for the answer."""
+        if seconds > 0:
+            self.connection.throttle(seconds)
+        return round(seconds * 1000)

@@ -30,12 +30,19 @@ class Asker:
         self.services = node._services
         self._dispatch = Dispatch(node._services)
         listener = SimpleNamespace(name="PLAINTEXT")
-        self.connection: Any = SimpleNamespace(peer="127.0.0.1:5000", listener=listener, state={})
+        self.connection: Any = SimpleNamespace(
+            peer="127.0.0.1:5000", listener=listener, state={}, throttle=self._throttle
+        )
+        self.client_id = "tester"
+        self.throttled_seconds = 0.0
+
+    def _throttle(self, seconds: float) -> None:
+        self.throttled_seconds = seconds
 
     def send(self, request: Request[R], version: int) -> Any:
         """What dispatch gives for the request: an answer in pieces, or an awaitable of one."""
         frame = bytearray()
-        encode_request_header(frame, request.API_KEY, version, 7, "tester")
+        encode_request_header(frame, request.API_KEY, version, 7, self.client_id)
         encode(request, version, frame)
         connection: Connection = self.connection
         return self._dispatch(memoryview(frame), connection)

@@ -20,6 +20,9 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+STRICT_QUOTA_SINCE = 3
+"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(request: CreatePartitionsRequest, call: Call) -> Awaitable[CreatePartitionsResponse]:
     """Add to each topic; one that fails does not stop the others."""
@@ -27,17 +30,19 @@ def handle(request: CreatePartitionsRequest, call: Call) -> Awaitable[CreatePart
 
 
 async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
     results = []
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             added = _plan(topic, call)
             if not request.validate_only:
+                quota.record(len(added))
                 await call.services.controller.create_partitions(topic.name, added)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(results=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 
 def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
 from ottla.broker.config_entries import topic_entries
+from ottla.broker.quotas import MutationQuota
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.protocol.messages.create_topics import (
@@ -17,6 +18,9 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+STRICT_QUOTA_SINCE = 6
+"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsResponse]:
     """Create each topic; one that fails does not stop the others."""
@@ -24,6 +28,7 @@ def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsRe
 
 
 async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
     seen = Counter(topic.name for topic in request.topics)
     results = []
     for name in seen:
@@ -31,7 +36,7 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
         try:
             if seen[name] > 1:
                 raise InvalidRequestError(f"Topic '{name}' is named twice in the request.")
-            results.append(await _create(topic, request.validate_only, call))
+            results.append(await _create(topic, request.validate_only, quota, call))
         except KafkaError as error:
             results.append(
                 CreatableTopicResult(
@@ -42,10 +47,10 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
                     replication_factor=-1,
                 )
             )
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(topics=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 
-async def _create(topic: CreatableTopic, validate_only: bool, call: Call) -> CreatableTopicResult:
+async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuota, call: Call) -> CreatableTopicResult:
     services = call.services
     plan = topic_creation.plan(
         services,
@@ -65,5 +70,6 @@ async def _create(topic: CreatableTopic, validate_only: bool, call: Call) -> Cre
         ],
     )
     if not validate_only:
+        quota.record(len(plan.assignment))
         result.topic_id = (await topic_creation.create(services, plan)).id
     return result

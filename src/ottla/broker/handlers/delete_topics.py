@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from uuid import UUID
 
+from ottla.broker.quotas import MutationQuota
 from ottla.broker.services import Call
 from ottla.errors import (
     InvalidRequestError,
@@ -17,6 +18,9 @@ from ottla.errors import (
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
+STRICT_QUOTA_SINCE = 5
+"""The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(request: DeleteTopicsRequest, call: Call) -> Awaitable[DeleteTopicsResponse]:
     """Delete each topic; one that fails does not stop the others."""
@@ -26,18 +30,19 @@ def handle(request: DeleteTopicsRequest, call: Call) -> Awaitable[DeleteTopicsRe
 async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(t.name, t.topic_id) for t in request.topics]
+    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
     results = []
     for name, topic_id in wanted:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         try:
             result.name = _name(name, topic_id, call)
             topic = call.services.image.topics.get(result.name)
-            await _delete(result.name, call)
+            await _delete(result.name, quota, call)
             result.topic_id = topic.id if topic else topic_id
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
-    return DeleteTopicsResponse(responses=results)
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 
 def _name(name: str | None, topic_id: UUID, call: Call) -> str:
@@ -51,10 +56,12 @@ def _name(name: str | None, topic_id: UUID, call: Call) -> str:
     return found
 
 
-async def _delete(name: str, call: Call) -> None:
+async def _delete(name: str, quota: MutationQuota, call: Call) -> None:
     if not call.services.config.delete_topic_enable:
         raise TopicDeletionDisabledError
     topic = call.services.image.topics.get(name)
     if topic is not None and topic.is_internal:
         raise InvalidTopicError(f"topic {name} is the broker's own and cannot be deleted")
+    if topic is not None:
+        quota.record(len(topic.partitions))
     await call.services.controller.delete_topic(name)

@@ -1,0 +1,58 @@
+"""AlterClientQuotas: set and remove quotas of users, clients and addresses. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from ottla.broker.quota_entities import KEYS, path_of
+from ottla.broker.services import Call
+from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryResponseData,
+    OpData,
+)
+
+
+def handle(request: AlterClientQuotasRequest, call: Call) -> Awaitable[AlterClientQuotasResponse]:
+    """Change each entity; one that fails does not stop the others."""
+    return _alter_all(request, call)
+
+
+async def _alter_all(request: AlterClientQuotasRequest, call: Call) -> AlterClientQuotasResponse:
+    answers = []
+    for entry in request.entries:
+        answer = EntryResponseData(entity=entry.entity, error_message=None)
+        try:
+            await _alter(entry, request.validate_only, call)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = code_of(error), error.message
+        answers.append(answer)
+    return AlterClientQuotasResponse(entries=answers)
+
+
+async def _alter(entry: EntryData, validate_only: bool, call: Call) -> None:
+    parts = {part.entity_type: part.entity_name for part in entry.entity}
+    if len(parts) < len(entry.entity):
+        raise InvalidRequestError("a type stands twice in one entity")
+    path = path_of(parts)
+    options = dict(call.services.image.options.get(path, {}))
+    for op in entry.ops:
+        _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
+    if not validate_only:
+        await call.services.controller.set_options(path, options)
+
+
+def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:
+    kind = keys.get(op.key)
+    if kind is None:
+        raise InvalidRequestError(f"Invalid configuration key {op.key}; known here: {', '.join(keys)}")
+    if op.remove:
+        options.pop(op.key, None)
+        return
+    if not op.value > 0 or op.value == float("inf") or (kind is int and not float(op.value).is_integer()):
+        wanted = "a whole number above 0" if kind is int else "a number above 0"
+        raise InvalidRequestError(f"{op.key}: {op.value} is not allowed: {wanted} is wanted")
+    options[op.key] = str(kind(op.value))

@@ -1,0 +1,73 @@
+"""DescribeClientQuotas: the quotas of entities that match a filter. Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ottla.broker.quota_entities import CLIENT_ID, IP, KEYS, USER, Parts, parts_of
+from ottla.broker.services import Call
+from ottla.errors import InvalidRequestError
+from ottla.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+def handle(request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse:
+    """All entities with quotas that every component of the filter matches."""
+    wanted = {component.entity_type: component for component in request.components}
+    _check(request, wanted)
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in parts.items()],
+            values=[ValueData(key=key, value=value) for key, value in values.items()],
+        )
+        for parts, values in _quotas(call)
+        if _matches(parts, wanted, request.strict)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _check(request: DescribeClientQuotasRequest, wanted: Mapping[str, ComponentData]) -> None:
+    if len(wanted) < len(request.components):
+        raise InvalidRequestError("a type of entity stands twice in the filter")
+    unknown = wanted.keys() - {USER, CLIENT_ID, IP}
+    if unknown:
+        raise InvalidRequestError(f"Custom entity type {min(unknown)!r} is not supported")
+    if IP in wanted and len(wanted) > 1:
+        raise InvalidRequestError("Invalid entity filter component combination: ip stands alone")
+    for component in wanted.values():
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise InvalidRequestError(f"Unexpected match type {component.match_type}")
+        if component.match_type == EXACT and component.match is None:
+            raise InvalidRequestError(f"the name of the {component.entity_type} is missing")
+
+
+def _quotas(call: Call) -> Iterator[tuple[Parts, dict[str, float]]]:
+    for path, options in sorted(call.services.image.options.items()):
+        parts = parts_of(path)
+        if parts is not None:
+            keys = KEYS[IP if IP in parts else USER]
+            values = {key: float(value) for key, value in options.items() if key in keys}
+            if values:
+                yield parts, values
+
+
+def _matches(parts: Parts, wanted: Mapping[str, ComponentData], strict: bool) -> bool:
+    if strict and parts.keys() != wanted.keys():
+        return False
+    if not parts.keys() >= wanted.keys():
+        return False
+    return all(_matches_one(parts[kind], component) for kind, component in wanted.items())
+
+
+def _matches_one(name: str | None, component: ComponentData) -> bool:
+    if component.match_type == ANY:
+        return True
+    return name is None if component.match_type == DEFAULT else name == component.match

@@ -1,0 +1,48 @@
+"""Owners of quotas: as the protocol names them (types and names), and as paths in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.broker.live_config import CONNECTION_RATE
+from ottla.broker.quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT
+from ottla.cluster import entities
+from ottla.errors import InvalidRequestError
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+KEYS: Final[Mapping[str, Mapping[str, type]]] = {
+    USER: {PRODUCER_BYTES: int, CONSUMER_BYTES: int, REQUEST_PERCENT: float, MUTATIONS: float},
+    IP: {CONNECTION_RATE: int},
+}
+"""The quotas of users and clients, and those of addresses."""
+
+Parts = Mapping[str, str | None]
+"""An entity by types and names; None is the default of a type."""
+
+
+def path_of(parts: Parts) -> str:
+    """The path of an entity's options; InvalidRequestError for a combination that there is not."""
+    if any(name == "" for name in parts.values()):
+        raise InvalidRequestError("an entity's name must not be empty")
+    types = set(parts)
+    if types == {USER, CLIENT_ID}:
+        return entities.user_client(parts[USER], parts[CLIENT_ID])
+    if types == {USER}:
+        return entities.entity(entities.USERS, parts[USER])
+    if types == {CLIENT_ID}:
+        return entities.entity(entities.CLIENTS, parts[CLIENT_ID])
+    if types == {IP}:
+        return entities.entity(entities.IPS, parts[IP])
+    raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(types)) or 'nothing'}")
+
+
+def parts_of(path: str) -> dict[str, str | None] | None:
+    """The reverse of `path_of`; None for what has no quotas."""
+    head, nested, client = path.partition(f"{entities.NESTED}/")
+    if nested:
+        return {USER: entities.name_of(head), CLIENT_ID: entities.decoded(client)}
+    kind = {entities.USERS: USER, entities.CLIENTS: CLIENT_ID, entities.IPS: IP}.get(path.partition("/")[0])
+    return None if kind is None else {kind: entities.name_of(path)}
