@@ -87,6 +87,10 @@ class GroupRuntime:
         """Raise the error of a broker that is not this group's coordinator."""
         self._log.partition(group_id)
 
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Where a group's offsets lie."""
+        return TopicPartition(CONSUMER_OFFSETS, self._log.index(group_id))
+
     def token(self) -> asyncio.Future[Response]:
         """A place for an answer that may come later."""
         return asyncio.get_running_loop().create_future()

@@ -1,9 +1,9 @@
-"""FindCoordinator: which broker keeps a group's state. Served in all versions; from version 4 on for several groups.
+"""FindCoordinator: which broker keeps the state of a group or of a transactional id. Served in all versions.
 
-The coordinator of a group leads the partition of `__consumer_offsets` that the group's id falls into. The first
-question makes that topic.
+The coordinator leads the partition of `__consumer_offsets`, or of `__transaction_state`, that the key falls into. The
+first question makes that topic. From version 4 on several keys can be asked for.
 
-Left out on purpose: coordinators of transactions and share groups, which are refused with a message.
+Left out on purpose: coordinators of share groups, which are refused with a message.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
-from ottla.cluster.metadata import CONSUMER_OFFSETS, NO_LEADER
+from ottla.cluster.metadata import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE
 from ottla.coordinator.state_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
 from ottla.model import Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-GROUP = 0
-KINDS = {1: "transactions", 2: "share groups"}
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
+"""Where the keys of each type live: groups, transactional ids."""
 
 
 def handle(request: FindCoordinatorRequest, call: Call) -> Awaitable[FindCoordinatorResponse]:
@@ -53,12 +53,12 @@ async def _find(key: str, kind: int, call: Call) -> Coordinator:
 
 
 async def _node(key: str, kind: int, call: Call) -> Node:
-    if kind != GROUP:
-        what = KINDS.get(kind, f"coordinators of type {kind}")
-        raise InvalidRequestError(f"{what} are not served by this version")
+    name = TOPICS.get(kind)
+    if name is None:
+        raise InvalidRequestError(f"coordinators of type {kind} are not served by this version")
     if key is None:
         raise InvalidGroupIdError
-    topic = await topic_creation.create_internal(call.services, CONSUMER_OFFSETS)
+    topic = await topic_creation.create_internal(call.services, name)
     leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
     broker = call.services.image.brokers.get(leader)
     if leader == NO_LEADER or broker is None:

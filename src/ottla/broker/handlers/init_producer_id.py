@@ -1,9 +1,10 @@
-"""InitProducerId: a number for an idempotent producer. Served in all versions.
+"""InitProducerId: a number for an idempotent producer; id and epoch for a transactional one. Served in all versions.
 
-A producer that comes back with its id and epoch (from version 3) gets the epoch bumped, or a new id when the epochs
-are used up (KIP-360).
+The epoch of a transactional id goes up with each request, which fences whoever used it before and aborts what was left
+open. A producer that comes back with its id and epoch (from version 3, KIP-360) keeps them from others; when the epochs
+are used up it gets a new id. Old clients know PRODUCER_FENCED (version 4) as INVALID_PRODUCER_EPOCH.
 
-Left out on purpose: transactional ids, until the transaction coordinator is there.
+Left out on purpose: keeping prepared transactions (version 6, KIP-939), which Apache Kafka refuses as well.
 """
 
 from __future__ import annotations
@@ -11,23 +12,38 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
-from ottla.errors import InvalidRequestError
+from ottla.coordinator.state_log import Producer
+from ottla.errors import InvalidProducerEpochError, InvalidRequestError, ProducerFencedError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-MAX_EPOCH = 2**15 - 2
-"""The last epoch handed out; the one after it is kept for fencing."""
+FENCED_SINCE = 4
+"""The version that knows PRODUCER_FENCED."""
 
 
 def handle(request: InitProducerIdRequest, call: Call) -> Awaitable[InitProducerIdResponse]:
-    """Hand out a producer id, or bump the epoch of one."""
-    if request.transactional_id == "":
-        raise InvalidRequestError("an empty transactional id is not allowed")
-    if request.transactional_id is not None:
-        raise InvalidRequestError("transactions are not served by this version")
+    """Hand out a producer id, or the next epoch of a transactional id."""
     return _answer(request, call)
 
 
 async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < MAX_EPOCH:
-        return InitProducerIdResponse(producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1)
-    return InitProducerIdResponse(producer_id=await call.services.producer_ids.next_id(), producer_epoch=0)
+    expected = _expected(request)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await call.services.producer_ids.next_id(), producer_epoch=0)
+    try:
+        producer = await call.services.transactions.init_producer(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            expected,
+            two_phase=request.enable_2pc,
+            keep_prepared=request.keep_prepared_txn,
+        )
+    except ProducerFencedError as error:
+        raise error if call.version >= FENCED_SINCE else InvalidProducerEpochError() from None
+    return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
+
+
+def _expected(request: InitProducerIdRequest) -> Producer | None:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise InvalidRequestError("producer id and epoch come together")
+    return None if request.producer_id == NO_PRODUCER_ID else Producer(request.producer_id, request.producer_epoch)

@@ -11,7 +11,13 @@ from uuid import UUID
 
 from ottla.broker.services import Call
 from ottla.coordinator.records import Committed
-from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
+from ottla.errors import (
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+    code_of,
+)
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.offset_fetch import (
@@ -40,11 +46,11 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Awa
     if call.version == IN_REGISTRY:
         return _fetch_from_registry(request, call)
     if call.version >= SEVERAL_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(group, call) for group in request.groups])
+        return OffsetFetchResponse(groups=[_group(group, request.require_stable, call) for group in request.groups])
     topics = None
     if request.topics is not None:
         topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
-    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), call)
+    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, call)
     if found.error_code and call.version < ERROR_SINCE:
         found.topics = [_failed(topic, found.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
@@ -86,7 +92,7 @@ async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> Offse
     return OffsetFetchResponse(topics=topics)
 
 
-def _group(group: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+def _group(group: OffsetFetchRequestGroup, stable: bool, call: Call) -> OffsetFetchResponseGroup:
     try:
         call.services.groups.check(group.group_id)
         call.services.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
@@ -94,7 +100,20 @@ def _group(group: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGro
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
     committed = call.services.groups.offsets.by_group.get(group.group_id, {})
     topics = [_topic(*wanted, committed, call) for wanted in _wanted(group, committed, call)]
+    if stable:
+        _hide_unstable(group.group_id, topics, call)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], call: Call) -> None:
+    """An offset that an open transaction may change is not told; the client asks again (KIP-447)."""
+    pending = call.services.groups.offsets.pending
+    for topic in topics:
+        for partition in topic.partitions:
+            if pending.has(group_id, TopicPartition(topic.name, partition.partition_index)):
+                partition.error_code = code_of(UnstableOffsetCommitError())
+                partition.committed_offset = partition.committed_leader_epoch = NOTHING.offset
+                partition.metadata = NOTHING.metadata
 
 
 def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:

@@ -5,21 +5,27 @@ and checksum; those of versions 0 to 2 (message formats 0 and 1) are made into b
 when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics refuse
 clients' batches.
 
-Left out on purpose: transactional batches are refused until the transaction coordinator is there.
+A partition takes part in a producer's transaction before its first batch is taken: since version 12 it joins with that
+batch, before the producer has it added by AddPartitionsToTxn and the broker looks that up (KIP-890).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
+from ottla.broker import participation
+from ottla.broker.participation import Rules, Writer
 from ottla.broker.services import Call
 from ottla.cluster.metadata import INTERNAL_TOPICS
+from ottla.coordinator.state_log import Producer
 from ottla.errors import (
+    InvalidRecordError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     InvalidTxnStateError,
     KafkaError,
+    NotEnoughReplicasError,
     RequestTimedOutError,
     UnknownTopicIdError,
     code_of,
@@ -34,13 +40,25 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, MAGIC, TRANSACTIONAL_MASK
+from ottla.protocol.wire import RecordData
+from ottla.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    read_header,
+)
 from ottla.records.message_set import magic_of, to_batches
-from ottla.replication.partition import ALL_REPLICAS
+from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
 
 BATCHES_SINCE = 3
-"""The version from which clients send batches of format 2."""
+"""The version from which clients send batches of format 2, one per partition."""
+ABORTABLE_SINCE = 11
+JOINS_SINCE = 12
+TOPIC_IDS_SINCE = 13
 Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
 
 
@@ -48,9 +66,49 @@ def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[P
     """Append to each partition; wait where an append is not safe yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _refused(request, InvalidRequiredAcksError())
+    if request.transactional_id is not None and call.version >= JOINS_SINCE:
+        return _join_and_append(request, call)
+    return _append_all(request, call, None)
+
+
+async def _join_and_append(request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    refused = None
+    try:
+        await _join(request, call)
+    except KafkaError as error:
+        refused = error
+    answer = _append_all(request, call, refused)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _join(request: ProduceRequest, call: Call) -> None:
+    """Have the partitions of transactional batches join the transaction."""
+    partitions: dict[Producer, list[TopicPartition]] = {}
+    for tp, header in _transactional(request, call):
+        partitions.setdefault(Producer(header.producer_id, header.producer_epoch), []).append(tp)
+    for producer, written in partitions.items():
+        writer = Writer(request.transactional_id or "", producer)
+        await participation.join(call.services, writer, written, _rules(call))
+
+
+def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicPartition, BatchHeader]]:
+    """The partitions led here that transactional batches are for."""
+    for topic in request.topic_data:
+        name = _name(topic, call)
+        for data in topic.partition_data:
+            records = data.records
+            tp = TopicPartition(name or "", data.index)
+            if records is not None and _is_transactional(records) and call.services.partitions.get(tp) is not None:
+                yield tp, read_header(records)
+
+
+def _append_all(
+    request: ProduceRequest, call: Call, refused: KafkaError | None
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append everything; transactional batches only where their partitions were not `refused`."""
     waits: Waits = []
     response = ProduceResponse(
-        responses=[_append_topic(topic, request.acks, call, waits) for topic in request.topic_data]
+        responses=[_append_topic(topic, request, call, waits, refused) for topic in request.topic_data]
     )
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
@@ -69,16 +127,20 @@ async def _when_safe(response: ProduceResponse, waits: Waits, timeout_ms: int) -
     return response
 
 
-def _append_topic(topic: TopicProduceData, acks: int, call: Call, waits: Waits) -> TopicProduceResponse:
-    name: str | None = topic.name
-    if call.version >= 13:
-        name = call.services.image.names.get(topic.topic_id)
+def _name(topic: TopicProduceData, call: Call) -> str | None:
+    return call.services.image.names.get(topic.topic_id) if call.version >= TOPIC_IDS_SINCE else topic.name
+
+
+def _append_topic(
+    topic: TopicProduceData, request: ProduceRequest, call: Call, waits: Waits, refused: KafkaError | None
+) -> TopicProduceResponse:
+    name = _name(topic, call)
     answers = []
     for data in topic.partition_data:
         try:
             if name is None:
                 raise UnknownTopicIdError
-            answers.append(_append(name, data, acks, call, waits))
+            answers.append(_append(name, data, request, call, waits, refused))
         except KafkaError as error:
             answers.append(
                 PartitionProduceResponse(
@@ -88,29 +150,65 @@ def _append_topic(topic: TopicProduceData, acks: int, call: Call, waits: Waits) 
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
 
 
-def _append(name: str, data: PartitionProduceData, acks: int, call: Call, waits: Waits) -> PartitionProduceResponse:
+def _append(
+    name: str,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    call: Call,
+    waits: Waits,
+    refused: KafkaError | None,
+) -> PartitionProduceResponse:
     services = call.services
     partition = services.partitions.leader(services.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"topic {name} is written by the broker only")
     records = data.records if data.records is not None else memoryview(b"")
-    if call.version < BATCHES_SINCE and len(records) and magic_of(records) < MAGIC:
+    if call.version >= BATCHES_SINCE:
+        _check_single(records)
+    elif len(records) and magic_of(records) < MAGIC:
         records = memoryview(to_batches(records))
-    if len(records) >= HEADER_BYTES and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK:
-        # without a coordinator nobody would ever end the transaction, and read_committed would wait for it for ever
-        raise InvalidTxnStateError("transactions are not served by this version")
-    appended = partition.append(records, acks)
+    if _is_transactional(records):
+        if refused is not None:
+            raise refused
+        _check_transaction(request, records, partition, call)
+    appended = partition.append(records, request.acks)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=appended.log_start_offset,
     )
-    if acks:
+    if request.acks:
         safe = partition.safe(appended.last_offset + 1)
         if safe is not None:
             waits.append((answer, safe))
     return answer
+
+
+def _check_single(records: RecordData) -> None:
+    """Raise InvalidRecordError unless there is one batch: of several, only some might be taken."""
+    if not len(records):
+        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has none")
+    if LOG_OVERHEAD + int.from_bytes(records[8:LOG_OVERHEAD], "big") < len(records):
+        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has more")
+
+
+def _is_transactional(records: RecordData) -> bool:
+    return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK)
+
+
+def _rules(call: Call) -> Rules:
+    return Rules(call.version >= JOINS_SINCE, call.version >= ABORTABLE_SINCE, NotEnoughReplicasError)
+
+
+def _check_transaction(request: ProduceRequest, records: RecordData, partition: Partition, call: Call) -> None:
+    if request.transactional_id is None:
+        raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
+    header = read_header(records)
+    if partition.log.producers.duplicate_of(header) is not None:
+        return  # answered with where it lies already, even if its transaction has ended since
+    writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
+    participation.check(call.services, writer, partition, _rules(call), header.base_sequence)
 
 
 def _refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:

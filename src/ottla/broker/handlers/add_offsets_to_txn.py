@@ -1,0 +1,32 @@
+"""AddOffsetsToTxn: a transaction is going to commit offsets of a group. Served in all versions.
+
+It takes the group's partition of `__consumer_offsets` into the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.coordinator.state_log import Producer
+from ottla.errors import InvalidProducerEpochError, ProducerFencedError
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+FENCED_SINCE = 2
+"""The version that knows PRODUCER_FENCED."""
+
+
+def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsToTxnResponse]:
+    """Take the partition in."""
+    return _answer(request, call)
+
+
+async def _answer(request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
+    services = call.services
+    offsets = services.groups.partition_of(request.group_id)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        await services.transactions.add_partitions(request.transactional_id, producer, [offsets])
+    except ProducerFencedError as error:
+        raise error if call.version >= FENCED_SINCE else InvalidProducerEpochError() from None
+    return AddOffsetsToTxnResponse()

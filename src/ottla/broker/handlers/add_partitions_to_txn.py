@@ -1,0 +1,99 @@
+"""AddPartitionsToTxn: a transaction is going to write to these partitions. Served in all versions.
+
+Producers send it up to version 3. From 4 on it comes from brokers, for several transactions at once, and may only ask
+whether the partitions are in the transaction. All partitions are taken in or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from ottla.broker.services import Call
+from ottla.cluster.metadata import INTERNAL_TOPICS
+from ottla.coordinator.state_log import Producer
+from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from ottla.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    OperationNotAttemptedError,
+    ProducerFencedError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+    code_of,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FENCED_SINCE = 2
+"""The version that knows PRODUCER_FENCED."""
+SEVERAL_SINCE = 4
+"""The version that brokers send."""
+
+Codes = Mapping[TopicPartition, int]
+
+
+def handle(request: AddPartitionsToTxnRequest, call: Call) -> Awaitable[AddPartitionsToTxnResponse]:
+    """Take the partitions into each transaction, or look them up."""
+    return _answer(request, call)
+
+
+async def _answer(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitionsToTxnResponse:
+    if call.version < SEVERAL_SINCE:
+        only = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, call)))
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=wanted.transactional_id, topic_results=_by_topic(await _transaction(wanted, call))
+            )
+            for wanted in request.transactions
+        ]
+    )
+
+
+async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Codes:
+    partitions = [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+    refused = {tp: code_of(error) for tp in partitions if (error := _refusal(tp, call)) is not None}
+    if refused:
+        return {tp: refused.get(tp, OperationNotAttemptedError.code) for tp in partitions}
+    producer = Producer(wanted.producer_id, wanted.producer_epoch)
+    runtime = call.services.transactions
+    try:
+        if wanted.verify_only:
+            missing = runtime.missing(wanted.transactional_id, producer, partitions)
+            return {tp: TransactionAbortableError.code if tp in missing else 0 for tp in partitions}
+        version = EPOCH_PER_TRANSACTION if call.version >= SEVERAL_SINCE else CLASSIC
+        await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
+    except ProducerFencedError:
+        fenced = ProducerFencedError if call.version >= FENCED_SINCE else InvalidProducerEpochError
+        return dict.fromkeys(partitions, fenced.code)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, code_of(error))
+    return dict.fromkeys(partitions, 0)
+
+
+def _refusal(tp: TopicPartition, call: Call) -> KafkaError | None:
+    if call.version < SEVERAL_SINCE and tp.topic in INTERNAL_TOPICS:
+        return TopicAuthorizationFailedError()
+    return UnknownTopicOrPartitionError() if call.services.image.partition(tp) is None else None
+
+
+def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for tp, code in codes.items():
+        result = AddPartitionsToTxnPartitionResult(partition_index=tp.partition, partition_error_code=code)
+        topics.setdefault(tp.topic, []).append(result)
+    return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=found) for name, found in topics.items()]

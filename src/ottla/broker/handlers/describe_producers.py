@@ -1,0 +1,53 @@
+"""DescribeProducers: what the leader of a partition knows of its producers. Served in all versions.
+
+`kafka-transactions.sh find-hanging` asks it for transactions that are open in a partition.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.cluster import topics
+from ottla.errors import KafkaError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from ottla.storage.producer_state import Producer
+
+
+def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+    """Describe the producers of each partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_partition(topic.name, i, call) for i in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(name: str, index: int, call: Call) -> PartitionResponse:
+    services = call.services
+    try:
+        topics.check_name(name)
+        partition = services.partitions.leader(services.image, TopicPartition(name, index))
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=error.message)
+    producers = partition.log.producers.producers.values()
+    return PartitionResponse(partition_index=index, active_producers=[_state(producer) for producer in producers])
+
+
+def _state(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.first_txn_offset,
+    )

@@ -1,0 +1,45 @@
+"""DescribeTransactions: the state of transactional ids, told by their coordinator. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.coordinator.transaction import Transaction
+from ottla.errors import InvalidRequestError, KafkaError, TransactionalIdNotFoundError, code_of
+from ottla.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(request: DescribeTransactionsRequest, call: Call) -> DescribeTransactionsResponse:
+    """Describe each id."""
+    return DescribeTransactionsResponse(transaction_states=[_describe(i, call) for i in request.transactional_ids])
+
+
+def _describe(transactional_id: str, call: Call) -> TransactionState:
+    try:
+        if not transactional_id:
+            raise InvalidRequestError
+        known = call.services.transactions.get(transactional_id)
+        if known is None:
+            raise TransactionalIdNotFoundError
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=code_of(error))
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=known.state,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.start_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        topics=_topics(known),
+    )
+
+
+def _topics(known: Transaction) -> list[TopicData]:
+    topics: dict[str, list[int]] = {}
+    for tp in sorted(known.partitions):
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()]

@@ -1,0 +1,40 @@
+"""ListTransactions: the transactional ids that this broker coordinates. Served in all versions.
+
+Filters by state, by producer id, by the age of the transaction (version 1), and by a pattern for the id (version 2).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.coordinator import regex
+from ottla.coordinator.transaction import State, Transaction
+from ottla.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+ANY_AGE = -1
+
+
+def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
+    """List what passes all filters."""
+    states = {state.value for state in State}
+    found = [t for t in call.services.transactions.by_id.values() if _passes(t, request, call.services.clock.now_ms())]
+    if request.transactional_id_pattern:
+        matching = regex.matching(request.transactional_id_pattern, [t.id for t in found])
+        found = [t for t in found if t.id in matching]
+    return ListTransactionsResponse(
+        unknown_state_filters=[wanted for wanted in request.state_filters if wanted not in states],
+        transaction_states=[
+            TransactionState(transactional_id=t.id, producer_id=t.producer_id, transaction_state=t.state) for t in found
+        ],
+    )
+
+
+def _passes(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    if request.state_filters and transaction.state not in request.state_filters:
+        return False
+    return request.duration_filter <= ANY_AGE or now_ms - transaction.start_ms > request.duration_filter
