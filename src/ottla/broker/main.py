@@ -18,6 +18,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.live_config import LiveConfig, connection_limits
 from ottla.broker.quotas import Quotas
 from ottla.broker.services import Services
+from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedRegistry
@@ -89,6 +90,7 @@ class BrokerNode:
             self._services = Services(
                 live=self._live,
                 quotas=self._quotas,
+                telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
                 clock=clock,
                 controller=controller,
                 partitions=partitions,

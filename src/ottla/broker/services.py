@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.live_config import LiveConfig
 from ottla.broker.quotas import ANONYMOUS, Quotas
+from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.metadata import ClusterImage
@@ -34,6 +35,7 @@ class Services:
     transactions: TransactionRuntime
     old_offsets: OldOffsets
     quotas: Quotas
+    telemetry: Telemetry
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
 
     @property

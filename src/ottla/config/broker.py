@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ottla.config.options import Config, Option, anything, boolean, integer, nullable, number, one_of, text, words
+from ottla.config.options import Config, Option, boolean, integer, nullable, number, one_of, text, words
 from ottla.config.topic import BROKER_SYNONYMS
 from ottla.errors import ConfigurationError
 
@@ -57,6 +57,13 @@ def limits_by_name(value: Any) -> dict[str, int]:
     if any(not separator or not limit.strip().isdecimal() for _, separator, limit in pairs):
         raise ValueError("NAME:NUMBER is wanted, several with commas")
     return {name.strip().strip("[]"): int(limit) for name, _, limit in pairs}
+
+
+SERVER_ASSIGNORS = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""Kafka's classes for the assignors of the broker's."""
 
 
 class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
@@ -167,6 +174,31 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     )
     group_initial_rebalance_delay_ms = Option(3000, integer(0), "How long an empty group waits for more members.")
     group_max_size = Option(MAX_INT, integer(1), "The most members of a group.")
+    group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
+        ("classic", "consumer"), words("classic", "consumer"), "The protocols that groups may use."
+    )
+    group_consumer_session_timeout_ms = Option(
+        45000, integer(1), "How long a member of a group.protocol=consumer group may be silent."
+    )
+    group_consumer_min_session_timeout_ms = Option(45000, integer(1), "The least that a group may set for it.")
+    group_consumer_max_session_timeout_ms = Option(60000, integer(1), "The most that a group may set for it.")
+    group_consumer_heartbeat_interval_ms = Option(5000, integer(1), "How often its members send heartbeats.")
+    group_consumer_min_heartbeat_interval_ms = Option(5000, integer(1), "The least that a group may set for it.")
+    group_consumer_max_heartbeat_interval_ms = Option(15000, integer(1), "The most that a group may set for it.")
+    group_consumer_max_size = Option(MAX_INT, integer(1), "The most members of a group.protocol=consumer group.")
+    group_consumer_assignors = Option[tuple[str, ...]](
+        ("uniform", "range"),
+        words(*SERVER_ASSIGNORS.values(), aliases=SERVER_ASSIGNORS),
+        "The assignors of the broker's that members may ask for; the first is the default.",
+    )
+    group_consumer_migration_policy = Option(
+        "bidirectional",
+        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        "Which groups change their protocol while members are in them: classic ones to consumer (upgrade) and back.",
+    )
+    group_consumer_regex_refresh_interval_ms = Option(
+        600000, integer(10000), "How old the topics of a regular expression may be; other topics are seen at once."
+    )
     offsets_topic_num_partitions = Option(50, integer(1), "Partitions of __consumer_offsets.")
     offsets_topic_replication_factor = Option(
         3, integer(1), "Replicas of __consumer_offsets; at most the brokers there are."
@@ -203,7 +235,12 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     producer_id_expiration_check_interval_ms = Option(600000, integer(1), "How often silent producers are looked for.")
 
     controlled_shutdown_enable = Option(True, boolean, "Hand partitions over before the broker stops.")
-    metric_reporters = Option((), anything, "Classes that are told of metrics.")
+    metric_reporters = Option[tuple[str, ...]](
+        (),
+        words(),
+        "Classes (package.module.Class) whose `client_telemetry` gets the metrics of clients.",
+    )
+    telemetry_max_bytes = Option(1048576, integer(1), "The most bytes of metrics that a client may send at a time.")
 
     def check(self) -> None:
         """Hold listeners and advertised listeners against each other and against what is served."""
@@ -223,6 +260,16 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
             )
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
             raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")
+
+        self._check_bounds("session.timeout.ms")
+        self._check_bounds("heartbeat.interval.ms")
+        if not self.group_consumer_assignors:
+            raise ConfigurationError("group.consumer.assignors: at least one is needed")
+
+    def _check_bounds(self, name: str) -> None:
+        least, most = (self.values[f"group.consumer.{bound}.{name}"] for bound in ("min", "max"))
+        if not least <= self.values[f"group.consumer.{name}"] <= most:
+            raise ConfigurationError(f"group.consumer.{name}: it must be between {least} and {most}")
 
     def security_protocol(self, listener: str) -> str:
         """The security protocol of a listener's name."""

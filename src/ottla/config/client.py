@@ -12,6 +12,7 @@ from ottla.config.options import (
     anything,
     boolean,
     integer,
+    loaded,
     nullable,
     number,
     one_of,
@@ -33,19 +34,6 @@ def addresses(value: Any) -> tuple[tuple[str, int], ...]:
     if not found:
         raise ValueError("at least one host:port is wanted")
     return tuple(found)
-
-
-def loaded(value: Any) -> Any:
-    """A class or function, or the dotted name of one."""
-    if not isinstance(value, str):
-        return value
-    import importlib
-
-    module, _, name = value.strip().rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"it cannot be loaded: {error}") from None
 
 
 def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:

@@ -215,12 +215,12 @@ def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[st
     return parse
 
 
-def words(*allowed: str) -> Parser[tuple[str, ...]]:
-    """A list: text with commas, or a Python sequence; each of `allowed` if any are named."""
+def words(*allowed: str, aliases: Mapping[str, str] | None = None) -> Parser[tuple[str, ...]]:
+    """A list: text with commas, or a Python sequence; each of `allowed` (or their aliases) if any are named."""
 
     def parse(value: Any) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else list(value)
-        found = tuple(p.strip() for p in parts if p.strip())
+        found = tuple((aliases or {}).get(p.strip(), p.strip()) for p in parts if p.strip())
         for word in found:
             if allowed and word not in allowed:
                 raise ValueError(f"each must be one of {', '.join(allowed)}")
@@ -232,3 +232,16 @@ def words(*allowed: str) -> Parser[tuple[str, ...]]:
 def nullable(parse: Parser[T]) -> Parser[T | None]:
     """The same, or None."""
     return lambda value: None if value is None else parse(value)
+
+
+def loaded(value: Any) -> Any:
+    """A class or function, or the dotted name of one."""
+    if not isinstance(value, str):
+        return value
+    import importlib
+
+    module, _, name = value.strip().rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"it cannot be loaded: {error}") from None

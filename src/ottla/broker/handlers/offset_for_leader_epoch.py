@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices a log that was cut (KIP-320).
 
-Served from version 2; the ones before are for followers only.
+Served in all versions.
 """
 
 from __future__ import annotations

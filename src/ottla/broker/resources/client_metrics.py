@@ -8,28 +8,10 @@ from collections.abc import Iterable, Mapping
 from ottla.broker.config_entries import Entry, class_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
-from ottla.config.options import Config, Option, integer, words
+from ottla.config.client_metrics import SELECTORS, ClientMetricsConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
-SELECTORS = (
-    "client_instance_id",
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-)
 CLIENT_METRICS_CONFIG = 7
-
-
-class ClientMetricsConfig(Config, subject="client metrics"):
-    """Options of one subscription."""
-
-    interval_ms = Option(300_000, integer(100, 3_600_000), "How often clients send their metrics.")
-    metrics = Option[tuple[str, ...]]((), words(), "Prefixes of the metrics wanted; `*` for all.")
-    match = Option[tuple[str, ...]](
-        (), words(), "Which clients: SELECTOR=REGULAR_EXPRESSION, several with commas; none: every client."
-    )
 
 
 class ClientMetricsResource:

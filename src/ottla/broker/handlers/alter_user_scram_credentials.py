@@ -1,0 +1,83 @@
+"""AlterUserScramCredentials: set and remove SCRAM credentials (KIP-554). Served in all versions.
+
+The salted password is never kept: what is derived from it is, in Kafka's form, under `/config/users`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.scram import MECHANISMS, Mechanism, credential
+from ottla.broker.services import Call
+from ottla.cluster import entities
+from ottla.errors import (
+    DuplicateResourceError,
+    KafkaError,
+    ResourceNotFoundError,
+    UnacceptableCredentialError,
+    UnsupportedSaslMechanismError,
+    code_of,
+)
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+MAX_ITERATIONS = 16384
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def handle(request: AlterUserScramCredentialsRequest, call: Call) -> Awaitable[AlterUserScramCredentialsResponse]:
+    """Change each user as a whole or not at all; one that fails does not stop the others."""
+    return _alter_all(request, call)
+
+
+async def _alter_all(request: AlterUserScramCredentialsRequest, call: Call) -> AlterUserScramCredentialsResponse:
+    by_user: dict[str, list[Change]] = {}
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    for change in changes:
+        by_user.setdefault(change.name, []).append(change)
+    results = []
+    for user, wanted in by_user.items():
+        result = AlterUserScramCredentialsResult(user=user, error_message=None)
+        try:
+            await _alter(user, wanted, call)
+        except KafkaError as error:
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+async def _alter(user: str, changes: list[Change], call: Call) -> None:
+    if not user:
+        raise UnacceptableCredentialError("Username must not be empty")
+    mechanisms = [change.mechanism for change in changes]
+    if len(set(mechanisms)) < len(mechanisms):
+        raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
+    path = entities.entity(entities.USERS, user)
+    options = dict(call.services.image.options.get(path, {}))
+    for change in changes:
+        mechanism = _mechanism(change.mechanism)
+        if isinstance(change, ScramCredentialUpsertion):
+            _check(change, mechanism)
+            options[mechanism.name] = credential(mechanism, change.salt, change.salted_password, change.iterations)
+        elif options.pop(mechanism.name, None) is None:
+            raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
+    await call.services.controller.set_options(path, options)
+
+
+def _mechanism(number: int) -> Mechanism:
+    found = MECHANISMS.get(number)
+    if found is None:
+        raise UnsupportedSaslMechanismError("Unknown SCRAM mechanism")
+    return found
+
+
+def _check(change: ScramCredentialUpsertion, mechanism: Mechanism) -> None:
+    if change.iterations < mechanism.min_iterations:
+        raise UnacceptableCredentialError(f"Too few iterations: at least {mechanism.min_iterations} are wanted")
+    if change.iterations > MAX_ITERATIONS:
+        raise UnacceptableCredentialError(f"Too many iterations: at most {MAX_ITERATIONS} are allowed")

@@ -1,0 +1,51 @@
+"""DescribeUserScramCredentials: which SCRAM credentials users have (KIP-554). Served in all versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.broker.scram import MECHANISMS, iterations_of
+from ottla.broker.services import Call
+from ottla.cluster import entities
+from ottla.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError, code_of
+from ottla.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(request: DescribeUserScramCredentialsRequest, call: Call) -> DescribeUserScramCredentialsResponse:
+    """Describe each user asked for; without any, all that have credentials."""
+    asked = Counter(user.name for user in request.users or ())
+    results = []
+    for user in asked or _all_users(call):
+        result = DescribeUserScramCredentialsResult(user=user, error_message=None)
+        try:
+            if asked[user] > 1:
+                raise DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice: {user}")
+            result.credential_infos = _credentials(user, call)
+        except KafkaError as error:
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _credentials(user: str, call: Call) -> list[CredentialInfo]:
+    options = call.services.image.options.get(entities.entity(entities.USERS, user), {})
+    found = [
+        CredentialInfo(mechanism=number, iterations=iterations_of(options[mechanism.name]))
+        for number, mechanism in MECHANISMS.items()
+        if mechanism.name in options
+    ]
+    if not found:
+        raise ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {user}")
+    return found
+
+
+def _all_users(call: Call) -> list[str]:
+    names = {mechanism.name for mechanism in MECHANISMS.values()}
+    prefix = f"{entities.USERS}/"
+    paths = [path for path, options in call.services.image.options.items() if names & options.keys()]
+    return sorted(entities.name_of(p) or "" for p in paths if p.startswith(prefix) and entities.NESTED not in p)

@@ -1,0 +1,42 @@
+"""GetTelemetrySubscriptions: which metrics a client is to send, and how often (KIP-714). Served in all versions."""
+
+from __future__ import annotations
+
+import uuid
+
+from ottla.broker.resources.client_metrics import subscriptions
+from ottla.broker.services import Call
+from ottla.broker.telemetry import Client
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.records.compression import CODEC_IDS
+
+ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
+"""In the order that we like them."""
+
+
+def handle(request: GetTelemetrySubscriptionsRequest, call: Call) -> GetTelemetrySubscriptionsResponse:
+    """The client's wish list; a client without an id gets one."""
+    telemetry = call.services.telemetry
+    own_id = request.client_instance_id
+    client = client_of(uuid.uuid4() if own_id == ZERO_UUID else own_id, call)
+    wish = telemetry.subscribe(client, subscriptions(call))
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=client.client_instance_id,
+        subscription_id=wish.subscription_id,
+        accepted_compression_types=ACCEPTED,
+        push_interval_ms=wish.push_interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(wish.metrics),
+    )
+
+
+def client_of(instance_id: uuid.UUID, call: Call) -> Client:
+    """Who asks."""
+    name, _, version = str(call.connection.state.get("software", "unknown unknown")).partition(" ")
+    host, _, port = call.connection.peer.rpartition(":")
+    return Client(instance_id, call.client_id, name, version, host, port)

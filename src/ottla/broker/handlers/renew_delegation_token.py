@@ -1,0 +1,12 @@
+"""RenewDelegationToken: no token lives longer without authentication, as in Kafka. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.errors import DelegationTokenRequestNotAllowedError as Refused
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+
+def handle(request: RenewDelegationTokenRequest, call: Call) -> RenewDelegationTokenResponse:
+    """Tokens need a listener that authenticates."""
+    return RenewDelegationTokenResponse(error_code=Refused.code or 0, expiry_timestamp_ms=-1)

@@ -1,0 +1,41 @@
+"""SCRAM credentials as Kafka keeps them in the registry (RFC 5802, RFC 7677)."""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from typing import Final, NamedTuple
+
+
+class Mechanism(NamedTuple):
+    """One SCRAM mechanism: Kafka's name, its hash, and how often a password is hashed at the least."""
+
+    name: str
+    hash: str
+    min_iterations: int
+
+
+MECHANISMS: Final = {
+    1: Mechanism("SCRAM-SHA-256", "sha256", 4096),
+    2: Mechanism("SCRAM-SHA-512", "sha512", 4096),
+}
+"""By their numbers in the protocol."""
+
+
+def credential(mechanism: Mechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
+    """What is kept of a password: enough to check it, not to log in with it."""
+    import hashlib
+
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash)
+    parts = {
+        "salt": salt,
+        "stored_key": hashlib.new(mechanism.hash, client_key).digest(),
+        "server_key": hmac.digest(salted_password, b"Server Key", mechanism.hash),
+    }
+    texts = [f"{name}={b64encode(value).decode()}" for name, value in parts.items()]
+    return ",".join([*texts, f"iterations={iterations}"])
+
+
+def iterations_of(kept: str) -> int:
+    """How often the password of a credential was hashed."""
+    return int(dict(part.split("=", 1) for part in kept.split(","))["iterations"])

@@ -1,0 +1,159 @@
+"""Metrics that clients send to the broker (KIP-714): what each is asked for, and who gets what it sends.
+
+What is asked for are the subscriptions set as client metrics resources. Receivers are the classes named in
+`metric.reporters` (`package.module.Class`) that have a method `client_telemetry(client, payload)`; payloads are
+OpenTelemetry's MetricsData, decompressed. Loop thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ottla.config.client_metrics import ClientMetricsConfig
+from ottla.config.options import loaded
+from ottla.errors import (
+    ConfigurationError,
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+)
+from ottla.records.compression import decompress
+from ottla.records.crc import crc32c
+
+log = logging.getLogger("ottla.telemetry")
+
+MAX_CLIENTS = 16_384
+"""Clients that are remembered, as in Kafka; the longest silent one is forgotten first."""
+ALL_METRICS = "*"
+DEFAULT_PUSH_INTERVAL_MS = 300_000
+KAFKAS_OWN = "org.apache.kafka."
+
+
+class Client(NamedTuple):
+    """Who sends metrics."""
+
+    client_instance_id: uuid.UUID
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: str
+
+
+class Wish(NamedTuple):
+    """What a client is asked for. An empty metric prefix asks for all of them."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+@dataclass(slots=True)
+class _Known:
+    wish: Wish
+    asked_ms: float
+    pushed_ms: float | None = None
+    terminating: bool = False
+
+
+Receiver = Callable[[Client, bytes], Any]
+
+
+class Telemetry:
+    """The clients that asked, and the receivers of what they send."""
+
+    def __init__(self, receivers: tuple[Receiver, ...], max_bytes: int, monotonic: Callable[[], float]) -> None:
+        self._receivers = receivers
+        self._monotonic = monotonic
+        self._clients: OrderedDict[uuid.UUID, _Known] = OrderedDict()
+        self.max_bytes = max_bytes
+
+    def subscribe(self, client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> Wish:
+        """What the client is to send."""
+        wish = wish_for(client, subscriptions)
+        now = self._monotonic() * 1000
+        known = self._clients.pop(client.client_instance_id, None)
+        self._clients[client.client_instance_id] = known or _Known(wish, now)
+        if known is not None:
+            known.wish, known.asked_ms = wish, now
+        while len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return wish
+
+    def push(self, client: Client, subscription_id: int, terminating: bool, compression: int, metrics: bytes) -> None:
+        """Hand metrics to the receivers; raises the KafkaError for what is wrong with them."""
+        known = self._clients.get(client.client_instance_id)
+        if known is None or known.wish.subscription_id != subscription_id:
+            raise UnknownSubscriptionIdError(f"there is no subscription {subscription_id} of this client")
+        if known.terminating:
+            raise InvalidRequestError("the client has said that it ends")
+        self._check_interval(known, terminating)
+        if len(metrics) > self.max_bytes:
+            raise TelemetryTooLargeError(f"{len(metrics)} bytes of metrics; telemetry.max.bytes is {self.max_bytes}")
+        payload = self._decompressed(compression, metrics)
+        for receiver in self._receivers:
+            try:
+                receiver(client, payload)
+            except Exception:
+                # somebody else's code: neither the broker nor the client is to suffer from it
+                log.exception("a receiver of client metrics failed")
+
+    def _check_interval(self, known: _Known, terminating: bool) -> None:
+        now = self._monotonic() * 1000
+        if known.pushed_ms is not None and not terminating and now - known.pushed_ms < known.wish.push_interval_ms / 2:
+            raise ThrottlingQuotaExceededError("metrics are sent more often than was asked for")
+        known.pushed_ms, known.terminating = now, terminating
+
+    def _decompressed(self, compression: int, metrics: bytes) -> bytes:
+        try:
+            return bytes(decompress(compression, metrics, self.max_bytes))
+        except CorruptMessageError as error:
+            raise InvalidRecordError(f"the metrics cannot be decompressed: {error.message}") from None
+
+
+def wish_for(client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> Wish:
+    """All subscriptions that match a client, put together; the shortest interval counts."""
+    metrics: set[str] = set()
+    intervals = []
+    for options in subscriptions.values():
+        config = ClientMetricsConfig(options)
+        if config.metrics and _matches(client, config.match):
+            metrics.update(config.metrics)
+            intervals.append(config.interval_ms)
+    found = ("",) if ALL_METRICS in metrics else tuple(sorted(metrics))
+    interval = min(intervals, default=DEFAULT_PUSH_INTERVAL_MS)
+    text = f"{','.join(found)} {interval} {client.client_instance_id}"
+    return Wish(crc32c(text.encode(), 0) >> 1, found, interval)
+
+
+def _matches(client: Client, conditions: tuple[str, ...]) -> bool:
+    for condition in conditions:
+        selector, _, pattern = condition.partition("=")
+        if not re.fullmatch(pattern.strip(), str(getattr(client, selector.strip()))):
+            return False
+    return True
+
+
+def receivers_of(reporters: tuple[str, ...]) -> tuple[Receiver, ...]:
+    """The receivers among the classes in `metric.reporters`; ConfigurationError for a class that is not there."""
+    found: list[Receiver] = []
+    for name in reporters:
+        if name.startswith(KAFKAS_OWN):
+            log.warning("metric.reporters: %s is Kafka's own and has no part in Python; it is left out", name)
+            continue
+        try:
+            reporter = loaded(name)()
+        except ValueError as error:
+            raise ConfigurationError(f"metric.reporters: {name!r}: {error}") from None
+        if hasattr(reporter, "client_telemetry"):
+            found.append(reporter.client_telemetry)
+    return tuple(found)

@@ -1,0 +1,25 @@
+"""The options of a client metrics subscription (KIP-714): Kafka's names, defaults and bounds."""
+
+from __future__ import annotations
+
+from ottla.config.options import Config, Option, integer, words
+
+SELECTORS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""What a subscription can match clients by."""
+
+
+class ClientMetricsConfig(Config, subject="client metrics"):
+    """Options of one subscription."""
+
+    interval_ms = Option(300_000, integer(100, 3_600_000), "How often clients send their metrics.")
+    metrics = Option[tuple[str, ...]]((), words(), "Prefixes of the metrics wanted; `*` for all.")
+    match = Option[tuple[str, ...]](
+        (), words(), "Which clients: SELECTOR=REGULAR_EXPRESSION, several with commas; none: every client."
+    )

@@ -1,0 +1,166 @@
+"""What one node answers to requests about ACLs, tokens, credentials, elections and moves: what Kafka would."""
+
+import hashlib
+import hmac
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+SECURITY_DISABLED, ILLEGAL_SASL_STATE, TOKEN_NOT_ALLOWED = 54, 34, 64
+UNKNOWN_TOPIC, ELECTION_NOT_NEEDED, INVALID_REPLICAS, NO_MOVE = 3, 84, 39, 85
+SHA_256, SHA_512 = 1, 2
+
+
+async def create(client: Asker) -> None:
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+
+
+def test_without_an_authorizer_acls_are_refused(tmp_path):
+    async def test(client: Asker) -> None:
+        for version in (0, 3):
+            described = await client.ask(DescribeAclsRequest(resource_type_filter=1), version)
+            assert (described.error_code, described.error_message) == (
+                SECURITY_DISABLED,
+                "No Authorizer is configured.",
+            )
+            rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3)
+            created = await client.ask(CreateAclsRequest(creations=[rule, rule]), version)
+            assert [r.error_code for r in created.results] == [SECURITY_DISABLED] * 2
+            deleted = await client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=1)]), version)
+            assert [r.error_code for r in deleted.filter_results] == [SECURITY_DISABLED]
+
+    with_broker(test, tmp_path)
+
+
+def test_on_a_listener_without_authentication_there_is_neither_sasl_nor_a_token(tmp_path):
+    async def test(client: Asker) -> None:
+        for request, version, error in (
+            (SaslHandshakeRequest(mechanism="PLAIN"), 1, ILLEGAL_SASL_STATE),
+            (SaslAuthenticateRequest(auth_bytes=b"x"), 2, ILLEGAL_SASL_STATE),
+            (CreateDelegationTokenRequest(), 3, TOKEN_NOT_ALLOWED),
+            (CreateDelegationTokenRequest(), 0, TOKEN_NOT_ALLOWED),
+            (RenewDelegationTokenRequest(hmac=b"x"), 2, TOKEN_NOT_ALLOWED),
+            (ExpireDelegationTokenRequest(hmac=b"x"), 2, TOKEN_NOT_ALLOWED),
+            (DescribeDelegationTokenRequest(owners=None), 3, TOKEN_NOT_ALLOWED),
+        ):
+            answer: Any = await client.ask(request, version)  # type: ignore[type-var]
+            assert answer.error_code == error, request
+
+    with_broker(test, tmp_path)
+
+
+def test_one_node_has_nothing_to_elect(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client)
+        asked = [TopicPartitions(topic="t", partitions=[0, 1, 2]), TopicPartitions(topic="no", partitions=[0])]
+        for kind in (0, 1):
+            answer = await client.ask(ElectLeadersRequest(election_type=kind, topic_partitions=asked), 2)
+            found = [[p.error_code for p in r.partition_result] for r in answer.replica_election_results]
+            assert found == [[ELECTION_NOT_NEEDED, ELECTION_NOT_NEEDED, UNKNOWN_TOPIC], [UNKNOWN_TOPIC]]
+        everything = await client.ask(ElectLeadersRequest(topic_partitions=None), 1)
+        assert (everything.error_code, everything.replica_election_results) == (0, [])
+        assert (await client.ask(ElectLeadersRequest(election_type=5, topic_partitions=[]), 2)).error_code == 42
+
+    with_broker(test, tmp_path)
+
+
+def test_partitions_can_be_moved_to_where_they_are(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client)
+        wishes = {0: [0], 1: [1], 2: [0]}
+        partitions = [ReassignablePartition(partition_index=p, replicas=r) for p, r in wishes.items()]
+        partitions.append(ReassignablePartition(partition_index=0, replicas=None))
+        partitions.append(ReassignablePartition(partition_index=0, replicas=[]))
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
+        answer = await client.ask(request, 0)
+        codes = [p.error_code for p in answer.responses[0].partitions]
+        assert codes == [0, INVALID_REPLICAS, UNKNOWN_TOPIC, NO_MOVE, INVALID_REPLICAS]
+        assert (await client.ask(ListPartitionReassignmentsRequest(topics=None), 0)).topics == []
+
+    with_broker(test, tmp_path)
+
+
+def upsertion(name: str = "alice", mechanism: int = SHA_256, iterations: int = 4096) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=b"salted"
+    )
+
+
+async def alter(client: Asker, *changes: Any) -> dict[str, int]:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[c for c in changes if isinstance(c, ScramCredentialDeletion)],
+        upsertions=[c for c in changes if isinstance(c, ScramCredentialUpsertion)],
+    )
+    return {r.user: r.error_code for r in (await client.ask(request, 0)).results}
+
+
+async def described(client: Asker, *users: str) -> dict[str, Any]:
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name=u) for u in users] if users else None)
+    answer = await client.ask(request, 0)
+    return {r.user: r.error_code or [(c.mechanism, c.iterations) for c in r.credential_infos] for r in answer.results}
+
+
+def test_credentials_are_set_described_and_removed(tmp_path):
+    async def first(client: Asker) -> None:
+        assert await alter(client, upsertion(), upsertion(mechanism=SHA_512, iterations=8192)) == {"alice": 0}
+
+    async def second(client: Asker) -> None:
+        assert await described(client) == {"alice": [(SHA_256, 4096), (SHA_512, 8192)]}
+        kept = client.services.image.options["users/alice"]["SCRAM-SHA-256"]
+        parts = dict(part.split("=", 1) for part in kept.split(","))
+        client_key = hmac.digest(b"salted", b"Client Key", "sha256")
+        assert b64decode(parts["stored_key"]) == hashlib.sha256(client_key).digest()
+        assert b64decode(parts["server_key"]) == hmac.digest(b"salted", b"Server Key", "sha256")
+        assert (b64decode(parts["salt"]), parts["iterations"]) == (b"salt", "4096")
+        assert await alter(client, ScramCredentialDeletion(name="alice", mechanism=SHA_256)) == {"alice": 0}
+        assert await described(client, "alice", "bob") == {"alice": [(SHA_512, 8192)], "bob": 91}
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ([upsertion(name="")], 93),
+        ([upsertion(iterations=4095)], 93),
+        ([upsertion(iterations=16385)], 93),
+        ([upsertion(mechanism=3)], 33),
+        ([upsertion(), upsertion()], 92),
+        ([upsertion(), ScramCredentialDeletion(name="alice", mechanism=SHA_256)], 92),
+        ([upsertion(), ScramCredentialDeletion(name="alice", mechanism=SHA_512)], 91),
+    ],
+)
+def test_credentials_that_cannot_be_changed_so_are_left_as_they_are(tmp_path, changes, error):
+    async def test(client: Asker) -> None:
+        assert list((await alter(client, *changes)).values()) == [error]
+        assert await described(client) == {}
+
+    with_broker(test, tmp_path)
