@@ -52,6 +52,10 @@ class Controller:
         image = ClusterImage(found, self._broker_id, epoch, {broker.id: broker})
         await self._registry.multi([Create(znodes.broker(broker.id), _broker_value(broker), ephemeral=True)])
         image = replace(image, options=await self._read_options())
+        feature = await self._registry.get(znodes.FEATURE)
+        if feature is not None:
+            levels = znodes.feature_levels(feature.value)
+            image = replace(image, features=levels, features_epoch=feature.version + 1)
         self.image = _with_topics(image, await self._read_topics())
         await self._lead_again()
 
@@ -144,6 +148,15 @@ class Controller:
                 await self._registry.multi(writes)
             changed = {**self.image.options, entity: dict(options)}
             await self._tell(replace(self.image, options={e: o for e, o in changed.items() if o}))
+
+    async def set_features(self, levels: Mapping[str, int]) -> None:
+        """Set checked levels of features; a feature at level 0 is off."""
+        async with self._lock:
+            changed = {name: level for name, level in {**self.image.features, **levels}.items() if level}
+            path, value = znodes.FEATURE, znodes.feature_value(changed)
+            there = await self._registry.get(path) is not None
+            await self._registry.multi([self._guard(), Set(path, value) if there else Create(path, value)])
+            await self._tell(replace(self.image, features=changed, features_epoch=self.image.features_epoch + 1))
 
     async def close(self) -> None:
         """Give up the controller's place."""

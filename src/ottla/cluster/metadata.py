@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ottla.cluster.features import highest
 from ottla.config.broker import Endpoint
 from ottla.model import Node, TopicPartition
 
@@ -70,6 +71,10 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     names: Mapping[UUID, str] = field(default_factory=dict)
     """Topic names by id."""
+    features: Mapping[str, int] = field(default_factory=highest)
+    """Levels of the cluster's features."""
+    features_epoch: int = 0
+    """Grows with every change of a feature."""
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
 

@@ -19,6 +19,7 @@ CONFIG_TOPICS: Final = "/config/topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 CONSUMERS: Final = "/consumers"
+FEATURE: Final = "/feature"
 
 PERSISTENT: Final = (
     "/admin",
@@ -119,6 +120,17 @@ def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequ
 def config_value(options: Mapping[str, str]) -> bytes:
     """`/config/topics/T` and its siblings."""
     return dump({"version": 1, "config": dict(options)})
+
+
+def feature_value(levels: Mapping[str, int]) -> bytes:
+    """`/feature`."""
+    found = {name: {"max_version_level": level} for name, level in levels.items()}
+    return dump({"version": 2, "status": 1, "features": found})
+
+
+def feature_levels(raw: bytes) -> dict[str, int]:
+    """The levels in `/feature`."""
+    return {name: int(level["max_version_level"]) for name, level in load(raw)["features"].items()}
 
 
 def uuid_text(value: UUID) -> str:

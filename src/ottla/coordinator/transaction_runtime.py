@@ -8,11 +8,13 @@ so that a broker that dies in between writes them again at its next start. Loop 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from ottla.clock import Clock
+from ottla.cluster.features import TRANSACTION_VERSION
 from ottla.cluster.metadata import TRANSACTION_STATE, ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import transaction_records as records
@@ -108,7 +110,7 @@ class TransactionRuntime:
         now = self._clock.now_ms()
         after = await self._carry_out(
             transactional_id,
-            lambda known, fresh: transactions.init_producer(known, transactional_id, timeout_ms, expected, now, fresh),
+            functools.partial(transactions.init_producer, transactional_id, timeout_ms, expected, now, self._version()),
         )
         if after.state is State.PREPARE_ABORT:
             raise ConcurrentTransactionsError  # the producer asks again when the open transaction is gone
@@ -158,7 +160,7 @@ class TransactionRuntime:
         now = self._clock.now_ms()
         for known in [t for t in self.by_id.values() if transactions.is_late(t, now)]:
             try:
-                self._append(transactions.fence(known, now))
+                self._append(transactions.fence(known, now, self._version()))
             except KafkaError as error:
                 log.warning("transactional id %s timed out and cannot be aborted now: %s", known.id, error)
             else:
@@ -203,13 +205,18 @@ class TransactionRuntime:
 
     def _append(self, after: Transaction) -> asyncio.Future[None] | None:
         try:
-            safe = self._log.append(after.id, [records.transaction_record(after)])
+            version = records.VALUE_VERSION if self._version() else records.OLD_VALUE_VERSION
+            safe = self._log.append(after.id, [records.transaction_record(after, version)])
         except KafkaError as error:
             raise _told(error) from error
         self.by_id[after.id] = after
         if after.state in PREPARED:
             self._run(self._finish(after, safe))
         return safe
+
+    def _version(self) -> int:
+        """The transaction version of the cluster."""
+        return self._image().features.get(TRANSACTION_VERSION, CLASSIC)
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
         transactional_id = records.read_key(key)

@@ -39,11 +39,12 @@ class NeedsProducerId(Exception):  # noqa: N818
 
 
 def init_producer(
-    known: Transaction | None,
     transactional_id: str,
     timeout_ms: int,
     expected: Producer | None,
     now_ms: int,
+    version: int,
+    known: Transaction | None,
     fresh_id: int | None,
 ) -> Transaction:
     """InitProducerId: the next epoch, which fences all before it.
@@ -58,7 +59,7 @@ def init_producer(
     if expected is not None and not _was_given(expected, known):
         raise ProducerFencedError
     if known.state is State.ONGOING:
-        return fence(known, now_ms)
+        return fence(known, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, known)
     last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
     begin = {"partitions": frozenset(), "timeout_ms": timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
@@ -86,7 +87,7 @@ def _is_repeated(expected: Producer, known: Transaction) -> bool:
     return True
 
 
-def fence(known: Transaction, now_ms: int, version: int = EPOCH_PER_TRANSACTION) -> Transaction:
+def fence(known: Transaction, now_ms: int, version: int) -> Transaction:
     """Abort an open transaction under the next epoch, so that its producer can write no more."""
     return known.to(
         State.PREPARE_ABORT,

@@ -6,9 +6,18 @@ import re
 
 from ottla.broker.apis import SERVED
 from ottla.broker.services import Call
+from ottla.cluster.features import FEATURES
 from ottla.errors import InvalidRequestError, UnsupportedVersionError
 from ottla.protocol.header import API_VERSIONS
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+LEVEL_0_SINCE = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -21,7 +30,24 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
                 raise InvalidRequestError(f"client software name or version {text!r} is not valid")
         call.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
     rows = [ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last) for row in SERVED]
-    return ApiVersionsResponse(api_keys=rows, finalized_features_epoch=0)
+    return ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=_supported(call.version),
+        finalized_features_epoch=call.services.image.features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in call.services.image.features.items()
+        ],
+    )
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    """Clients of version 3 do not understand a lowest level of 0."""
+    least = 0 if version >= LEVEL_0_SINCE else 1
+    return [
+        SupportedFeatureKey(name=feature.name, min_version=max(feature.first, least), max_version=feature.last)
+        for feature in FEATURES
+    ]
 
 
 def unsupported() -> ApiVersionsResponse:

@@ -1,0 +1,71 @@
+"""UpdateFeatures: set the levels of the cluster's features. Served in all versions.
+
+Up to version 1 each feature has its own outcome; from 2 on all are changed or none. Version 0 has one kind of
+downgrade, later ones know safe and unsafe; here every downgrade is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.cluster.features import BY_NAME
+from ottla.errors import InvalidUpdateVersionError, KafkaError, code_of
+from ottla.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+KINDS_SINCE = 1
+"""The version that names the kind of a change."""
+ALL_OR_NONE_SINCE = 2
+
+
+def handle(request: UpdateFeaturesRequest, call: Call) -> Awaitable[UpdateFeaturesResponse]:
+    """Change what may be changed."""
+    return _answer(request, call)
+
+
+async def _answer(request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    levels: dict[str, int] = {}
+    results = []
+    for update in request.feature_updates:
+        result = UpdatableFeatureResult(feature=update.feature, error_message=None)
+        try:
+            _check(update, call)
+            levels[update.feature] = update.max_version_level
+        except KafkaError as error:
+            if call.version >= ALL_OR_NONE_SINCE:
+                raise
+            result.error_code, result.error_message = code_of(error), error.message
+        results.append(result)
+    if levels and not request.validate_only:
+        await call.services.controller.set_features(levels)
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _check(update: FeatureUpdateKey, call: Call) -> None:
+    feature, wanted = BY_NAME.get(update.feature), update.max_version_level
+
+    def refuse(why: str) -> KafkaError:
+        return InvalidUpdateVersionError(f"Invalid update version {wanted} for feature {update.feature}. {why}")
+
+    if feature is None:
+        raise refuse("This feature is not known.")
+    if not feature.first <= wanted <= feature.last:
+        raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
+    present = call.services.image.features.get(feature.name, 0)
+    kind = update.upgrade_type
+    if call.version < KINDS_SINCE:
+        kind = SAFE_DOWNGRADE if update.allow_downgrade and wanted < present else UPGRADE
+    if wanted < present and kind == UPGRADE:
+        raise refuse(
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    if wanted > present and kind != UPGRADE:
+        raise refuse("Can't downgrade to a newer version.")

@@ -1,0 +1,30 @@
+"""Features of the cluster: what clients may rely on once the level is set for all brokers (KIP-584)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+TRANSACTION_VERSION: Final = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """One feature and the levels that this version can work at."""
+
+    name: str
+    first: int
+    last: int
+
+
+FEATURES: Final = (
+    # 1: flexible records in __transaction_state; 2: an epoch per transaction (KIP-890)
+    Feature(TRANSACTION_VERSION, 0, 2),
+)
+"""Every feature there is."""
+
+BY_NAME: Final = {feature.name: feature for feature in FEATURES}
+
+
+def highest() -> Mapping[str, int]:
+    """The levels of a new cluster."""
+    return {feature.name: feature.last for feature in FEATURES}

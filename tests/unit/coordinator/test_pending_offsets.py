@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from ottla.coordinator.pending_offsets import Key, Open, PendingOffsets
+from ottla.coordinator.records import Committed
+from ottla.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+KEY = Key("g", TP)
+FIRST, SECOND = Open(0, 1), Open(0, 2)
+
+
+def at(offset: int) -> Committed:
+    return Committed(offset, -1, "", 0)
+
+
+def test_offsets_count_with_the_commit_only() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    pending.add(FIRST, KEY, at(2))
+    assert pending.has("g", TP)
+    assert not pending.has("g", TopicPartition("t", 1))
+    assert list(pending.of_group("g")) == [TP]
+    assert pending.commit(FIRST) == {KEY: at(2)}
+    assert not pending.has("g", TP)
+    assert pending.commit(FIRST) == {}
+
+
+def test_transactions_are_apart_by_producer_and_partition() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    other = Key("h", TP)
+    pending.add(Open(1, 1), other, at(5))
+    assert pending.end(FIRST) == {KEY: at(1)}
+    assert pending.has("h", TP)
+    assert pending.commit(Open(1, 1)) == {other: at(5)}
+
+
+def test_later_commit_in_the_log_beats_an_earlier_one() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    pending.add(SECOND, KEY, at(2))
+    assert pending.commit(SECOND) == {KEY: at(2)}
+    assert pending.commit(FIRST) == {}  # compaction would have removed it
+
+
+def test_earlier_commit_leaves_a_later_one_pending() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    pending.add(SECOND, KEY, at(2))
+    assert pending.commit(FIRST) == {KEY: at(1)}
+    assert pending.has("g", TP)
+    assert pending.commit(SECOND) == {KEY: at(2)}
+
+
+def test_abort_lets_the_other_transaction_count() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    pending.add(SECOND, KEY, at(2))
+    pending.end(SECOND)
+    assert pending.commit(FIRST) == {KEY: at(1)}
+
+
+def test_commit_outside_of_transactions_beats_those_that_pend() -> None:
+    pending = PendingOffsets()
+    pending.add(FIRST, KEY, at(1))
+    pending.beat(KEY)
+    assert not pending.has("g", TP)
+    assert pending.commit(FIRST) == {}

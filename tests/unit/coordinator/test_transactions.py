@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.coordinator.state_log import Producer
+from ottla.coordinator.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
+from ottla.coordinator.transactions import (
+    NeedsProducerId,
+    add_partitions,
+    complete,
+    end,
+    end_and_bump,
+    fence,
+    init_producer,
+    is_expired,
+    is_late,
+    missing,
+    next_producer,
+)
+from ottla.errors import (
+    ConcurrentTransactionsError,
+    IllegalStateError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+)
+from ottla.model import TopicPartition
+
+NOW = 1_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ME = Producer(7, 3)
+BUMPS = 2
+
+
+def at(state: State, **changes: object) -> Transaction:
+    partitions = frozenset({T0}) if state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT) else frozenset()
+    base = Transaction("tx", 7, 3, timeout_ms=100, state=state, partitions=partitions, start_ms=500, update_ms=600)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def init(known: Transaction | None, expected: Producer | None = None, fresh: int | None = None) -> Transaction:
+    return init_producer("tx", 100, expected, NOW, BUMPS, known, fresh)
+
+
+# InitProducerId
+
+
+def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
+    with pytest.raises(NeedsProducerId):
+        init(None)
+    new = init(None, fresh=9)
+    assert (new.producer_id, new.producer_epoch, new.state, new.timeout_ms) == (9, 0, State.EMPTY, 100)
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+def test_each_new_producer_gets_the_next_epoch(state: State) -> None:
+    new = init(at(state))
+    assert (new.producer_id, new.producer_epoch, new.last_producer_epoch) == (7, 4, -1)
+    assert (new.state, new.start_ms, new.partitions) == (State.EMPTY, -1, frozenset())
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_new_producer_waits_until_markers_are_written(state: State) -> None:
+    with pytest.raises(ConcurrentTransactionsError):
+        init(at(state))
+
+
+def test_new_producer_aborts_what_the_old_one_left_open() -> None:
+    fenced = init(at(State.ONGOING))
+    assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, frozenset({T0}))
+
+
+def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
+    bumped = init(at(State.COMPLETE_ABORT), ME)
+    assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
+    again = init(bumped, ME)  # it missed the answer
+    assert (again.producer_epoch, again.last_producer_epoch) == (4, 3)
+
+
+@pytest.mark.parametrize("stranger", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
+def test_producer_that_comes_back_too_late_is_fenced(stranger: Producer) -> None:
+    with pytest.raises(ProducerFencedError):
+        init(at(State.EMPTY), stranger)
+
+
+@pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
+def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -> None:
+    known = at(State.EMPTY, producer_epoch=MAX_EPOCH)
+    with pytest.raises(NeedsProducerId):
+        init(known, expected)
+    rotated = init(known, expected, fresh=9)
+    assert (rotated.producer_id, rotated.producer_epoch, rotated.previous_producer_id) == (9, 0, 7)
+    if expected is not None:
+        again = init(rotated, expected)
+        assert (again.producer_id, again.producer_epoch) == (9, 0)
+
+
+def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
+    fenced = complete(fence(at(State.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
+    assert fenced.producer_epoch == MAX_EPOCH + 1
+    assert init(fenced, Producer(7, MAX_EPOCH), fresh=9).producer_id == 9
+    assert init(fenced, fresh=9).producer_id == 9
+
+
+# AddPartitionsToTxn
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+def test_first_partition_begins_the_transaction(state: State) -> None:
+    begun = add_partitions(at(state), ME, [T0, T1], NOW, CLASSIC)
+    assert (begun.state, begun.partitions, begun.start_ms) == (State.ONGOING, frozenset({T0, T1}), NOW)
+
+
+def test_more_partitions_join_and_known_ones_change_nothing() -> None:
+    known = at(State.ONGOING)
+    assert add_partitions(known, ME, [T0], NOW, CLASSIC) is known
+    more = add_partitions(known, ME, [T1], NOW, CLASSIC)
+    assert (more.partitions, more.start_ms) == (frozenset({T0, T1}), 500)
+
+
+@pytest.mark.parametrize(
+    ("known", "who", "error"),
+    [
+        (None, ME, InvalidProducerIdMappingError),
+        (at(State.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
+        (at(State.ONGOING), Producer(7, 2), ProducerFencedError),
+        (at(State.ONGOING), Producer(7, 4), ProducerFencedError),
+        (at(State.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
+        (at(State.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
+    ],
+)
+def test_partitions_join_only_their_owners_transaction(
+    known: Transaction | None, who: Producer, error: type[KafkaError]
+) -> None:
+    with pytest.raises(error):
+        add_partitions(known, who, [T0], NOW, CLASSIC)
+    with pytest.raises(error):
+        missing(known, who, [T0])
+
+
+def test_partitions_outside_of_the_transaction_are_missing() -> None:
+    assert missing(at(State.ONGOING), ME, [T0, T1]) == {T1}
+    assert missing(at(State.COMPLETE_COMMIT), ME, [T0]) == {T0}
+
+
+# EndTxn
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_classic_end_keeps_the_epoch(commit: bool) -> None:
+    prepared = end(at(State.ONGOING), ME, commit, NOW)
+    assert prepared.committing is commit
+    done = complete(prepared, NOW)
+    assert (done.producer_id, done.producer_epoch, done.partitions) == (7, 3, frozenset())
+    assert end(done, ME, commit, NOW) is done  # the answer was lost
+    with pytest.raises(InvalidTxnStateError):
+        end(done, ME, not commit, NOW)
+
+
+@pytest.mark.parametrize(
+    ("known", "who", "error"),
+    [
+        (None, ME, InvalidProducerIdMappingError),
+        (at(State.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
+        (at(State.ONGOING), Producer(7, 2), ProducerFencedError),
+        (at(State.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
+        (at(State.EMPTY), ME, InvalidTxnStateError),
+    ],
+)
+def test_classic_end_is_refused(known: Transaction | None, who: Producer, error: type[KafkaError]) -> None:
+    with pytest.raises(error):
+        end(known, who, True, NOW)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
+    prepared = end_and_bump(at(State.ONGOING), ME, commit, NOW, None)
+    assert (prepared.producer_epoch, next_producer(prepared)) == (4, Producer(7, 4))
+    with pytest.raises(ConcurrentTransactionsError):
+        end_and_bump(prepared, ME, commit, NOW, None)
+    done = complete(prepared, NOW)
+    assert end_and_bump(done, ME, commit, NOW, None) is done
+    with pytest.raises(InvalidTxnStateError):
+        end_and_bump(done, ME, not commit, NOW, None)
+    with pytest.raises(InvalidProducerIdMappingError):
+        end_and_bump(done, Producer(8, 4), commit, NOW, None)
+    with pytest.raises(ProducerFencedError):
+        end_and_bump(done, Producer(7, 2), commit, NOW, None)
+
+
+def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
+    last = Producer(7, MAX_EPOCH)
+    known = at(State.ONGOING, producer_epoch=MAX_EPOCH)
+    with pytest.raises(NeedsProducerId):
+        end_and_bump(known, last, True, NOW, None)
+    prepared = end_and_bump(known, last, True, NOW, 9)
+    assert (prepared.producer_id, prepared.producer_epoch) == (7, MAX_EPOCH + 1)  # what the markers say
+    done = complete(prepared, NOW)
+    assert Producer(done.producer_id, done.producer_epoch) == next_producer(prepared) == Producer(9, 0)
+    assert end_and_bump(done, last, True, NOW, None) is done
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+def test_newer_abort_without_a_transaction_is_a_wish_for_an_epoch(state: State) -> None:
+    prepared = end_and_bump(at(state), ME, False, NOW, None)
+    assert (prepared.state, prepared.producer_epoch, prepared.start_ms) == (State.PREPARE_ABORT, 4, NOW)
+    with pytest.raises(InvalidTxnStateError):
+        end_and_bump(at(state), ME, True, NOW, None)
+
+
+def test_newer_end_from_before_an_empty_transaction_is_fenced() -> None:
+    for commit in (True, False):
+        with pytest.raises(ProducerFencedError):
+            end_and_bump(at(State.EMPTY), Producer(7, 2), commit, NOW, None)
+
+
+# Time
+
+
+def test_transactions_are_late_after_their_timeout() -> None:
+    assert not is_late(at(State.ONGOING), 600)
+    assert is_late(at(State.ONGOING), 601)
+    assert not is_late(at(State.PREPARE_ABORT), 10_000)
+
+
+def test_ids_at_rest_expire() -> None:
+    assert is_expired(at(State.EMPTY), 700, 100)
+    assert not is_expired(at(State.EMPTY), 699, 100)
+    assert not is_expired(at(State.ONGOING), 10_000, 100)
+
+
+def test_states_follow_the_table_only() -> None:
+    for state, allowed in FOLLOWS.items():
+        for following in State:
+            if following in allowed:
+                assert at(state).to(following).state is following
+            else:
+                with pytest.raises(IllegalStateError):
+                    at(state).to(following)
