@@ -37,6 +37,7 @@ MESSAGES: list[type[Message]] = [
     consumer_group_records.ConsumerGroupTargetAssignmentMetadataValue,
     consumer_group_records.ConsumerGroupTargetAssignmentMemberValue,
     consumer_group_records.ConsumerGroupCurrentMemberAssignmentValue,
+    consumer_group_records.ConsumerGroupPartitionMetadataValue,
     consumer_group_records.ConsumerGroupRegularExpressionKey,
     consumer_group_records.ConsumerGroupRegularExpressionValue,
     transaction_records.TransactionLogKey,

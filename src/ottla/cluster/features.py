@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 
@@ -17,6 +18,8 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    # 1: group.protocol=consumer (KIP-848)
+    Feature(GROUP_VERSION, 0, 1),
     # 1: flexible records in __transaction_state; 2: an epoch per transaction (KIP-890)
     Feature(TRANSACTION_VERSION, 0, 2),
 )

@@ -28,6 +28,11 @@ class AnyGroup(Protocol):
     id: str
 
     @property
+    def protocol_type(self) -> str | None:
+        """What the members have in common: `consumer`, `connect`, …; None before anybody joined."""
+        ...
+
+    @property
     def type(self) -> str:
         """Kafka's name for the kind: `classic` or `consumer`."""
         ...

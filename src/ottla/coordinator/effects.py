@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ottla.coordinator.any_group import AnyGroup
 from ottla.protocol.message import Response
 
 
@@ -25,6 +26,13 @@ class Effects:
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[Token, Response]] = field(default_factory=list)
+    converted: AnyGroup | None = None
+    """What takes the place of a group that changes its protocol, once the records are in."""
+
+    def extend(self, more: Effects) -> None:
+        """Another decision comes after this one."""
+        self.records += more.records
+        self.replies += more.replies
 
     def reply(self, token: Token, response: Response) -> None:
         """Give this answer once the records are safe."""

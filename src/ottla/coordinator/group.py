@@ -173,6 +173,11 @@ class Group:
         return self.state is State.EMPTY and not self.pending
 
     @property
+    def is_simple(self) -> bool:
+        """Whether it has only ever stored offsets; such a group has no record of its own."""
+        return self.is_empty and self.protocol_type is None and self.generation == 0
+
+    @property
     def rebalance_timeout(self) -> float:
         """How long members get to join again, in seconds: as long as the slowest asks for."""
         return max((m.rebalance_timeout for m in self.members.values()), default=0.0)

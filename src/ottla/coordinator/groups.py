@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
-from ottla.coordinator.any_group import NEVER
+from ottla.coordinator.any_group import NEVER, AnyGroup
 from ottla.coordinator.effects import Effects, Token
 from ottla.coordinator.group import Group, Member, State
 from ottla.errors import (
@@ -65,26 +65,47 @@ class Join(NamedTuple):
     client: Client
     token: Token
     offered: dict[str, bytes]
+    new_id: str
+    """The member's id if it comes without one."""
 
 
 class Groups:
-    """All groups of one coordinator."""
+    """The classic groups of one coordinator; `by_id` may hold groups of another kind, which are left alone."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        new_id: Callable[[], str] | None = None,
+        by_id: dict[str, AnyGroup] | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
-        self.by_id: dict[str, Group] = {}
+        self.by_id: dict[str, AnyGroup] = {} if by_id is None else by_id
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
         """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
         effects = Effects()
         try:
-            offered = {p.name: p.metadata for p in request.protocols}
-            self._join(Join(request, version, client, token, offered), effects)
+            self.check_join(request)
+            self._join(self.join_of(request, version, client, token), effects)
         except KafkaError as error:
-            effects.reply(token, _join_error(error, request.member_id))
+            effects.reply(token, join_error(error, request.member_id))
         return effects
+
+    def join_of(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Join:
+        """A JoinGroup request, with an id for the member should it need one."""
+        new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
+        return Join(request, version, client, token, {p.name: p.metadata for p in request.protocols}, new_id)
+
+    def check_join(self, request: JoinGroupRequest) -> None:
+        """Raise what is wrong with a join whatever the group is."""
+        if not request.group_id:
+            raise InvalidGroupIdError
+        bounds = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
+        if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
+            raise InvalidSessionTimeoutError
 
     def sync(self, request: SyncGroupRequest, token: Token) -> Effects:
         """SyncGroup: the answer comes when the leader has sent the assignment."""
@@ -114,7 +135,7 @@ class Groups:
             return effects
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
-        group = self.by_id.get(request.group_id)
+        group = self._classic(request.group_id)
         results = [self._leave_one(group, who, effects) for who in leaving]
         code = results[0].error_code if old else 0
         effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
@@ -139,33 +160,40 @@ class Groups:
     def send_away(self, group: Group) -> Effects:
         """The coordinator closes: whoever waits is told that it is elsewhere."""
         effects = Effects()
-        error = NotCoordinatorError()
+        self.interrupt(group, NotCoordinatorError(), effects)
+        return effects
+
+    def interrupt(self, group: Group, error: KafkaError, effects: Effects) -> None:
+        """Answer whoever waits with an error."""
         for member in group.members.values():
             if member.awaiting_join is not None:
-                effects.reply(member.awaiting_join, _join_error(error, member.id))
+                effects.reply(member.awaiting_join, join_error(error, member.id))
             if member.awaiting_sync is not None:
                 effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
             member.awaiting_join = member.awaiting_sync = None
-        return effects
+
+    def rebalance(self, group: Group, effects: Effects) -> None:
+        """Have everybody join again."""
+        self._prepare(group, effects)
+        self._try_complete(group, effects)
 
     def _group(self, group_id: str) -> Group:
         if not group_id:
             raise InvalidGroupIdError
-        group = self.by_id.get(group_id)
+        group = self._classic(group_id)
         if group is None or group.state is State.DEAD:
             raise UnknownMemberIdError
         return group
 
+    def _classic(self, group_id: str) -> Group | None:
+        group = self.by_id.get(group_id)
+        return group if isinstance(group, Group) else None
+
     # Joining
 
     def _join(self, join: Join, effects: Effects) -> None:
-        request, config = join.request, self._config
-        if not request.group_id:
-            raise InvalidGroupIdError
-        bounds = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
-            raise InvalidSessionTimeoutError
-        group = self.by_id.get(request.group_id)
+        request = join.request
+        group = self._classic(request.group_id)
         if group is None:
             if request.member_id:
                 raise UnknownMemberIdError
@@ -181,11 +209,10 @@ class Groups:
 
     def _join_new(self, group: Group, join: Join, effects: Effects) -> None:
         request = join.request
-        member_id = f"{request.group_instance_id or join.client.id}-{self._new_id()}"
+        member_id = join.new_id
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
             group.pending[member_id] = self._clock.monotonic() + request.session_timeout_ms / 1000
-            effects.reply(join.token, _join_error(MemberIdRequiredError(), member_id))
-            return
+            raise MemberIdRequiredError(member_id)
         self._take_in(group, member_id, join, effects)
 
     def _join_known(self, group: Group, join: Join, effects: Effects) -> None:
@@ -223,12 +250,12 @@ class Groups:
         old_leader = group.leader
         fenced = FencedInstanceIdError()
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, _join_error(fenced, member.id))
+            effects.reply(member.awaiting_join, join_error(fenced, member.id))
             member.awaiting_join = None
         if member.awaiting_sync is not None:
             effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
             member.awaiting_sync = None
-        group.rename(member, f"{instance_id}-{self._new_id()}")
+        group.rename(member, join.new_id)
         # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
         member.protocols = join.offered
         if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
@@ -246,7 +273,7 @@ class Groups:
 
     def _await_join(self, group: Group, member: Member, join: Join, effects: Effects) -> None:
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, _join_error(RebalanceInProgressError(), member.id))
+            effects.reply(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
         self._refresh(member, join)
         member.awaiting_join = join.token
         if group.state is not State.PREPARING:
@@ -412,7 +439,7 @@ class Groups:
             return  # it went with a rebalance that another removal completed
         unknown = UnknownMemberIdError()
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, _join_error(unknown, member.id))
+            effects.reply(member.awaiting_join, join_error(unknown, member.id))
         if member.awaiting_sync is not None:
             effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
         group.remove(member.id)
@@ -424,7 +451,10 @@ class Groups:
             self._try_complete(group, effects)
 
 
-def _join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
+def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
+    """The answer to a join that failed."""
+    if isinstance(error, MemberIdRequiredError):
+        member_id = error.message  # the id to come back with
     return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
 
 

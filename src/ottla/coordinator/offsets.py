@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
-from ottla.coordinator.any_group import Committer
+from ottla.coordinator.any_group import AnyGroup, Committer
 from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.group import Group, State
-from ottla.coordinator.groups import Groups
+from ottla.coordinator.group import Group
+from ottla.coordinator.membership import Membership, tombstones
 from ottla.coordinator.pending_offsets import Key, PendingOffsets
 from ottla.coordinator.records import Committed
 from ottla.errors import (
@@ -28,7 +28,7 @@ GROUP_NOT_FOUND_SINCE = 9
 class Offsets:
     """The offsets of all groups of one coordinator."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, groups: Groups) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, groups: Membership) -> None:
         self._config = config
         self._clock = clock
         self._groups = groups
@@ -73,15 +73,15 @@ class Offsets:
     def delete_group(self, group_id: str) -> Effects:
         """Remove an empty group with its offsets."""
         group = self._existing(group_id)
-        if group.state is not State.EMPTY:
+        if not group.is_empty:
             raise NonEmptyGroupError
         effects = Effects()
         for tp in {*self.by_group.get(group_id, ()), *self.pending.of_group(group_id)}:
             effects.records.append(records.offset_record(group_id, tp, None))
-        effects.records.append(records.group_tombstone(group_id))
+        effects.records += tombstones(group)
         return effects
 
-    def expire(self, group: Group) -> Effects:
+    def expire(self, group: AnyGroup) -> Effects:
         """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
         effects = Effects()
         offsets = self.by_group.get(group.id, {})
@@ -91,17 +91,17 @@ class Offsets:
         gone = [tp for tp, committed in offsets.items() if tp not in kept and self._expired(group, committed)]
         effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
         if group.is_empty and not pending and len(gone) == len(offsets):
-            effects.records.append(records.group_tombstone(group.id))
+            effects.records += tombstones(group)
         return effects
 
-    def _expired(self, group: Group, committed: Committed) -> bool:
+    def _expired(self, group: AnyGroup, committed: Committed) -> bool:
         since = group.retained_since(committed.commit_ms)
         if since is None:
             return False
         due = committed.expire_ms if committed.expire_ms >= 0 else since + self._retention_ms
         return due <= self._clock.now_ms()
 
-    def _existing(self, group_id: str) -> Group:
+    def _existing(self, group_id: str) -> AnyGroup:
         group = self._groups.by_id.get(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
@@ -117,6 +117,10 @@ class Offsets:
     def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
         """Take over a record that is in the log."""
         self.pending.beat(Key(group_id, tp))
+        self.keep(group_id, tp, committed)
+
+    def keep(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+        """An offset counts from now on, or no more."""
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed
             if group_id not in self._groups.by_id:

@@ -19,8 +19,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
 from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.group import State
-from ottla.coordinator.groups import Groups
+from ottla.coordinator.membership import Membership
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.pending_offsets import Key, Open
 from ottla.coordinator.state_log import Producer, StateLog
@@ -59,7 +58,7 @@ class GroupRuntime:
         self._timer: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
-        self.groups = Groups(config, clock)
+        self.groups = Membership(config, clock, image)
         self.offsets = Offsets(config, clock, self.groups)
 
     def start(self) -> None:
@@ -103,6 +102,8 @@ class GroupRuntime:
             log.warning("group %s: %s", group_id, error)
             self._reply(effects, CoordinatorNotAvailableError())
         else:
+            if effects.converted is not None:
+                self.groups.by_id[group_id] = effects.converted
             if safe is None:
                 self._reply(effects, None)
             else:
@@ -134,7 +135,7 @@ class GroupRuntime:
             self.offsets.pending.end(transaction)
             return
         for key, committed in self.offsets.pending.commit(transaction).items():
-            self.offsets.replay(key.group_id, key.tp, committed)
+            self.offsets.keep(key.group_id, key.tp, committed)
             self._reschedule(key.group_id)
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
@@ -180,19 +181,12 @@ class GroupRuntime:
         return self._log.read_batch(data, lambda key, value: self._replay(key, value, live=False))
 
     def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
-        """Take a record over. A live group's own record describes the group that is in memory already."""
-        found = records.read_key(key)
-        if found is None:
-            return
-        group_id, tp = found
-        if tp is not None:
+        """Take a record over: an offset, or something about a group."""
+        group_id, tp = records.read_key(key) or (None, None)
+        if group_id is not None and tp is not None:
             self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
-        elif value is None:
-            group = self.groups.by_id.pop(group_id, None)
-            if group is not None and live:
-                group.move(State.DEAD)
-        elif not live:
-            self.groups.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
+        else:
+            self.groups.replay(key, value, live=live)
 
     def _hold(self, transaction: Open, key: bytes, value: bytes | None) -> None:
         """Keep an offset aside whose transaction is open."""

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.cluster.metadata import ClusterImage
+from ottla.coordinator.consumer_member import Assignment, by_topic
 from ottla.errors import MalformedMessageError
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from ottla.protocol.versioned import decode_versioned
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 CONSUMER = "consumer"
 """The protocol type whose metadata the broker can read."""
@@ -21,3 +27,15 @@ def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
         except MalformedMessageError:
             return None  # another client's own format: only its leader understands it
     return frozenset(topics)
+
+
+def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
+    """An assignment as a classic member reads it, in the version that it subscribed with."""
+    topics = [
+        TopicPartitions(topic=image.names[topic_id], partitions=found)
+        for topic_id, found in by_topic(partitions)
+        if topic_id in image.names
+    ]
+    newest = ConsumerProtocolAssignment.VERSIONS.stop - 1
+    version = min(version_of(metadata), newest)
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), version)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ottla.clock import ManualClock
+from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
 from ottla.coordinator.any_group import Committer
 from ottla.coordinator.group import Group, Member, State
-from ottla.coordinator.groups import Groups
+from ottla.coordinator.membership import Membership
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.records import Committed
 from ottla.errors import (
@@ -39,7 +40,7 @@ class Book:
         self.clock = ManualClock()
         config = BrokerConfig({})
         ids = count()
-        self.groups = Groups(config, self.clock, lambda: str(next(ids)))
+        self.groups = Membership(config, self.clock, lambda: ClusterImage(""), lambda: str(next(ids)))
         self.offsets = Offsets(config, self.clock, self.groups)
 
     def group(self, state: State = State.STABLE, kind: str | None = "consumer", topics: str = "t") -> Group:

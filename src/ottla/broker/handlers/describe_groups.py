@@ -1,6 +1,6 @@
 """DescribeGroups: members and assignments of groups. Served in all versions.
 
-A group that is not there is Dead, without an error up to version 5 and with one from 6 on.
+A group that is not there, or is not a classic one, is Dead, without an error up to version 5 and with one from 6 on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ottla.protocol.messages.describe_groups import (
 )
 
 NOT_FOUND_SINCE = 6
+NOT_CLASSIC = "Group %s is not a classic group."
+"""ConsumerGroupDescribe tells about those."""
 
 
 def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
@@ -29,11 +31,11 @@ def _describe(group_id: str, call: Call) -> DescribedGroup:
     except KafkaError as error:
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
     group = call.services.groups.groups.by_id.get(group_id)
-    if group is not None:
+    if isinstance(group, Group):
         return _known(group)
     described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
     if call.version >= NOT_FOUND_SINCE:
-        missing = GroupIdNotFoundError(f"Group {group_id} not found.")
+        missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)
         described.error_code, described.error_message = code_of(missing), missing.message
     return described
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from ottla.broker.services import Call
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-TYPE = "classic"
-
 
 def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     """List what passes the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    groups = call.services.groups.groups.by_id.values()
     return ListGroupsResponse(
         groups=[
-            ListedGroup(group_id=g.id, protocol_type=g.protocol_type or "", group_state=g.state, group_type=TYPE)
-            for g in groups
-            if (not states or g.state.lower() in states) and (not types or TYPE in types)
+            ListedGroup(
+                group_id=group.id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state_name,
+                group_type=group.type,
+            )
+            for group in call.services.groups.groups.by_id.values()
+            if (not states or group.state_name.lower() in states) and (not types or group.type in types)
         ]
     )

@@ -120,3 +120,25 @@ class ConsumerGroupRegularExpressionValue(Data, versions="0", flexible="0+"):
     topics: list[str] = f.array(f.string(), "0+")
     version: int = f.int64("0+")
     timestamp: int = f.int64("0+")
+
+
+class PartitionMetadata(Struct):
+    """The racks of one partition's replicas."""
+
+    partition: int = f.int32("0+")
+    racks: list[str] = f.array(f.string(), "0+")
+
+
+class TopicMetadata(Struct):
+    """One topic."""
+
+    topic_id: UUID = f.uuid("0+")
+    topic_name: str = f.string("0+")
+    num_partitions: int = f.int32("0+")
+    partition_metadata: list[PartitionMetadata] = f.array(PartitionMetadata, "0+")
+
+
+class ConsumerGroupPartitionMetadataValue(Data, versions="0", flexible="0+"):
+    """The topics as a group saw them (up to Kafka 4.0)."""
+
+    topics: list[TopicMetadata] = f.array(TopicMetadata, "0+")

@@ -1,0 +1,61 @@
+"""ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Call
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.consumer_member import Assignment, ConsumerMember, by_topic
+from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.protocol.messages import consumer_group_describe as m
+
+CLASSIC, CONSUMER = 0, 1
+
+
+def handle(request: m.ConsumerGroupDescribeRequest, call: Call) -> m.ConsumerGroupDescribeResponse:
+    """Describe each group."""
+    return m.ConsumerGroupDescribeResponse(groups=[_describe(group_id, call) for group_id in request.group_ids])
+
+
+def _describe(group_id: str, call: Call) -> m.DescribedGroup:
+    try:
+        call.services.groups.check(group_id)
+        group = call.services.groups.groups.by_id.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+    except KafkaError as error:
+        return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
+    return m.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=call.services.groups.groups.consumer.assignor(group)[0],
+        members=[_member(member, group, call) for member in group.members.values()],
+    )
+
+
+def _member(member: ConsumerMember, group: ConsumerGroup, call: Call) -> m.Member:
+    return m.Member(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex or None,
+        assignment=_assignment(member.assigned, call),
+        target_assignment=_assignment(group.target_of(member), call),
+        member_type=CONSUMER if member.classic is None else CLASSIC,
+    )
+
+
+def _assignment(partitions: Assignment, call: Call) -> m.Assignment:
+    names = call.services.image.names
+    return m.Assignment(
+        topic_partitions=[
+            m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=found)
+            for topic_id, found in by_topic(partitions)
+            if topic_id in names
+        ]
+    )

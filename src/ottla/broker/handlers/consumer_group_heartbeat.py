@@ -1,0 +1,24 @@
+"""ConsumerGroupHeartbeat: be a member of a KIP-848 group. Served in all versions; decided in `coordinator`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.coordinator.groups import Client
+from ottla.errors import UnsupportedVersionError
+from ottla.protocol.message import Response
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Awaitable[Response]:
+    """Answered when what has changed is safe."""
+    if "consumer" not in call.services.config.group_coordinator_rebalance_protocols:
+        raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow the consumer protocol")
+    runtime = call.services.groups
+    if request.group_id:
+        runtime.check(request.group_id)
+    token = runtime.token()
+    client = Client(call.client_id, "/" + call.connection.peer.rpartition(":")[0])
+    runtime.carry_out(request.group_id, runtime.groups.consumer_heartbeat(request, call.version, client, token))
+    return token

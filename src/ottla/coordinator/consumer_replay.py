@@ -1,0 +1,145 @@
+"""How the records of a KIP-848 group in `__consumer_offsets` change the group: the reverse of `consumer_records`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ottla.coordinator.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.coordinator.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flat
+from ottla.protocol.message import Data
+from ottla.protocol.messages import consumer_group_records as c
+from ottla.protocol.versioned import decode_versioned, version_of
+
+
+def is_known(key: bytes) -> bool:
+    """Whether a record's key is one of those here."""
+    return version_of(key) in _ROWS
+
+
+def group_of(key: bytes) -> str:
+    """The group that a record is about."""
+    found: str = decode_versioned(_ROWS[version_of(key)].key_class, _as_version_0(key)).group_id  # type: ignore[attr-defined]
+    return found
+
+
+class Replayed(NamedTuple):
+    """What a record was about: its group's end, or one of its members."""
+
+    is_end: bool
+    member_id: str | None
+
+
+def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> Replayed:
+    """Take a record over."""
+    number = version_of(key)
+    row = _ROWS[number]
+    decoded_key = decode_versioned(row.key_class, _as_version_0(key))
+    row.apply(group, decoded_key, None if value is None else decode_versioned(row.value_class, value))
+    return Replayed(number == c.METADATA_KEY and value is None, getattr(decoded_key, "member_id", None))
+
+
+def _put_epoch(group: ConsumerGroup, _key: Any, value: c.ConsumerGroupMetadataValue | None) -> None:
+    if value is not None:
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _put_topics(group: ConsumerGroup, _key: Any, value: object) -> None:
+    group.has_topics_record = value is not None
+
+
+def _put_target_epoch(
+    group: ConsumerGroup, _key: Any, value: c.ConsumerGroupTargetAssignmentMetadataValue | None
+) -> None:
+    group.target_epoch = LEFT if value is None else value.assignment_epoch
+
+
+def _put_regex(
+    group: ConsumerGroup,
+    key: c.ConsumerGroupRegularExpressionKey,
+    value: c.ConsumerGroupRegularExpressionValue | None,
+) -> None:
+    if value is None:
+        group.regexes.pop(key.regular_expression, None)
+    else:
+        found = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        group.regexes[key.regular_expression] = found
+
+
+def _put_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMetadataValue | None) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    told = value.classic_member_metadata
+    classic = None
+    if told is not None:
+        classic = Classic(told.session_timeout_ms, tuple((p.name, p.metadata) for p in told.supported_protocols))
+    group.put(
+        replace(
+            group.members.get(key.member_id) or ConsumerMember(key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=classic,
+        )
+    )
+
+
+def _put_target(group: ConsumerGroup, key: Any, value: c.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = flat(value.topic_partitions)
+
+
+def _put_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    old = group.members.get(key.member_id)
+    if value is None:
+        if old is not None:
+            group.put(replace(old, epoch=LEFT, previous_epoch=LEFT, assigned=NOTHING, revoking=NOTHING))
+        return
+    group.put(
+        replace(
+            old or ConsumerMember(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=flat(value.assigned_partitions),
+            revoking=flat(value.partitions_pending_revocation),
+        )
+    )
+
+
+class _Row(NamedTuple):
+    key_class: type[Data]
+    value_class: type[Data]
+    apply: Callable[[ConsumerGroup, Any, Any], None]
+
+
+_ROWS = {
+    c.METADATA_KEY: _Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, _put_epoch),
+    # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
+    c.PARTITION_METADATA_KEY: _Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _put_topics),
+    c.MEMBER_KEY: _Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _put_member),
+    c.TARGET_METADATA_KEY: _Row(
+        c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, _put_target_epoch
+    ),
+    c.TARGET_MEMBER_KEY: _Row(
+        c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, _put_target
+    ),
+    c.CURRENT_MEMBER_KEY: _Row(
+        c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _put_current
+    ),
+    c.REGEX_KEY: _Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _put_regex),
+}
+"""Every kind of record by the number that its key begins with."""
+
+
+def _as_version_0(key: bytes) -> bytes:
+    return b"\x00\x00" + bytes(key[2:])

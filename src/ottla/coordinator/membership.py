@@ -1,0 +1,140 @@
+"""Every request about a group's members, sent to where groups of its kind are decided.
+
+`by_id` holds groups of both kinds. A request of the classic protocol goes to a KIP-848 group as long as somebody is in
+it; an empty group of either kind makes room for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.clock import Clock
+from ottla.cluster.metadata import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator import consumer_records, records
+from ottla.coordinator.any_group import AnyGroup
+from ottla.coordinator.classic_members import ClassicMembers
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.consumer_groups import ConsumerGroups
+from ottla.coordinator.consumer_replay import is_known
+from ottla.coordinator.conversion import Conversion
+from ottla.coordinator.effects import Effects, Record, Token
+from ottla.coordinator.group import Group, State
+from ottla.coordinator.groups import NAMED_MEMBERS_SINCE, Client, Groups, join_error
+from ottla.errors import KafkaError, code_of
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class Membership:
+    """The members of all groups of one coordinator."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+        new_id: Callable[[], str] | None = None,
+    ) -> None:
+        self._clock = clock
+        self.by_id: dict[str, AnyGroup] = {}
+        self.classic = Groups(config, clock, new_id, self.by_id)
+        self.consumer = ConsumerGroups(config, clock, image, self.by_id, Conversion(config, clock, image, self.classic))
+        self._classic_members = ClassicMembers(self.consumer, clock, image)
+
+    def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
+        """JoinGroup."""
+        group = self.by_id.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self.classic.join(request, version, client, token)
+        effects = Effects()
+        if group.is_empty and not request.member_id:
+            effects.records += consumer_records.group_tombstones(group)
+            del self.by_id[group.id]
+            effects.extend(self.classic.join(request, version, client, token))
+            return effects
+        join = self.classic.join_of(request, version, client, token)
+        try:
+            self.classic.check_join(request)
+            self._classic_members.join(group, join, effects)
+        except KafkaError as error:
+            effects.reply(token, join_error(error, request.member_id))
+        return effects
+
+    def sync(self, request: SyncGroupRequest, token: Token) -> Effects:
+        """SyncGroup."""
+        group = self.by_id.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self.classic.sync(request, token)
+        effects = Effects()
+        try:
+            effects.reply(token, self._classic_members.sync(group, request))
+        except KafkaError as error:
+            effects.reply(token, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        return effects
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Heartbeat: raises what the member has to do about it."""
+        group = self.by_id.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            self._classic_members.heartbeat(group, request)
+        else:
+            self.classic.heartbeat(request)
+
+    def leave(self, request: LeaveGroupRequest, version: int, token: Token) -> Effects:
+        """LeaveGroup."""
+        group = self.by_id.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self.classic.leave(request, version, token)
+        effects = Effects()
+        old = version < NAMED_MEMBERS_SINCE
+        leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
+        results = self._classic_members.leave(group, leaving, effects)
+        code = results[0].error_code if old else 0
+        effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
+        return effects
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int, client: Client, token: Token
+    ) -> Effects:
+        """ConsumerGroupHeartbeat."""
+        return self.consumer.heartbeat(request, version, client, token)
+
+    def tick(self, group: AnyGroup) -> Effects:
+        """Do what is due by now."""
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.tick(group)
+        assert isinstance(group, Group)
+        return self.classic.tick(group)
+
+    def send_away(self, group: AnyGroup) -> Effects:
+        """The coordinator closes: whoever waits is told that it is elsewhere."""
+        return self.classic.send_away(group) if isinstance(group, Group) else Effects()
+
+    def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
+        """Take the record of a group over. A live classic group's own describes what is in memory already."""
+        if is_known(key):
+            self.consumer.replay(key, value)
+            return
+        found = records.read_key(key)
+        if found is None:
+            return
+        group_id, _ = found
+        if value is None:
+            group = self.by_id.get(group_id)
+            if isinstance(group, Group):
+                del self.by_id[group_id]
+                if live:
+                    group.move(State.DEAD)
+        elif not live:
+            self.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
+
+
+def tombstones(group: AnyGroup) -> list[Record]:
+    """What takes a group out of the log."""
+    if isinstance(group, ConsumerGroup):
+        return consumer_records.group_tombstones(group)
+    return [records.group_tombstone(group.id)]

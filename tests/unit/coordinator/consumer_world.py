@@ -1,0 +1,126 @@
+"""KIP-848 groups without a broker: decisions, their records replayed, a clock, and topics that a test changes."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from ottla.clock import ManualClock
+from ottla.cluster.metadata import ClusterImage, PartitionImage, TopicImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.effects import Effects, Record
+from ottla.coordinator.group import Group
+from ottla.coordinator.groups import Client
+from ottla.coordinator.membership import Membership
+from ottla.errors import for_code
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+CLIENT = Client("client", "/127.0.0.1")
+Owned = dict[str, list[int]]
+
+
+def topic_id(name: str) -> UUID:
+    return UUID(bytes=name.encode().ljust(16, b"."))
+
+
+class World:
+    """One coordinator. `log` is what its group's partition would hold."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **options: Any) -> None:
+        self.clock = ManualClock()
+        self.config = BrokerConfig(
+            {"group.initial.rebalance.delay.ms": 0, **{k.replace("_", "."): v for k, v in options.items()}}
+        )
+        self.image = ClusterImage("c")
+        self.topics({"t": 6} if topics is None else topics)
+        self.log: list[Record] = []
+        self.ids = count(1)
+        self.coordinator = self.new_coordinator()
+        self.answers: dict[object, Any] = {}
+
+    def new_coordinator(self) -> Membership:
+        return Membership(self.config, self.clock, lambda: self.image, lambda: str(next(self.ids)))
+
+    def topics(self, sizes: dict[str, int], **options: dict[str, str]) -> None:
+        partition = PartitionImage(0, 0, (0,), (0,))
+        topics = {name: TopicImage(name, topic_id(name), (partition,) * size) for name, size in sizes.items()}
+        names = {topic.id: name for name, topic in topics.items()}
+        set_on = {path.replace("__", "/"): value for path, value in options.items()}
+        self.image = ClusterImage("c", topics=topics, names=names, options=set_on)
+
+    def take(self, effects: Effects) -> None:
+        for record in effects.records:
+            self.coordinator.replay(record.key, record.value, live=True)
+        self.log += effects.records
+        if effects.converted is not None:
+            self.coordinator.by_id[effects.converted.id] = effects.converted
+        for token, response in effects.replies:
+            assert token not in self.answers, f"{token} is answered twice"
+            self.answers[token] = response
+
+    def restart(self) -> None:
+        """A coordinator that knows what the log holds."""
+        self.coordinator = self.new_coordinator()
+        latest = {record.key: record for record in self.log}
+        for record in self.log:
+            if latest[record.key] is record:  # as compaction leaves it
+                self.coordinator.replay(record.key, record.value, live=False)
+
+    def beat(self, member: str, epoch: int, owned: Owned | None = None, **more: Any) -> ConsumerGroupHeartbeatResponse:
+        topic_partitions = None
+        if owned is not None:
+            topic_partitions = [TopicPartitions(topic_id=topic_id(t), partitions=p) for t, p in owned.items()]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member, member_epoch=epoch, topic_partitions=topic_partitions, **more
+        )
+        return self.ask(request)
+
+    def ask(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
+        token = object()
+        self.take(self.coordinator.consumer_heartbeat(request, version, CLIENT, token))
+        answer = self.answers[token]
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+    def join(self, member: str, topics: str | None = "t", **more: Any) -> ConsumerGroupHeartbeatResponse:
+        names = None if topics is None else topics.split(",")
+        timeout = more.pop("rebalance_timeout_ms", 60_000)
+        return self.beat(member, 0, {}, rebalance_timeout_ms=timeout, subscribed_topic_names=names, **more)
+
+    def leave(self, member: str, epoch: int = -1, **more: Any) -> ConsumerGroupHeartbeatResponse:
+        return self.beat(member, epoch, **more)
+
+    def pass_time(self, ms: float) -> None:
+        self.clock.advance(ms)
+        for group in list(self.coordinator.by_id.values()):
+            if group.next_deadline() <= self.clock.monotonic():
+                self.take(self.coordinator.tick(group))
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.coordinator.by_id["g"]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    @property
+    def classic(self) -> Group:
+        group = self.coordinator.by_id["g"]
+        assert isinstance(group, Group)
+        return group
+
+
+def error(answer: Any) -> str | None:
+    return for_code(answer.error_code).name if answer.error_code else None
+
+
+def given(answer: ConsumerGroupHeartbeatResponse) -> Owned | None:
+    """The assignment of an answer, by the names that `topic_id` made ids of."""
+    if answer.assignment is None:
+        return None
+    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}

@@ -1,0 +1,307 @@
+"""KIP-848 groups as decisions: epochs, what is given up before it is assigned, and who is fenced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.coordinator.consumer_world import World, error, given, topic_id
+
+from ottla.coordinator.consumer_group import State
+from ottla.coordinator.consumer_member import MemberState
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+
+ALL = {"t": [0, 1, 2, 3, 4, 5]}
+
+
+def settled(world: World, *members: str) -> dict[str, Any]:
+    """Members that joined one after the other, and what each reads once nothing changes any more."""
+    owned: dict[str, Any] = {}
+    epochs: dict[str, int] = {}
+    for member in members:
+        answer = world.join(member)
+        owned[member], epochs[member] = given(answer), answer.member_epoch
+        for _ in range(4):
+            for name in owned:
+                answer = world.beat(name, epochs[name], owned[name])
+                epochs[name] = answer.member_epoch
+                owned[name] = given(answer) if answer.assignment is not None else owned[name]
+    return owned
+
+
+def test_the_first_member_gets_everything_at_once() -> None:
+    world = World()
+    answer = world.join("a")
+    assert (error(answer), answer.member_id, answer.member_epoch) == (None, "a", 1)
+    assert (given(answer), answer.heartbeat_interval_ms) == (ALL, 5000)
+    assert world.group.state is State.STABLE
+
+
+def test_a_heartbeat_that_changes_nothing_writes_nothing_and_tells_nothing() -> None:
+    world = World()
+    world.join("a")
+    world.beat("a", 1)
+    before = len(world.log)
+    answer = world.beat("a", 1, ALL)
+    assert (answer.member_epoch, answer.assignment, len(world.log)) == (1, None, before)
+
+
+def test_partitions_are_given_up_before_they_are_assigned() -> None:
+    world = World()
+    world.join("a")
+    b = world.join("b")
+    assert (b.member_epoch, given(b)) == (2, {})
+    a = world.beat("a", 1, ALL)
+    assert a.member_epoch == 1
+    kept = given(a)
+    assert kept is not None
+    assert len(kept["t"]) == 3
+    assert given(world.beat("b", 2, {})) is None  # not yet: a reads them still
+    assert world.group.state is State.RECONCILING
+    a = world.beat("a", 1, kept)
+    assert (a.member_epoch, a.assignment) == (2, None)
+    b = world.beat("b", 2, {})
+    taken = given(b)
+    assert taken is not None
+    assert sorted(kept["t"] + taken["t"]) == ALL["t"]
+    assert world.group.state is State.STABLE
+
+
+def test_a_member_that_does_not_give_up_in_time_is_thrown_out() -> None:
+    world = World()
+    world.join("a", rebalance_timeout_ms=10_000)
+    world.join("b")
+    world.beat("a", 1, ALL)
+    for _ in range(3):
+        world.pass_time(4_000)
+        world.beat("b", 2, {})
+    assert error(world.beat("a", 1, ALL)) == "UNKNOWN_MEMBER_ID"
+    assert given(world.beat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
+
+
+def full() -> dict[str, Any]:
+    return {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"]}
+
+
+def test_a_silent_member_is_thrown_out_and_the_others_get_what_it_read() -> None:
+    world = World()
+    settled(world, "a", "b")
+    for _ in range(10):
+        world.pass_time(5_000)
+        epoch = world.group.members["a"].epoch
+        world.beat("a", epoch)
+    assert list(world.group.members) == ["a"]
+    assert len(world.group.members["a"].assigned) == 6
+
+
+def test_leaving_frees_partitions_at_once_and_the_last_one_empties_the_group() -> None:
+    world = World()
+    settled(world, "a", "b")
+    assert world.leave("b").member_epoch == -1
+    assert given(world.beat("a", world.group.members["a"].epoch, None)) == ALL
+    world.leave("a")
+    assert (world.group.state, world.group.members, world.group.owners) == (State.EMPTY, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({"group_id": "", "member_id": "a"}, "INVALID_REQUEST"),
+        ({"member_id": ""}, "INVALID_REQUEST"),
+        ({"rebalance_timeout_ms": -1}, "INVALID_REQUEST"),
+        ({"topic_partitions": None}, "INVALID_REQUEST"),
+        ({"topic_partitions": [TopicPartitions(topic_id=topic_id("t"), partitions=[1])]}, "INVALID_REQUEST"),
+        ({"subscribed_topic_names": None}, "INVALID_REQUEST"),
+        ({"instance_id": ""}, "INVALID_REQUEST"),
+        ({"rack_id": ""}, "INVALID_REQUEST"),
+        ({"member_epoch": -3}, "INVALID_REQUEST"),
+        ({"member_epoch": -2}, "INVALID_REQUEST"),
+        ({"server_assignor": "none"}, "UNSUPPORTED_ASSIGNOR"),
+        ({"subscribed_topic_regex": "(?=x)"}, "INVALID_REGULAR_EXPRESSION"),
+        ({"member_epoch": 1}, "GROUP_ID_NOT_FOUND"),
+        ({"member_epoch": -1}, "GROUP_ID_NOT_FOUND"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told(request_: dict[str, Any], expected: str) -> None:
+    request: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": "a",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    answer = World().ask(ConsumerGroupHeartbeatRequest(**{**request, **request_}))
+    assert error(answer) == expected
+    assert answer.error_message
+
+
+def test_the_broker_makes_ids_for_members_of_version_0_only() -> None:
+    world = World()
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert len(world.ask(request, 0).member_id or "") == 36
+    assert error(world.ask(request, 1)) == "INVALID_REQUEST"
+
+
+def test_members_with_a_wrong_epoch_are_fenced() -> None:
+    world = World()
+    settled(world, "a", "b")
+    epoch = world.group.members["a"].epoch
+    assert error(world.beat("a", epoch + 1, {})) == "FENCED_MEMBER_EPOCH"
+    assert error(world.beat("nobody", epoch, {})) == "UNKNOWN_MEMBER_ID"
+    assert error(world.beat("a", epoch - 1, ALL)) == "FENCED_MEMBER_EPOCH"
+
+
+def test_the_epoch_before_is_let_pass_as_an_answer_may_have_been_lost() -> None:
+    world = World()
+    world.join("a")
+    world.topics({"t": 6, "u": 1})
+    world.beat("a", 1, ALL, subscribed_topic_names=["t", "u"])
+    assert world.beat("a", 1, ALL).member_epoch == 2
+    assert error(world.beat("a", 1, {"t": [0], "u": [0], "x": [0]})) == "FENCED_MEMBER_EPOCH"
+    assert error(world.beat("a", 1)) == "FENCED_MEMBER_EPOCH"
+
+
+def test_a_member_may_join_again_with_epoch_0_and_gets_its_assignment_again() -> None:
+    world = World()
+    world.join("a")
+    again = world.join("a")
+    assert (again.member_epoch, given(again)) == (1, ALL)
+
+
+def test_new_partitions_and_deleted_topics_begin_a_new_epoch() -> None:
+    world = World({"t": 1, "u": 1, "other": 1})
+    world.join("a", "t,u")
+    world.topics({"t": 2, "u": 1, "other": 1})
+    answer = world.beat("a", 1)
+    assert (answer.member_epoch, given(answer)) == (2, {"t": [0, 1], "u": [0]})
+    world.topics({"t": 2, "other": 5})
+    assert given(world.beat("a", 2)) == {"t": [0, 1]}  # to be given up
+    assert world.beat("a", 2, {"t": [0, 1]}).member_epoch == 3
+    world.topics({"t": 2, "other": 9})
+    assert world.beat("a", 3).member_epoch == 3
+
+
+def test_a_topic_that_comes_later_is_assigned_then() -> None:
+    world = World({})
+    assert given(world.join("a", "t")) == {}
+    world.topics({"t": 2})
+    assert given(world.beat("a", 1, {})) == {"t": [0, 1]}
+
+
+def test_a_regular_expression_stands_for_all_topics_whose_whole_name_matches() -> None:
+    world = World({"topic1": 1, "topic2": 1, "a-topic": 1})
+    assert given(world.join("a", None, subscribed_topic_regex="^topic.*")) == {"topic1": [0], "topic2": [0]}
+    world.topics({"topic1": 1, "topic3": 1})
+    assert given(world.beat("a", 1, {"topic1": [0], "topic2": [0]})) == {"topic1": [0]}
+    assert given(world.beat("a", 1, {"topic1": [0]})) == {"topic1": [0], "topic3": [0]}
+    world.beat("a", 2, {}, subscribed_topic_names=["topic1"], subscribed_topic_regex="")
+    assert world.group.regexes == {}
+
+
+def test_the_assignor_is_the_one_that_most_members_ask_for() -> None:
+    world = World({"t": 4, "u": 4})
+    world.join("a", "t,u", server_assignor="range")
+    world.join("b", "t,u", server_assignor="range")
+    world.join("c", "t,u", server_assignor="uniform")
+    assert world.coordinator.consumer.assignor(world.group)[0] == "range"
+    world.leave("a")
+    world.leave("b")
+    assert world.coordinator.consumer.assignor(world.group)[0] == "uniform"
+
+
+def test_kafkas_class_names_stand_for_the_assignors() -> None:
+    world = World(group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor")
+    assert world.config.group_consumer_assignors == ("range",)
+    assert error(world.join("a", server_assignor="uniform")) == "UNSUPPORTED_ASSIGNOR"
+
+
+def test_a_full_group_takes_no_more() -> None:
+    world = World(group_consumer_max_size=1)
+    world.join("a")
+    assert error(world.join("b")) == "GROUP_MAX_SIZE_REACHED"
+    assert error(world.join("a")) is None
+
+
+def test_options_of_the_group_beat_those_of_the_broker_within_their_bounds() -> None:
+    world = World()
+    options = {"consumer.heartbeat.interval.ms": "7000", "consumer.session.timeout.ms": "99999999"}
+    world.topics({"t": 6}, groups__g=options)
+    assert world.join("a").heartbeat_interval_ms == 7000
+    world.pass_time(59_000)
+    assert "a" in world.group.members
+    world.pass_time(1_000)
+    assert "a" not in world.group.members
+
+
+# Static members
+
+
+def test_a_static_member_comes_back_to_what_it_had() -> None:
+    world = World()
+    settled(world, "other")
+    world.join("a", instance_id="i")
+    world.beat("other", 1, ALL)
+    kept = given(world.beat("other", 1, ALL, **full()))
+    world.beat("other", 1, kept)
+    had = given(world.beat("a", 2, {}, instance_id="i"))
+    assert world.leave("a", -2, instance_id="i").member_epoch == -2
+    back = world.join("b", instance_id="i")
+    assert (given(back), world.group.epoch) == (had, 2)
+    assert "a" not in world.group.members
+    assert error(world.beat("a", 2, instance_id="i")) == "FENCED_INSTANCE_ID"
+
+
+def test_a_static_members_place_is_not_given_away_while_it_is_there() -> None:
+    world = World()
+    world.join("a", instance_id="i")
+    assert error(world.join("b", instance_id="i")) == "UNRELEASED_INSTANCE_ID"
+    assert error(world.beat("b", 1, instance_id="unknown")) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_static_member_that_stays_away_is_thrown_out() -> None:
+    world = World()
+    world.join("a", instance_id="i")
+    world.leave("a", -2, instance_id="i")
+    world.pass_time(45_000)
+    assert (world.group.members, world.group.static) == ({}, {})
+
+
+# What the log holds
+
+
+def test_a_restart_finds_the_group_as_it_was() -> None:
+    world = World({"t": 6, "topic": 2})
+    settled(world, "a", "b")
+    world.join("c", None, subscribed_topic_regex="top.*", rack_id="r", instance_id="i", server_assignor="range")
+    before = world.group
+    world.restart()
+    after = world.group
+    for attribute in ("epoch", "metadata_hash", "target_epoch", "members", "targets", "regexes", "static", "owners"):
+        assert getattr(after, attribute) == getattr(before, attribute), attribute
+    assert after.members["a"].state is MemberState.STABLE
+    assert after.timers.keys() == {"a", "b", "c"}
+    world.pass_time(45_000)
+    assert after.members == {}
+
+
+def test_an_empty_group_leaves_only_tombstones() -> None:
+    from ottla.coordinator.membership import tombstones
+
+    world = World()
+    world.join("a", None, subscribed_topic_regex="t")
+    world.leave("a")
+    for record in tombstones(world.group):
+        world.log.append(record)
+        world.coordinator.replay(record.key, record.value, live=True)
+    assert world.coordinator.by_id == {}
+    assert {r.key for r in world.log if r.value is not None} <= {r.key for r in world.log if r.value is None}
+    world.restart()
+    assert world.coordinator.by_id == {}
