@@ -1,0 +1,217 @@
+"""Transactions of other people's clients, and Apache Kafka's tools for them, against our broker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from typing import Any
+
+import pytest
+from tests.interop.kafka_jars import run_tool
+
+pytestmark = pytest.mark.interop
+
+TOOLS = "org.apache.kafka.tools."
+SECONDS = 30.0
+
+
+def name(what: str) -> str:
+    return f"{what}-{uuid.uuid4().hex[:8]}"
+
+
+def tool(bootstrap: str, tool_name: str, *arguments: str) -> str:
+    result = run_tool(TOOLS + tool_name, "--bootstrap-server", bootstrap, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+# librdkafka
+
+
+def rdkafka_producer(bootstrap: str, transactional_id: str, **options: Any) -> Any:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    given = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **options}
+    producer = confluent_kafka.Producer(given, logger=None)
+    producer.init_transactions(SECONDS)
+    return producer
+
+
+def rdkafka_consumer(bootstrap: str, topic: str, group: str, isolation: str = "read_committed") -> Any:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+def rdkafka_values(consumer: Any, count: int) -> list[bytes]:
+    values: list[bytes] = []
+    while len(values) < count:
+        message = consumer.poll(SECONDS)
+        assert message is not None, f"{len(values)} of {count} records came"
+        assert message.error() is None, message.error()
+        values.append(message.value())
+    return values
+
+
+def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) -> None:
+    topic = name("committed")
+    producer = rdkafka_producer(bootstrap, name("tx"))
+    kept = []
+    for number in range(6):
+        producer.begin_transaction()
+        values = [f"{number}-{i}".encode() for i in range(20)]
+        for value in values:
+            producer.produce(topic, value)
+        if number % 2:
+            producer.flush(SECONDS)
+            producer.abort_transaction(SECONDS)
+        else:
+            producer.commit_transaction(SECONDS)
+            kept += values
+    consumer = rdkafka_consumer(bootstrap, topic, name("g"))
+    assert sorted(rdkafka_values(consumer, len(kept))) == sorted(kept)
+    consumer.close()
+    everything = rdkafka_consumer(bootstrap, topic, name("g"), "read_uncommitted")
+    assert len(rdkafka_values(everything, 120)) == 120
+    everything.close()
+
+
+def test_librdkafkas_offsets_come_with_its_records(bootstrap: str) -> None:
+    """Consume, transform, produce: what is rolled back is read again, what is committed is not."""
+    source, target, group = name("in"), name("out"), name("g")
+    feed = rdkafka_producer(bootstrap, name("feed"))
+    feed.begin_transaction()
+    for i in range(50):
+        feed.produce(source, str(i).encode(), partition=0)
+    feed.commit_transaction(SECONDS)
+    producer = rdkafka_producer(bootstrap, name("tx"))
+    for commits in (False, True, True):
+        consumer = rdkafka_consumer(bootstrap, source, group)
+        producer.begin_transaction()
+        for value in rdkafka_values(consumer, 25):
+            producer.produce(target, b"<" + value + b">")
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), SECONDS
+        )
+        if commits:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.abort_transaction(SECONDS)
+        consumer.close()
+    reader = rdkafka_consumer(bootstrap, target, name("g"))
+    assert sorted(rdkafka_values(reader, 50)) == sorted(b"<%d>" % i for i in range(50))
+    reader.close()
+
+
+def test_librdkafkas_zombie_is_fenced(bootstrap: str) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    topic, transactional_id = name("fenced"), name("tx")
+    zombie = rdkafka_producer(bootstrap, transactional_id)
+    zombie.begin_transaction()
+    zombie.produce(topic, b"zombie", partition=0)
+    zombie.flush(SECONDS)
+    successor = rdkafka_producer(bootstrap, transactional_id)
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        zombie.commit_transaction(SECONDS)
+    assert caught.value.args[0].fatal()
+    successor.begin_transaction()
+    successor.produce(topic, b"successor", partition=0)
+    successor.commit_transaction(SECONDS)
+    consumer = rdkafka_consumer(bootstrap, topic, name("g"))
+    assert rdkafka_values(consumer, 1) == [b"successor"]
+    consumer.close()
+
+
+# aiokafka: the classic transactions
+
+
+def test_aiokafka_commits_and_rolls_back(bootstrap: str) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+    topic, group = name("aio"), name("g")
+
+    async def run() -> None:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name("tx")) as producer:
+            for number in range(4):
+                await producer.begin_transaction()
+                for i in range(10):
+                    await producer.send_and_wait(topic, b"%d-%d" % (number, i), partition=i % 2)
+                offsets = {aiokafka.TopicPartition(topic, 0): number}
+                await producer.send_offsets_to_transaction(offsets, group)
+                if number % 2:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        )
+        async with consumer:
+            values = [(await asyncio.wait_for(consumer.getone(), SECONDS)).value for _ in range(20)]
+        assert sorted(values) == sorted(b"%d-%d" % (n, i) for n in (0, 2) for i in range(10))
+        reader = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group)
+        async with reader:
+            assert await reader.committed(aiokafka.TopicPartition(topic, 0)) == 2
+
+    asyncio.run(run())
+
+
+# Java
+
+
+def test_javas_copier_moves_each_record_once_although_it_rolls_back(bootstrap: str) -> None:
+    source, target, transactional_id = name("in"), name("out"), name("copy")
+    for topic in (source, target):
+        tool(bootstrap, "TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+    load = ("--topic", source, "--num-records", "1000", "--record-size", "20", "--throughput", "-1")
+    tool(bootstrap, "ProducerPerformance", *load, "--transactional-id", name("perf"), "--transaction-duration-ms", "20")
+    arguments = [f"--broker-list={bootstrap}", f"--input-topic={source}", "--input-partition=0"]
+    arguments += [f"--output-topic={target}", "--max-messages=1000", f"--consumer-group={name('g')}"]
+    arguments += ["--transaction-size=50", f"--transactional-id={transactional_id}", "--enable-random-aborts"]
+    copied = run_tool(TOOLS + "TransactionalMessageCopier", *arguments)
+    assert copied.returncode == 0, copied.stdout + copied.stderr
+    reading = ("--topic", target, "--from-beginning", "--timeout-ms", "5000", "--isolation-level", "read_committed")
+    read = run_tool(TOOLS + "consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *reading)
+    assert len(read.stdout.splitlines()) == 1000
+    listed = tool(bootstrap, "TransactionsCommand", "list", "--transactional-id-pattern", "copy-.*")
+    assert re.search(rf"{transactional_id}\s+0\s+\d+\s+CompleteCommit", listed)
+    assert "perf-" not in listed
+    assert "CompleteCommit" in tool(
+        bootstrap, "TransactionsCommand", "describe", "--transactional-id", transactional_id
+    )
+
+
+def test_javas_tool_finds_and_aborts_a_transaction_that_is_left_open(bootstrap: str) -> None:
+    topic, transactional_id = name("open"), name("tx")
+    producer = rdkafka_producer(bootstrap, transactional_id)
+    producer.begin_transaction()
+    producer.produce(topic, b"never", partition=0)
+    producer.flush(SECONDS)
+    described = tool(bootstrap, "TransactionsCommand", "describe", "--transactional-id", transactional_id)
+    assert "Ongoing" in described
+    assert f"{topic}-0" in described
+    where = ("--topic", topic, "--partition", "0")
+    producers = tool(bootstrap, "TransactionsCommand", "describe-producers", *where)
+    assert producers.splitlines()[1].split()[-1] == "0"  # the offset where it began
+    tool(bootstrap, "TransactionsCommand", "abort", *where, "--start-offset", "0")
+    producers = tool(bootstrap, "TransactionsCommand", "describe-producers", *where)
+    assert producers.splitlines()[1].split()[-1] == "None"
+
+
+def test_javas_tool_ends_a_transactional_id_by_force(bootstrap: str) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    topic, transactional_id = name("open"), name("tx")
+    producer = rdkafka_producer(bootstrap, transactional_id)
+    producer.begin_transaction()
+    producer.produce(topic, b"never", partition=0)
+    producer.flush(SECONDS)
+    tool(bootstrap, "TransactionsCommand", "forceTerminateTransaction", "--transactionalId", transactional_id)
+    with pytest.raises(confluent_kafka.KafkaException):
+        producer.commit_transaction(SECONDS)
