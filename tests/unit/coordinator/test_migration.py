@@ -1,0 +1,278 @@
+"""Groups whose members move from the classic protocol to KIP-848 and back, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
+
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group import State
+from ottla.errors import KafkaError
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ottla.protocol.versioned import decode_versioned, encode_versioned
+
+Parts = dict[str, list[int]]
+ALL = {"t": [0, 1, 2, 3, 4, 5]}
+
+
+def subscription(topics: str, owned: Parts | None = None) -> bytes:
+    partitions = [TopicPartitions(topic=t, partitions=p) for t, p in (owned or {}).items()]
+    return encode_versioned(ConsumerProtocolSubscription(topics=topics.split(","), owned_partitions=partitions), 1)
+
+
+def assignment(parts: Parts) -> bytes:
+    topics = [TopicPartitions(topic=t, partitions=p) for t, p in parts.items()]
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
+
+
+class Mixed(World):
+    """A world whose members may also speak the classic protocol."""
+
+    def old_join(self, member: str = "", owned: Parts | None = None, **more: Any) -> JoinGroupResponse | None:
+        token = object()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member,
+            group_instance_id=more.pop("instance", None),
+            protocol_type=more.pop("kind", "consumer"),
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=more.get("metadata", subscription("t", owned)))
+                for name in more.get("protocols", "range").split(",")
+            ],
+        )
+        self.take(self.coordinator.join(request, more.get("version", 3), CLIENT, token))
+        self.pending = token
+        return self.answers.get(token)
+
+    def old_sync(self, joined: JoinGroupResponse, assignments: dict[str, Parts] | None = None) -> SyncGroupResponse:
+        token = object()
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=m, assignment=assignment(p))
+                for m, p in (assignments or {}).items()
+            ],
+        )
+        self.take(self.coordinator.sync(request, token))
+        answer = self.answers[token]
+        assert isinstance(answer, SyncGroupResponse)
+        return answer
+
+    def old_beat(self, member: str, generation: int) -> str | None:
+        try:
+            self.coordinator.heartbeat(HeartbeatRequest(group_id="g", member_id=member, generation_id=generation))
+        except KafkaError as found:
+            return found.name
+        return None
+
+    def old_leave(self, *members: str) -> list[int]:
+        token = object()
+        request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=m) for m in members])
+        self.take(self.coordinator.leave(request, 3, token))
+        return [m.error_code for m in self.answers[token].members]
+
+    def old_group(self) -> str:
+        """A stable classic group of one member that reads everything; its id."""
+        joined = self.old_join()
+        assert joined is not None
+        self.old_sync(joined, {joined.member_id: ALL})
+        assert self.classic.state is State.STABLE
+        return joined.member_id
+
+
+def parts(answer: SyncGroupResponse) -> Parts:
+    found = decode_versioned(ConsumerProtocolAssignment, answer.assignment)
+    return {t.topic: t.partitions for t in found.assigned_partitions}
+
+
+def both(world: Mixed) -> tuple[str, JoinGroupResponse]:
+    """A group of one classic and one new member `new`, settled: the classic one's id, and its last join."""
+    old = world.old_group()
+    world.join("new")
+    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"
+    joined = world.old_join(old, owned=ALL)
+    assert joined is not None
+    kept = parts(world.old_sync(joined))
+    assert world.old_beat(old, 1) == "REBALANCE_IN_PROGRESS"  # it has yet to say that it gave the others up
+    joined = world.old_join(old, owned=kept)
+    assert joined is not None
+    assert parts(world.old_sync(joined)) == kept
+    assert given(world.beat("new", 2, {})) is not None
+    assert world.old_beat(old, joined.generation_id) is None
+    return old, joined
+
+
+def test_a_new_member_turns_a_classic_group_into_a_consumer_group() -> None:
+    world = Mixed()
+    old = world.old_group()
+    answer = world.join("new")
+    assert (error(answer), answer.member_epoch, given(answer)) == (None, 2, {})
+    member = world.group.members[old]
+    assert member.classic is not None
+    assert (member.epoch, len(member.assigned)) == (1, 6)
+    assert len(world.group.targets[old]) == 3
+
+
+def test_a_classic_member_gives_up_before_the_new_one_gets_it() -> None:
+    world = Mixed()
+    old, _ = both(world)
+    members = world.group.members
+    assert [len(members[m].assigned) for m in (old, "new")] == [3, 3]
+    assert not members[old].assigned & members["new"].assigned
+
+
+def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None:
+    world = Mixed()
+    world.old_group()
+    assert world.old_join() is None
+    waiting = world.pending
+    world.join("new")
+    assert error(world.answers[waiting]) == "REBALANCE_IN_PROGRESS"
+
+
+def test_a_classic_member_may_join_a_consumer_group() -> None:
+    world = Mixed()
+    world.join("new")
+    world.old_join(version=5)
+    assert error(world.answers[world.pending]) == "MEMBER_ID_REQUIRED"
+    joined = world.old_join(world.answers[world.pending].member_id, version=5)
+    assert joined is not None
+    assert (joined.generation_id, joined.protocol_name, joined.leader, joined.members) == (2, "range", "", [])
+    assert parts(world.old_sync(joined)) == {}
+    assert world.old_beat(joined.member_id, 2) is None
+    kept = given(world.beat("new", 1, ALL))
+    world.beat("new", 1, kept)
+    assert world.old_beat(joined.member_id, 2) == "REBALANCE_IN_PROGRESS"  # its partitions are free
+    again = world.old_join(joined.member_id)
+    assert again is not None
+    assert len(parts(world.old_sync(again))["t"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"kind": "connect"}, "INCONSISTENT_GROUP_PROTOCOL"),
+        ({"metadata": b"\x00"}, "INCONSISTENT_GROUP_PROTOCOL"),
+    ],
+)
+def test_a_classic_member_has_to_speak_of_topics(how: dict[str, Any], expected: str) -> None:
+    world = Mixed()
+    world.join("new")
+    world.old_join(**how)
+    assert error(world.answers[world.pending]) == expected
+
+
+def test_classic_requests_to_a_consumer_group_are_checked() -> None:
+    world = Mixed()
+    old, joined = both(world)
+    assert world.old_beat("nobody", 2) == "UNKNOWN_MEMBER_ID"
+    assert world.old_beat(old, 1) == "ILLEGAL_GENERATION"
+    assert world.old_beat("new", 2) == "UNKNOWN_MEMBER_ID"
+    assert world.old_leave("new", "nobody") == [25, 25]
+    assert error(world.old_sync(JoinGroupResponse(generation_id=1, member_id=old))) == "ILLEGAL_GENERATION"
+
+
+def test_classic_members_are_thrown_out_when_silent_or_late() -> None:
+    world = Mixed()
+    old, joined = both(world)
+    world.pass_time(10_000)
+    assert list(world.group.members) == ["new"]
+    for n in range(8):
+        world.pass_time(9_000)
+        world.beat("new", world.group.members["new"].epoch)
+        if n == 0:
+            joined_ = world.old_join()
+            assert joined_ is not None
+        elif joined_.member_id in world.group.members:
+            world.old_beat(joined_.member_id, joined_.generation_id)
+    assert joined_.member_id not in world.group.members  # it never synced
+
+
+def test_a_classic_member_leaves_a_consumer_group() -> None:
+    world = Mixed()
+    old, _ = both(world)
+    assert world.old_leave(old) == [0]
+    assert given(world.beat("new", 2, None)) == ALL
+
+
+def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
+    world = Mixed()
+    old, joined = both(world)
+    epoch = world.group.epoch
+    world.leave("new")
+    group = world.classic
+    assert (group.state, group.generation, list(group.members)) == (State.PREPARING, epoch, [old])
+    assert world.old_beat(old, joined.generation_id) == "REBALANCE_IN_PROGRESS"
+    again = world.old_join(old)
+    assert again is not None
+    assert (again.leader, again.generation_id) == (old, epoch + 1)
+    assert parts(world.old_sync(again, {old: ALL})) == ALL
+
+
+def test_a_converted_group_is_found_after_a_restart() -> None:
+    world = Mixed()
+    old = world.old_group()
+    world.join("new")
+    before = world.group
+    world.restart()
+    for attribute in ("epoch", "target_epoch", "members", "targets", "owners"):
+        assert getattr(world.group, attribute) == getattr(before, attribute), attribute
+    world.leave("new")
+    world.restart()
+    assert (world.classic.state, list(world.classic.members)) == (State.STABLE, [old])
+
+
+@pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("disabled", False, False)])
+def test_the_policy_decides_which_way_groups_may_go(policy: str, up: bool, down: bool) -> None:
+    world = Mixed(group_consumer_migration_policy=policy)
+    world.old_group()
+    assert (error(world.join("new")) is None) is up
+    if up:
+        world.leave("new")
+        assert isinstance(world.coordinator.by_id["g"], ConsumerGroup) is not down
+
+
+def test_a_group_of_another_kind_is_not_converted() -> None:
+    world = Mixed()
+    joined = world.old_join(kind="connect")
+    assert joined is not None
+    assert error(world.join("new")) == "GROUP_ID_NOT_FOUND"
+    assert world.classic.members
+
+
+def test_empty_groups_make_room_for_the_other_protocol() -> None:
+    world = Mixed()
+    world.old_leave(world.old_group())
+    assert given(world.join("new")) == ALL
+    world.leave("new")
+    joined = world.old_join()
+    assert joined is not None
+    assert joined.generation_id == 1
+    assert world.classic.members.keys() == {joined.member_id}
+    world.restart()
+    assert world.coordinator.by_id == {}  # a classic generation is written when it is synced
+
+
+def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
+    world = Mixed()
+    joined = world.old_join(instance="i")
+    assert joined is not None
+    world.old_sync(joined, {joined.member_id: ALL})
+    answer = world.join("new", instance_id="i")
+    assert (error(answer), given(answer)) == (None, ALL)
+    assert world.group.owners == {TopicIdPartition(topic_id("t"), p): "new" for p in range(6)}
