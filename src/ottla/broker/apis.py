@@ -69,6 +69,8 @@ SERVED = (
     Served("CreatePartitions", 0, 3),
     Served("DeleteGroups", 0, 2),
     Served("OffsetDelete", 0, 0),
+    Served("AlterReplicaLogDirs", 0, 2),
+    Served("DescribeLogDirs", 0, 5),
     Served("DescribeClientQuotas", 0, 1),
     Served("AlterClientQuotas", 0, 1),
     Served("UpdateFeatures", 0, 2),

@@ -11,7 +11,9 @@ from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError
+from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
+from ottla.storage.log import DiskFailedError
 from ottla.storage.log_dir import LogDir
 
 log = logging.getLogger("ottla.broker")
@@ -69,21 +71,29 @@ class Housekeeping:
     def apply_retention(self) -> None:
         """Drop segments that have outlived their topic's retention."""
         now = self._clock.now_ms()
-        for partition in list(self._partitions):
+        for partition in self._in_service():
             try:
                 partition.log.apply_retention(now)
+            except DiskFailedError as error:
+                partition.fail(error)
             except KafkaError as error:
                 log.error("%s", error)  # the others must not fill the disk for this one
 
+    def _in_service(self) -> list[Partition]:
+        return [partition for partition in self._partitions if not partition.closed]
+
+    def _usable(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
+
     def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log starts."""
-        for log_dir in self._log_dirs:
+        for log_dir in self._usable():
             log_dir.checkpoint(sync=False)
 
     def flush_old(self) -> None:
         """Fsync logs whose records have waited for `flush.ms`."""
         now = self._clock.now_ms()
-        for partition in list(self._partitions):
+        for partition in self._in_service():
             kept = partition.log
             if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
                 partition.flush_in_background()
@@ -96,12 +106,12 @@ class Housekeeping:
 
     def delete_files(self) -> None:
         """Remove files of deleted topics and segments."""
-        for log_dir in self._log_dirs:
+        for log_dir in self._usable():
             log_dir.delete_files(self._clock.now_ms())
 
     def rest(self) -> None:
         """Close the files of logs that are idle."""
-        for partition in list(self._partitions):
+        for partition in self._in_service():
             try:
                 partition.log.rest()
             except KafkaError as error:
@@ -111,7 +121,10 @@ class Housekeeping:
         """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
         loop = asyncio.get_running_loop()
         map_bytes = self._live.current.log_cleaner_dedupe_buffer_size
-        while (cleaning := log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes)) is not None:
+        while not log_dir.offline:
+            cleaning = log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes)
+            if cleaning is None:
+                return
             await loop.run_in_executor(self._workers, cleaning.copy)
             if not log_dir.finish_cleaning(cleaning) or cleaning.cleaned_to <= cleaning.first_dirty:
                 return  # no progress: try again after the pause

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -36,7 +35,7 @@ from ottla.net.admission import Admission
 from ottla.net.frame_memory import FrameMemory
 from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
-from ottla.storage.log_dir import LogDir
+from ottla.storage.log_dir import LogDir, UnusableDirectoryError
 
 log = logging.getLogger("ottla.broker")
 
@@ -54,6 +53,8 @@ class BrokerNode:
         self.config = config
         self.broker_id = max(0, config.id)
         self.endpoints: tuple[Endpoint, ...] = ()
+        self.failed = asyncio.Event()
+        """Set when the data directory with the registry has failed: nothing can be served any more."""
         self._clock = clock
         self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._live = LiveConfig(config, self.broker_id)
@@ -70,12 +71,8 @@ class BrokerNode:
         """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
         config, clock = self.config, self._clock
         try:
-            for path in config.data_dirs:
-                expiration_ms = config.producer_id_expiration_ms
-                self._log_dirs.append(
-                    LogDir.open(path, broker_id=self.broker_id, clock=clock, producer_expiration_ms=expiration_ms)
-                )
-            self._registry = EmbeddedRegistry(Path(config.data_dirs[0]))
+            all_dirs = self._open_log_dirs()
+            self._registry = EmbeddedRegistry(self._log_dirs[0].path)
             self._registry.open()
             controller = Controller(self._registry, self.broker_id)
             partitions = Partitions(
@@ -111,7 +108,8 @@ class BrokerNode:
                     lambda tp: self._config_of(controller.image, tp),
                     recovery_threads=config.num_recovery_threads_per_data_dir,
                 )
-            await partitions.start(controller.image)
+            partitions.on_fatal = self.failed.set
+            await partitions.start(controller.image, all_dirs=all_dirs)
             groups.start()
             transactions.start()
             controller.on_change(self._take_options)
@@ -162,6 +160,30 @@ class BrokerNode:
     def _config_of(self, image: ClusterImage, tp: TopicPartition) -> LogConfig:
         topic = image.topics.get(tp.topic)
         return self.log_config(topic.options if topic is not None else {})
+
+    def _open_log_dirs(self) -> bool:
+        """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).
+
+        The first one holds the registry (Kafka's metadata.log.dir), without which nothing is known of the others.
+        """
+        config = self.config
+        faults: list[UnusableDirectoryError] = []
+        for path in config.data_dirs:
+            try:
+                opened = LogDir.open(
+                    path,
+                    broker_id=self.broker_id,
+                    clock=self._clock,
+                    producer_expiration_ms=config.producer_id_expiration_ms,
+                )
+            except UnusableDirectoryError as error:
+                if not self._log_dirs:
+                    raise
+                log.error("%s; going on without it", error.message)
+                faults.append(error)
+            else:
+                self._log_dirs.append(opened)
+        return not faults
 
     def _bind(self, dispatch: Dispatch) -> None:
         config = self.config

@@ -65,6 +65,12 @@ async def _serve(node: BrokerNode, began: float) -> int:
         file=sys.stderr,
         flush=True,
     )
-    await stopping.wait()
+    ends = [asyncio.ensure_future(event.wait()) for event in (stopping, node.failed)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    failed = node.failed.is_set()
+    for end in ends:
+        end.cancel()
     await node.stop()
-    return 0
+    if failed:
+        print("ottla broker: log.dirs: the first data directory has failed; the broker has stopped", file=sys.stderr)
+    return int(failed)

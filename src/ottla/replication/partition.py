@@ -23,7 +23,7 @@ from ottla.errors import (
 )
 from ottla.model import TopicPartition
 from ottla.storage.files import FileSlice
-from ottla.storage.log import Appended, Log
+from ottla.storage.log import Appended, DiskFailedError, Log
 
 logger = logging.getLogger("ottla.replication")
 
@@ -47,6 +47,8 @@ class Partition:
         self._pending: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         self._failed = False
+        self.on_disk_failure: Callable[[Partition, BaseException], None] | None = None
+        """Told when the disk failed under the log."""
         log.on_roll = self._on_roll
 
     @property
@@ -63,6 +65,19 @@ class Partition:
         """Become the leader, with the epoch of `image`. A lone replica has everything that there is."""
         self.image = image
         self.log.high_watermark = self.log.log_end_offset
+
+    @property
+    def closed(self) -> bool:
+        """Whether it serves nobody any more."""
+        return self._closed
+
+    def replace_log(self, log: Log) -> None:
+        """Go on with a copy of the log that holds all that the present one does."""
+        assert log.log_end_offset == self.log.log_end_offset, "the copy has not caught up"
+        log.high_watermark = self.log.high_watermark
+        self.log.on_roll = None
+        log.on_roll = self._on_roll
+        self.log = log
 
     def close(self) -> None:
         """No more appends or reads; who waits is told."""
@@ -95,7 +110,11 @@ class Partition:
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
             )
-        appended = self.log.append(data, leader_epoch=self.image.leader_epoch, origin_client=from_client)
+        try:
+            appended = self.log.append(data, leader_epoch=self.image.leader_epoch, origin_client=from_client)
+        except DiskFailedError as error:
+            self.fail(error)
+            raise
         if self.log.unflushed_messages >= self.log.config.flush_messages:
             self._flush_soon()
         else:
@@ -153,20 +172,25 @@ class Partition:
     def _on_background_flush(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
-        """After a failed fsync nobody knows which pages are gone, and a second fsync may lie about it."""
-        logger.error(
-            "%s: fsync failed, the partition is out of service until a restart: %s", self.topic_partition, error
-        )
+    def fail(self, error: BaseException) -> None:
+        """The disk failed: out of service until a restart.
+
+        After a failed fsync nobody knows which pages are gone, and a second fsync may lie about it.
+        """
+        if self._failed:
+            return
+        logger.error("%s is out of service until a restart: %s", self.topic_partition, error)
         self.log.failed = self._failed = self._closed = True
-        failed = KafkaStorageError(f"{self.topic_partition}: fsync failed: {error}")
+        failed = KafkaStorageError(f"{self.topic_partition} is out of service: {error}")
         for _, future in self._pending:
             if not future.done():
                 future.set_exception(failed)
         self._pending.clear()
         self._wake(0)
+        if self.on_disk_failure is not None:
+            self.on_disk_failure(self, error)
 
     def _flush_soon(self) -> None:
         if self._flush is not None:
@@ -179,7 +203,7 @@ class Partition:
         self._flush = None
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         if self._closed:
             return

@@ -10,9 +10,16 @@ from concurrent.futures import Executor
 from ottla.cluster.metadata import ClusterImage, TopicImage
 from ottla.cluster.znodes import uuid_text
 from ottla.config.topic import LogConfig
-from ottla.errors import KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from ottla.errors import (
+    KafkaStorageError,
+    LogDirNotFoundError,
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
+from ottla.replication.relocation import Relocation
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 
@@ -40,6 +47,10 @@ class Partitions:
         self._log_config = log_config
         self._min_insync_replicas = min_insync_replicas
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._relocations: dict[TopicPartition, Relocation] = {}
+        self._may_create = True
+        self.on_fatal: Callable[[], None] | None = None
+        """Told when the first data directory has failed, which holds the registry."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -63,10 +74,26 @@ class Partitions:
             raise KafkaStorageError(f"{tp} has no log on this broker")
         raise NotLeaderOrFollowerError
 
-    async def start(self, image: ClusterImage) -> None:
-        """Lead what the image gives to this broker. Logs that no topic owns are left alone, and named."""
+    @property
+    def log_dirs(self) -> Sequence[LogDir]:
+        """The data directories, failed ones included."""
+        return self._log_dirs
+
+    @property
+    def relocations(self) -> Mapping[TopicPartition, Relocation]:
+        """Replicas that are on their way to another directory."""
+        return self._relocations
+
+    async def start(self, image: ClusterImage, *, all_dirs: bool = True) -> None:
+        """Lead what the image gives to this broker. Logs that no topic owns are left alone, and named.
+
+        Where a data directory could not be opened (`all_dirs` is false), no log is made for a topic that was there
+        before: it may lie in that directory, and an empty one would look like one that lost everything.
+        """
+        self._may_create = all_dirs
         for topic in image.topics.values():
             self._take(topic)
+        self._may_create = True
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
@@ -93,8 +120,53 @@ class Partitions:
                     partition.log.config = config
                     partition.min_insync_replicas = min_isr
 
+    async def relocate(self, tp: TopicPartition, path: str) -> None:
+        """Move a replica to the data directory of that path; one that is on its way elsewhere changes its way.
+
+        Raises LogDirNotFoundError, ReplicaNotAvailableError or KafkaStorageError.
+        """
+        target = next((d for d in self._log_dirs if str(d.path) == path), None)
+        if target is None:
+            raise LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
+        partition = self._partitions.get(tp)
+        if partition is None:
+            raise ReplicaNotAvailableError(f"{tp} has no replica on this broker")
+        if target.offline:
+            raise KafkaStorageError(f"{path} is out of service: {target.offline}")
+        running = self._relocations.get(tp)
+        if running is not None and running.target is target:
+            return
+        if running is not None:
+            await running.cancel()
+        source = self._directory_of(partition)
+        if source is not target:
+            moving = self._relocations[tp] = Relocation(partition, source, target)
+            moving.start(lambda: self._relocated(tp, moving))
+
+    def _relocated(self, tp: TopicPartition, ended: Relocation) -> None:
+        if self._relocations.get(tp) is ended:
+            del self._relocations[tp]
+
+    def _directory_of(self, partition: Partition) -> LogDir:
+        return next(d for d in self._log_dirs if d.logs.get(partition.topic_partition) is partition.log)
+
+    def _on_disk_failure(self, partition: Partition, error: BaseException) -> None:
+        """One log's disk is all logs' disk: their directory is out of service (KIP-112)."""
+        directory = self._directory_of(partition)
+        if not directory.offline:
+            log.error("log.dirs: %s has failed and is out of service until a restart: %s", directory.path, error)
+            directory.take_offline(str(error))
+            for tp in directory.logs:
+                other = self._partitions.get(tp)
+                if other is not None:
+                    other.fail(error)
+            if self.on_fatal is not None and directory is self._log_dirs[0]:
+                self.on_fatal()
+
     async def close(self) -> None:
         """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
+        for running in list(self._relocations.values()):
+            await running.cancel()
         for partition in self._partitions.values():
             if partition.has_pending:
                 await partition.flush()
@@ -120,10 +192,12 @@ class Partitions:
                 log.error("%s: no log: %s", tp, error)
                 continue
             partition = Partition(found, image, min_isr, self._workers)
+            partition.on_disk_failure = self._on_disk_failure
             partition.lead(image)
             self._partitions[tp] = partition
 
     def _open(self, tp: TopicPartition, config: LogConfig, topic: TopicImage) -> Log:
+        self._set_aside_copies(tp)
         for directory in self._log_dirs:
             failure = directory.failed.get(tp)
             if failure is not None:
@@ -137,8 +211,17 @@ class Partitions:
                 continue
             existing.config = config
             return existing
-        emptiest = min(self._log_dirs, key=lambda d: len(d.logs))
+        online = [directory for directory in self._log_dirs if not directory.offline]
+        if not self._may_create or not online:
+            raise KafkaStorageError("it may lie in a data directory that is out of service")
+        emptiest = min(online, key=lambda d: len(d.logs))
         return emptiest.create(tp, config, uuid_text(topic.id))
+
+    def _set_aside_copies(self, tp: TopicPartition) -> None:
+        """After a crash at the end of a move a log may be there twice: the one that goes farther was in use last."""
+        holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
+        for directory in holders[:-1]:
+            log.warning("%s is there twice: %s holds less and is set aside", tp, directory.set_aside(tp))
 
     def _drop(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):

@@ -50,6 +50,14 @@ REPLAY_BYTES = 1024 * 1024
 """Read at once when a log is replayed."""
 
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk is full, not broken: what was written stands, and there may be room again."""
+
+
+class DiskFailedError(KafkaStorageError):
+    """The disk failed under a log, so that nothing in its directory can be relied on any more."""
+
+
 class Appended(NamedTuple):
     """Where an append came to lie. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
 
@@ -226,6 +234,8 @@ class Log:
                 raise self._storage_error("note a rolled back transaction of", error) from error
 
     def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
+        if error.errno not in FULL:
+            return DiskFailedError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {error}")
         reason = "no space is left on the device" if error.errno == errno.ENOSPC else str(error)
         return KafkaStorageError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {reason}")
 

@@ -50,6 +50,10 @@ PROGRESS_SECONDS = 2.0
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
+class UnusableDirectoryError(StartupError):
+    """The disk, not the configuration, is at fault: the broker can go on with its other directories."""
+
+
 class LogDir:
     """One of the broker's `log.dirs`."""
 
@@ -64,6 +68,8 @@ class LogDir:
         """As checkpointed: what each partition begins with."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Where compaction goes on in each log."""
+        self.offline = ""
+        """Why the directory is not used any more: its disk failed. Empty while it is used."""
         self.cluster_id: str | None = None
         self.directory_id = ""
         self._lock_fd = -1
@@ -105,11 +111,11 @@ class LogDir:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise StartupError(f"log.dirs: {self.path} is not a directory") from None
+            raise UnusableDirectoryError(f"log.dirs: {self.path} is not a directory") from None
         except OSError as error:
-            raise StartupError(f"log.dirs: {self.path} cannot be made: {error.strerror}") from None
+            raise UnusableDirectoryError(f"log.dirs: {self.path} cannot be made: {error.strerror}") from None
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-            raise StartupError(f"log.dirs: {self.path} is not writable for this user")
+            raise UnusableDirectoryError(f"log.dirs: {self.path} is not writable for this user")
 
     def _acquire(self) -> None:
         try:
@@ -124,7 +130,7 @@ class LogDir:
             ) from None
         except OSError as error:
             self._release()
-            raise StartupError(f"log.dirs: {self.path} is not writable: {error.strerror}") from None
+            raise UnusableDirectoryError(f"log.dirs: {self.path} is not writable: {error.strerror}") from None
 
     def _release(self) -> None:
         if self._lock_fd >= 0:
@@ -203,13 +209,13 @@ class LogDir:
             return {}
 
     def _partitions(self) -> list[tuple[TopicPartition, Path]]:
-        """The log directories; those that were being deleted go now."""
+        """The log directories; those that were being deleted, or had not taken another's place yet, go now."""
         found = []
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 if not entry.is_dir():
                     continue
-                if entry.name.endswith(DELETE_SUFFIX):
+                if entry.name.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                     self._remove(Path(entry.path))
                     continue
                 tp = parse_directory_name(entry.name)
@@ -259,6 +265,38 @@ class LogDir:
             created.topic_id = topic_id
         self.logs[tp] = created
         return created
+
+    def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
+        """A new, empty log that is to take the place of one in another directory (see `replication.relocation`)."""
+        suffix = f".{unique}{FUTURE_SUFFIX}"
+        path = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
+        created = open_log(path, tp, config, clock=self.clock, producer_expiration_ms=self.producer_expiration_ms)
+        if topic_id is not None:
+            write_topic_id(created.dir, topic_id)
+            created.topic_id = topic_id
+        return created
+
+    def adopt_future(self, future: Log) -> Log:
+        """A future log becomes the log of its partition: closed as a whole, renamed, and opened again."""
+        tp, start = future.topic_partition, future.log_start_offset
+        future.close()
+        future.dir.rename(self.path / str(tp))
+        sync_directory(self.path)
+        adopted = self.logs[tp] = open_log(
+            self.path / str(tp),
+            tp,
+            future.config,
+            clock=self.clock,
+            log_start_offset=start,
+            clean=True,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+        return adopted
+
+    def drop_future(self, future: Log) -> None:
+        """A future log is not wanted any more."""
+        future.abandon()
+        self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
         """Take a log out of service. Its directory is renamed at once and removed after file.delete.delay.ms."""
@@ -312,6 +350,8 @@ class LogDir:
 
     def finish_cleaning(self, cleaning: Cleaning) -> bool:
         """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
+        if self.logs.get(cleaning.log.topic_partition) is not cleaning.log:
+            return False  # it was deleted, or has moved to another directory
         if not cleaning.install():
             return False
         self.cleaner_offsets[cleaning.log.topic_partition] = cleaning.cleaned_to
@@ -341,12 +381,23 @@ class LogDir:
         except OSError as error:
             raise KafkaStorageError(f"the checkpoints in {self.path} cannot be written: {error}") from error
 
+    def take_offline(self, reason: str) -> None:
+        """Use the directory no more: nobody knows what of it is left. The next start checks it as after a crash."""
+        self.offline = reason
+        for opened in self.logs.values():
+            opened.failed = True
+
     def close(self) -> None:
         """Flush and close all logs, write the checkpoints and, where nothing failed, the mark of a clean shutdown."""
         if self._lock_fd < 0:
             return
         if not self._loaded:
             self._release()  # nothing was opened, so nothing may be said of it: neither clean nor checkpointed
+            return
+        if self.offline:
+            for opened in self.logs.values():
+                opened.abandon()
+            self._release()
             return
         clean = not self.failed and not any(opened.failed for opened in self.logs.values())
         try:
@@ -390,6 +441,6 @@ def _read_properties(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"{path} cannot be read: {error}") from None
+        raise UnusableDirectoryError(f"{path} cannot be read: {error}") from None
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {key.strip(): value.strip() for key, value in pairs}

@@ -1,0 +1,40 @@
+"""AlterReplicaLogDirs: move replicas to other data directories of this broker. Served in all versions.
+
+Answered when the moves have begun; DescribeLogDirs tells how far they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(request: AlterReplicaLogDirsRequest, call: Call) -> Awaitable[AlterReplicaLogDirsResponse]:
+    """Begin each move; one that fails does not stop the others."""
+    return _move_all(request, call)
+
+
+async def _move_all(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
+    by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    for wish in request.dirs:
+        for topic in wish.topics:
+            for index in topic.partitions:
+                result = AlterReplicaLogDirPartitionResult(partition_index=index)
+                try:
+                    await call.services.partitions.relocate(TopicPartition(topic.name, index), wish.path)
+                except KafkaError as error:
+                    result.error_code = code_of(error)
+                by_topic[topic.name].append(result)
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in by_topic.items()]
+    )

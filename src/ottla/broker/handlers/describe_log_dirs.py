@@ -1,0 +1,56 @@
+"""DescribeLogDirs: what lies in this broker's data directories. Served in all versions."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+
+from ottla.broker.services import Call
+from ottla.errors import KafkaStorageError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ottla.storage.log_dir import LogDir
+
+Wanted = frozenset[TopicPartition] | None
+"""Which partitions; None for all."""
+
+
+def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    """Describe every directory; a failed one is told as such."""
+    wanted = None
+    if request.topics is not None:
+        wanted = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
+    return DescribeLogDirsResponse(
+        results=[_describe(directory, wanted, call) for directory in call.services.partitions.log_dirs]
+    )
+
+
+def _describe(directory: LogDir, wanted: Wanted, call: Call) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    if directory.offline:
+        result.error_code = KafkaStorageError.code or 0
+        return result
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for tp, log in sorted(directory.logs.items()):
+        if wanted is None or tp in wanted:
+            lag = max(0, log.high_watermark - log.log_end_offset)
+            by_topic[tp.topic].append(
+                DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size, offset_lag=lag)
+            )
+    for tp, moving in call.services.partitions.relocations.items():
+        if moving.target is directory and (wanted is None or tp in wanted):
+            by_topic[tp.topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=tp.partition, partition_size=moving.size, offset_lag=moving.lag, is_future_key=True
+                )
+            )
+    result.topics = [DescribeLogDirsTopic(name=name, partitions=found) for name, found in by_topic.items()]
+    volume = shutil.disk_usage(directory.path)
+    result.total_bytes, result.usable_bytes = volume.total, volume.free
+    return result

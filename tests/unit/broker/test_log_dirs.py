@@ -1,0 +1,242 @@
+"""Several data directories: where logs lie, how they move, and what the failure of one costs."""
+
+import asyncio
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.errors import StartupError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import records
+from ottla.storage.files import LogFile
+
+STORAGE_ERROR, LOG_DIR_NOT_FOUND, REPLICA_NOT_AVAILABLE = 56, 57, 9
+T0 = TopicPartition("t", 0)
+
+
+def both(tmp_path: Path) -> dict[str, str]:
+    return {"log_dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+
+
+async def create(client: Asker, name: str, partitions: int, **options: str) -> None:
+    from ottla.protocol.messages.create_topics import CreatableTopicConfig
+
+    configs = [CreatableTopicConfig(name=n.replace("_", "."), value=v) for n, v in options.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+    assert (await client.ask(CreateTopicsRequest(topics=[topic]), 7)).topics[0].error_code == 0
+
+
+async def produce(client: Asker, partition: int, *values: bytes) -> int:
+    data = [PartitionProduceData(index=partition, records=batch(*values))]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    return (await client.ask(request, 9)).responses[0].partition_responses[0].error_code
+
+
+async def read(client: Asker, partition: int) -> Any:
+    asked = [FetchPartition(partition=partition, partition_max_bytes=10**7)]
+    request = FetchRequest(max_bytes=10**7, topics=[FetchTopic(topic="t", partitions=asked)])
+    found = (await client.ask(request, 4)).responses[0].partitions[0]
+    return found.error_code or [r.value for r in records(found.records)]
+
+
+async def described(client: Asker, *partitions: int) -> dict[str, Any]:
+    topics = [DescribableLogDirTopic(topic="t", partitions=list(partitions))] if partitions else None
+    answer = await client.ask(DescribeLogDirsRequest(topics=topics), 4)
+    return {
+        Path(r.log_dir).name: r.error_code
+        or {(t.name, p.partition_index, p.is_future_key): p.partition_size for t in r.topics for p in t.partitions}
+        for r in answer.results
+    }
+
+
+async def move(client: Asker, path: Path, partition: int = 0) -> int:
+    topics = [AlterReplicaLogDirTopic(name="t", partitions=[partition])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=topics)])
+    return (await client.ask(request, 2)).results[0].partitions[0].error_code
+
+
+async def settled(client: Asker) -> None:
+    while client.services.partitions.relocations:
+        await asyncio.sleep(0.001)
+
+
+def test_logs_are_spread_and_described_with_their_sizes(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 4)
+        await produce(client, 0, b"x" * 1000)
+        found = await described(client)
+        assert [len(logs) for logs in found.values()] == [2, 2]
+        assert found["a"]["t", 0, False] > 1000
+        assert await described(client, 1) == {"a": {}, "b": {("t", 1, False): 0}}
+        answer = await client.ask(DescribeLogDirsRequest(topics=None), 4)
+        assert all(0 < r.usable_bytes < r.total_bytes for r in answer.results)
+
+    with_broker(test, tmp_path, **both(tmp_path))
+
+
+def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
+    values = [b"%05d" % i * 200 for i in range(3000)]
+
+    async def moving(client: Asker) -> None:
+        await create(client, "t", 1, segment_bytes="250000")
+        for i in range(0, 2000, 100):
+            await produce(client, 0, *values[i : i + 100])
+        log = client.services.partitions.get(T0).log  # type: ignore[union-attr]
+        log.delete_records_before(150)
+        assert await move(client, tmp_path / "b") == 0
+        assert ("t", 0, True) in (await described(client))["b"]
+        for i in range(2000, 3000, 100):
+            assert await produce(client, 0, *values[i : i + 100]) == 0
+            await asyncio.sleep(0)
+        await settled(client)
+        found = await described(client)
+        assert (list(found["a"]), list(found["b"])) == ([], [("t", 0, False)])
+        partition = client.services.partitions.get(T0)
+        assert partition is not None
+        assert (partition.log.log_start_offset, partition.high_watermark) == (150, 3000)
+
+    async def later(client: Asker) -> None:
+        partition = client.services.partitions.get(T0)
+        assert partition is not None
+        assert partition.log.dir.parent == tmp_path / "b"
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (150, 3000)
+        found = [r.value for _, data in partition.log.batches_from(150) for r in records(data) if r.offset >= 150]
+        assert found == values[150:]
+
+    with_broker(moving, tmp_path, **both(tmp_path))
+    with_broker(later, tmp_path, **both(tmp_path))
+
+
+def test_moves_that_cannot_be_are_refused(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        assert await move(client, tmp_path / "c") == LOG_DIR_NOT_FOUND
+        assert await move(client, tmp_path / "b", partition=5) == REPLICA_NOT_AVAILABLE
+        assert await move(client, tmp_path / "a") == 0
+        assert not client.services.partitions.relocations
+
+    with_broker(test, tmp_path, **both(tmp_path))
+
+
+def test_what_a_broken_off_move_left_is_removed_or_set_aside(tmp_path):
+    async def first(client: Asker) -> None:
+        await create(client, "t", 1)
+        await produce(client, 0, b"1", b"2")
+
+    async def second(client: Asker) -> None:
+        assert await read(client, 0) == [b"1", b"2"]
+
+    with_broker(first, tmp_path, **both(tmp_path))
+    (tmp_path / "b" / f"t-0.{'0' * 32}-future").mkdir()
+    (tmp_path / "b" / "t-0").mkdir()
+    with_broker(second, tmp_path, **both(tmp_path))
+    left = sorted(p.name for p in (tmp_path / "b").iterdir() if p.name.startswith("t-0"))
+    assert len(left) == 1
+    assert left[0].endswith("-stray")
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, directory: Path, code: int = errno.EIO) -> None:
+    """The disk under a directory fails."""
+    write = LogFile.write
+
+    def failing(self: LogFile, position: int, data: Any) -> None:
+        if directory in self.path.parents:
+            raise OSError(code, "the disk is broken")
+        write(self, position, data)
+
+    monkeypatch.setattr(LogFile, "write", failing)
+
+
+def test_one_failed_directory_costs_its_partitions_only(tmp_path, monkeypatch):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 4)
+        for p in range(4):
+            assert await produce(client, p, b"before") == 0
+        broken(monkeypatch, tmp_path / "b")
+        assert [await produce(client, p, b"after") for p in range(4)] == [0, STORAGE_ERROR, 0, STORAGE_ERROR]
+        assert [await read(client, p) for p in range(4)] == [
+            [b"before", b"after"],
+            STORAGE_ERROR,
+            [b"before", b"after"],
+            STORAGE_ERROR,
+        ]
+        assert (await described(client))["b"] == STORAGE_ERROR
+        assert await move(client, tmp_path / "b") == STORAGE_ERROR
+        await create(client, "new", 2)
+        assert {p.log.dir.parent for p in client.services.partitions if p.topic_partition.topic == "new"} == {
+            tmp_path / "a"
+        }
+        assert not client.node.failed.is_set()
+
+    async def later(client: Asker) -> None:
+        assert [await read(client, p) for p in range(4)] == [
+            [b"before", b"after"],
+            [b"before"],
+            [b"before", b"after"],
+            [b"before"],
+        ]
+
+    with_broker(test, tmp_path, **both(tmp_path))
+    monkeypatch.undo()
+    with_broker(later, tmp_path, **both(tmp_path))
+
+
+def test_when_the_directory_with_the_registry_fails_the_broker_has_failed(tmp_path, monkeypatch):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        broken(monkeypatch, tmp_path / "a")
+        assert await produce(client, 0, b"x") == STORAGE_ERROR
+        assert client.node.failed.is_set()
+
+    with_broker(test, tmp_path, **both(tmp_path))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, code):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        with monkeypatch.context() as context:
+            broken(context, tmp_path / "a", code)
+            assert await produce(client, 0, b"x") == STORAGE_ERROR
+        assert await produce(client, 0, b"y") == 0
+        assert await read(client, 0) == [b"y"]
+
+    with_broker(test, tmp_path, **both(tmp_path))
+
+
+def test_a_start_without_one_directory_does_not_make_its_logs_anew(tmp_path):
+    async def first(client: Asker) -> None:
+        await create(client, "t", 2)
+        assert await produce(client, 1, b"kept") == 0
+
+    async def without(client: Asker) -> None:
+        assert await read(client, 0) == []
+        assert await read(client, 1) == STORAGE_ERROR
+        await create(client, "new", 1)
+
+    async def again(client: Asker) -> None:
+        assert await read(client, 1) == [b"kept"]
+
+    with_broker(first, tmp_path, **both(tmp_path))
+    (tmp_path / "b").rename(tmp_path / "aside")
+    (tmp_path / "b").write_text("a file in the place of a mount")
+    with_broker(without, tmp_path, **both(tmp_path))
+    (tmp_path / "b").unlink()
+    (tmp_path / "aside").rename(tmp_path / "b")
+    with_broker(again, tmp_path, **both(tmp_path))
+    (tmp_path / "a").rename(tmp_path / "aside")
+    (tmp_path / "a").write_text("the registry was in it")
+    with pytest.raises(StartupError, match=r"log\.dirs.*is not a directory"):
+        with_broker(again, tmp_path, **both(tmp_path))
