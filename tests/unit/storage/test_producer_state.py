@@ -186,3 +186,51 @@ def test_recovery_after_a_roll_needs_only_the_last_snapshot(make_log):
     again = make_log(segment_bytes=300, recovery_point=log.segments[-1].base_offset)
     assert again.producers.producers[1].last_sequence == 19
     assert send(again, 19).duplicate
+
+
+def test_open_transaction_is_told_by_producer_and_epoch(make_log):
+    log = make_log()
+    send(log, 0, epoch=2, transactional=True)
+    assert log.producers.has_open_transaction(1, 2)
+    assert not log.producers.has_open_transaction(1, 3)
+    assert not log.producers.has_open_transaction(2, 2)
+    end(log, COMMIT, epoch=2)
+    assert not log.producers.has_open_transaction(1, 2)
+
+
+def test_late_marker_of_the_newer_transactions_is_refused(make_log):
+    log = make_log()
+    log.producers.check_bumped(1, 0)
+    send(log, 0, epoch=2, transactional=True)
+    for late in (1, 2):
+        with pytest.raises(InvalidProducerEpochError):
+            log.producers.check_bumped(1, late)
+    log.producers.check_bumped(1, 3)
+    end(log, COMMIT, epoch=3)
+    log.producers.check_bumped(1, 3)  # the same marker again
+    with pytest.raises(InvalidProducerEpochError):
+        log.producers.check_bumped(1, 2)
+
+
+def test_batch_that_overtook_the_beginning_is_out_of_order(make_log):
+    log = make_log()
+    log.producers.expect(1, 0, 3)
+    log.producers.expect(1, 0, 5)
+    with pytest.raises(OutOfOrderSequenceNumberError):
+        send(log, 5, transactional=True)
+    send(log, 3, transactional=True, rows=2)
+    send(log, 5, transactional=True)
+
+
+def test_new_epoch_forgets_what_was_seen_of_the_old_one(make_log):
+    log = make_log()
+    log.producers.expect(1, 0, 0)
+    log.producers.expect(1, 1, 4)
+    send(log, 4, epoch=1, transactional=True)
+
+
+def test_sequences_of_producers_that_never_wrote_are_forgotten(make_log, clock):
+    log = make_log()
+    log.producers.expect(1, 0, 0)
+    log.producers.remove_expired(NOW)
+    send(log, 7, transactional=True)

@@ -1,0 +1,519 @@
+"""Transactions through dispatch: commit, abort, fencing, timeouts, restarts, offsets, and what tools are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch
+from tests.unit.broker.test_produce_and_fetch import create, produce
+from tests.unit.broker.transacting import (
+    CONCURRENT,
+    TIMEOUT_MS,
+    Transactor,
+    at_clock,
+    committed_offset,
+    find_coordinator,
+    read_committed,
+    settle,
+)
+
+from ottla.clock import ManualClock
+from ottla.cluster.metadata import TRANSACTION_STATE
+from ottla.coordinator import transaction_runtime
+from ottla.coordinator.transaction import State
+from ottla.errors import KafkaStorageError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
+
+
+async def begin(client: Asker, **more: Any) -> Transactor:
+    await find_coordinator(client)
+    if "t" not in client.services.image.topics:
+        await create(client, partitions=2)
+    producer = Transactor(client, **more)
+    assert await producer.init() == 0
+    return producer
+
+
+@both
+def test_records_are_read_once_they_are_committed(tmp_path: Path, newer: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        for _ in range(2):
+            before = await read_committed(client, T0)
+            assert await producer.send(T0, b"a", b"b") == 0
+            assert await producer.send(T1, b"c") == 0
+            assert await read_committed(client, T0) == before
+            assert await producer.end() == 0
+            await settle(client)
+            assert await read_committed(client, T0) == [*before, b"a", b"b"]
+        assert await read_committed(client, T1) == [b"c", b"c"]
+        assert (producer.epoch > 0) is newer
+
+    at_clock(test, tmp_path)
+
+
+@both
+def test_rolled_back_records_are_never_read(tmp_path: Path, newer: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        for value, commit in ((b"a", False), (b"b", True), (b"c", False)):
+            assert await producer.send(T0, value) == 0
+            assert await producer.end(commit) == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"b"]
+
+    at_clock(test, tmp_path)
+
+
+@both
+def test_successor_fences_its_predecessor(tmp_path: Path, newer: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        zombie = await begin(client, newer=newer)
+        assert await zombie.send(T0, b"zombie") == 0
+        successor = await begin(client, newer=newer)
+        assert (successor.producer_id, successor.epoch > zombie.epoch + 1) == (zombie.producer_id, True)
+        assert (await zombie.write(T0, b"zombie")).error_code == 47
+        assert (await zombie.write(T1, b"zombie")).error_code == 47
+        assert await zombie.end() == 90
+        assert await zombie.init(come_back=True) == 90
+        if not newer:
+            assert await zombie.add(T1) == 90
+        assert await successor.send(T0, b"successor") == 0
+        assert await successor.end() == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"successor"]
+
+    at_clock(test, tmp_path)
+
+
+@both
+def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path, newer: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        assert await producer.send(T0, b"late") == 0
+        clock.advance(TIMEOUT_MS)
+        client.services.transactions.abort_late()
+        assert client.services.transactions.by_id["tx"].state is State.ONGOING
+        clock.advance(1)
+        client.services.transactions.abort_late()
+        await settle(client)
+        assert client.services.transactions.by_id["tx"].state is State.COMPLETE_ABORT
+        assert (await producer.write(T0, b"late")).error_code == 47
+        assert await producer.end() == (48 if newer else 90)
+        assert await producer.init(come_back=True) == 0
+        assert await producer.send(T0, b"again") == 0
+        assert await producer.end() == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"again"]
+
+    at_clock(test, tmp_path)
+
+
+@both
+def test_open_transaction_goes_on_after_a_restart(tmp_path: Path, newer: bool) -> None:
+    async def first(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        assert await producer.send(T0, b"a") == 0
+        state.update(producer_id=producer.producer_id, epoch=producer.epoch, _sequences=producer._sequences)
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        producer = Transactor(client, newer=newer)
+        for name, value in state.items():
+            setattr(producer, name, value)
+        assert await read_committed(client, T0) == []
+        assert await producer.send(T0, b"b") == 0
+        assert await producer.end() == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"a", b"b"]
+
+    state: dict[str, Any] = {}
+    at_clock(first, tmp_path)
+    at_clock(second, tmp_path)
+
+
+class NoMarkers:
+    """A disk under the partitions that fails."""
+
+    async def write(self, ending: Any, partitions: Any) -> dict[Any, Any]:
+        return dict.fromkeys(partitions, KafkaStorageError())
+
+
+@both
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_is_finished_after_a_restart(tmp_path: Path, newer: bool, commit: bool) -> None:
+    async def first(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        assert await producer.send(T0, b"a") == 0
+        assert await producer.commit_offset(T1, 5) == 0
+        client.services.transactions._markers = NoMarkers()
+        assert await producer.end(commit) == 0
+        assert await read_committed(client, T0) == []
+        again = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=TIMEOUT_MS)
+        assert (await client.ask(again, 5)).error_code == CONCURRENT
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        await settle(client)
+        assert await read_committed(client, T0) == ([b"a"] if commit else [])
+        assert await committed_offset(client, T1, stable=True) == (0, 5 if commit else -1)
+        assert client.services.transactions.by_id["tx"].state == f"Complete{'Commit' if commit else 'Abort'}"
+
+    at_clock(first, tmp_path)
+    at_clock(second, tmp_path)
+
+
+def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.send(T0, b"a") == 0
+        runtime = client.services.transactions
+        real, left = runtime._markers, [1, 2, 3]
+
+        class Flaky:
+            async def write(self, ending: Any, partitions: Any) -> Any:
+                if not left:
+                    return await real.write(ending, partitions)
+                left.pop()
+                return dict.fromkeys(partitions, KafkaStorageError())
+
+        runtime._markers = Flaky()
+        assert await producer.end() == 0
+        await settle(client)
+        assert not left
+        assert await read_committed(client, T0) == [b"a"]
+
+    monkeypatch.setattr(transaction_runtime, "RETRY_SECONDS", 0)
+    at_clock(test, tmp_path)
+
+
+def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        await create(client, "gone")
+        assert await producer.send(TopicPartition("gone", 0), b"a") == 0
+        assert await producer.send(T0, b"b") == 0
+        await client.services.controller.delete_topic("gone")
+        assert await producer.end() == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"b"]
+
+    at_clock(test, tmp_path)
+
+
+# Offsets
+
+
+@both
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_count_with_the_transaction(tmp_path: Path, newer: bool, commit: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        assert await producer.commit_offset(T0, 7) == 0
+        assert await committed_offset(client, T0) == (0, -1)
+        assert await committed_offset(client, T0, stable=True) == (88, -1)
+        assert await producer.end(commit) == 0
+        await settle(client)
+        assert await committed_offset(client, T0, stable=True) == (0, 7 if commit else -1)
+
+    async def after_a_restart(client: Asker, clock: ManualClock) -> None:
+        assert await committed_offset(client, T0, stable=True) == (0, 7 if commit else -1)
+
+    at_clock(test, tmp_path)
+    at_clock(after_a_restart, tmp_path)
+
+
+def test_pending_offsets_outlive_a_restart(tmp_path: Path) -> None:
+    async def first(client: Asker, clock: ManualClock) -> None:
+        assert await (await begin(client)).commit_offset(T0, 7) == 0
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        assert await committed_offset(client, T0, stable=True) == (88, -1)
+        successor = Transactor(client)
+        assert await successor.init() == 0  # which rolls back what was open
+        assert await committed_offset(client, T0, stable=True) == (0, -1)
+
+    at_clock(first, tmp_path)
+    at_clock(second, tmp_path)
+
+
+@both
+def test_offsets_outside_of_the_transaction_and_of_strangers_are_refused(tmp_path: Path, newer: bool) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        assert await producer.commit_offset(T0, 1, member_id="m", generation_id_or_member_epoch=3) == 22
+        assert await producer.commit_offset(TopicPartition("t", 9), 1) == 3
+        producer.epoch += 1
+        assert await producer.commit_offset(T0, 1) == (47 if newer else 90)
+
+    at_clock(test, tmp_path)
+
+
+# Who may write
+
+
+def test_partition_that_was_not_added_is_refused_in_terms_of_the_version(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.send(T0, b"a") == 0
+        assert (await producer.write(T1, b"b", version=10)).error_code == 48
+        assert (await producer.write(T1, b"b", version=11)).error_code == 120
+        stranger = Transactor(client, "other")
+        stranger.producer_id, stranger.epoch = producer.producer_id, producer.epoch
+        assert (await stranger.write(T1, b"b")).error_code == 49
+        client.services.transactions._markers = NoMarkers()
+        assert await producer.end() == 0
+        for version, code in ((10, 19), (11, 19), (12, CONCURRENT)):
+            data = batch(b"b", transactional=True, producer_id=producer.producer_id, producer_epoch=0, base_sequence=0)
+            partition = PartitionProduceData(index=1, records=data)
+            request = ProduceRequest(transactional_id="tx", acks=1, timeout_ms=1)
+            request.topic_data = [TopicProduceData(name="t", partition_data=[partition])]
+            answer = (await client.ask(request, version)).responses[0].partition_responses[0]
+            assert answer.error_code == code, version
+
+    at_clock(test, tmp_path)
+
+
+def test_verification_can_be_switched_off(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert (await producer.write(T1, b"b", version=11)).error_code == 0
+
+    at_clock(test, tmp_path, transaction_partition_verification_enable="false")
+
+
+def test_transactional_batch_needs_a_transactional_id(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await begin(client)
+        data = batch(b"x", producer_id=0, producer_epoch=0, base_sequence=0, transactional=True)
+        assert (await produce(client, data)).error_code == 48
+
+    at_clock(test, tmp_path)
+
+
+def test_one_batch_per_partition(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await begin(client)
+        assert (await produce(client, batch(b"a") + batch(b"b"))).error_code == 87
+        assert (await produce(client, bytearray())).error_code == 87
+
+    at_clock(test, tmp_path)
+
+
+@both
+def test_batch_that_overtook_the_first_one_is_sent_back(tmp_path: Path, newer: bool) -> None:
+    """Of two batches in flight the first met CONCURRENT_TRANSACTIONS; the second must not begin the transaction."""
+
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=newer)
+        log = client.services.partitions._partitions[T0].log
+        log.producers.expect(producer.producer_id, producer.epoch, 0)
+        assert newer or await producer.add(T0) == 0
+        producer._sequences[T0] = 1
+        assert (await producer.write(T0, b"second")).error_code == 45
+        producer._sequences[T0] = 0
+        assert (await producer.write(T0, b"first")).error_code == 0
+        assert (await producer.write(T0, b"second")).error_code == 0
+
+    at_clock(test, tmp_path)
+
+
+# Between brokers
+
+
+def ask_many(producer: Transactor, *partitions: TopicPartition, verify_only: bool) -> AddPartitionsToTxnRequest:
+    wanted = AddPartitionsToTxnTransaction(
+        transactional_id="tx",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=verify_only,
+        topics=[AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition]) for tp in partitions],
+    )
+    return AddPartitionsToTxnRequest(transactions=[wanted])
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_verify_and_add_for_several_transactions(tmp_path: Path, version: int) -> None:
+    async def codes(client: Asker, request: AddPartitionsToTxnRequest) -> list[int]:
+        (result,) = (await client.ask(request, version)).results_by_transaction
+        return [p.partition_error_code for t in result.topic_results for p in t.results_by_partition]
+
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.add(T0) == 0
+        assert await codes(client, ask_many(producer, T0, T1, verify_only=True)) == [0, 120]
+        assert await codes(client, ask_many(producer, T0, T1, verify_only=False)) == [0, 0]
+        assert await codes(client, ask_many(producer, T0, T1, verify_only=True)) == [0, 0]
+        nowhere = TopicPartition("nowhere", 0)
+        assert await codes(client, ask_many(producer, T0, nowhere, verify_only=False)) == [55, 3]
+        producer.epoch -= 1
+        assert await codes(client, ask_many(producer, T0, verify_only=True)) == [90]
+
+    at_clock(test, tmp_path)
+
+
+def test_old_producers_are_told_of_fencing_in_old_terms(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=9,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+        for version, code in ((0, 47), (1, 47), (2, 90), (3, 90)):
+            answer = await client.ask(request, version)
+            assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == code
+        again = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=TIMEOUT_MS)
+        again.producer_id, again.producer_epoch = producer.producer_id, 9
+        assert (await client.ask(again, 3)).error_code == 47
+        assert (await client.ask(again, 4)).error_code == 90
+
+    at_clock(test, tmp_path)
+
+
+@pytest.mark.parametrize(("newer", "epoch", "code"), [(False, 0, 0), (True, 0, 47), (True, 1, 0), (False, -1, 47)])
+def test_markers_of_other_brokers_are_written_under_their_rules(
+    tmp_path: Path, newer: bool, epoch: int, code: int
+) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.send(T0, b"a") == 0
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=epoch,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 5])],
+            coordinator_epoch=3,
+            transaction_version=2 if newer else 0,
+        )
+        (answer,) = (await client.ask(WriteTxnMarkersRequest(markers=[marker]), 2)).markers
+        assert [p.error_code for p in answer.topics[0].partitions] == [code, 3]
+        assert await read_committed(client, T0) == ([] if code else [b"a"])
+
+    at_clock(test, tmp_path)
+
+
+# Limits and tools
+
+
+def test_wishes_that_cannot_be_granted(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await find_coordinator(client)
+
+        async def code(**wish: Any) -> int:
+            request = InitProducerIdRequest(**{"transactional_id": "tx", "transaction_timeout_ms": 1000, **wish})
+            return (await client.ask(request, 6)).error_code
+
+        assert await code(transactional_id="") == 42
+        assert await code(transaction_timeout_ms=900_001) == 50
+        assert await code(transaction_timeout_ms=0) == 50
+        assert await code(producer_id=1) == 42
+        assert await code(enable_2pc=True) == 53
+        assert await code(keep_prepared_txn=True) == 35
+
+    at_clock(test, tmp_path)
+
+
+def test_unused_ids_are_forgotten(tmp_path: Path) -> None:
+    async def first(client: Asker, clock: ManualClock) -> None:
+        await begin(client)
+        await begin(client, transactional_id="other")
+        used = Transactor(client, "used")
+        assert await used.init() == 0
+        assert await used.add(T0) == 0
+        clock.advance(client.services.config.transactional_id_expiration_ms)
+        client.services.transactions.forget_expired()
+        assert set(client.services.transactions.by_id) == {"used"}
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        assert set(client.services.transactions.by_id) == {"used"}
+
+    at_clock(first, tmp_path)
+    at_clock(second, tmp_path)
+
+
+def test_tools_are_told_of_transactions_and_producers(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        await begin(client, transactional_id="idle")
+        assert await producer.send(T1, b"a") == 0
+        clock.advance(500)
+
+        async def listed(**filters: Any) -> list[str]:
+            answer = await client.ask(ListTransactionsRequest(**filters), 2)
+            return sorted(t.transactional_id for t in answer.transaction_states)
+
+        assert await listed() == ["idle", "tx"]
+        assert await listed(state_filters=["Ongoing"]) == ["tx"]
+        assert await listed(producer_id_filters=[99]) == []
+        assert await listed(duration_filter=499, state_filters=["Ongoing"]) == ["tx"]
+        assert await listed(duration_filter=500, state_filters=["Ongoing"]) == []
+        assert await listed(transactional_id_pattern="i.*") == ["idle"]
+        unknown = await client.ask(ListTransactionsRequest(state_filters=["Nonsense"]), 0)
+        assert (unknown.unknown_state_filters, unknown.transaction_states) == (["Nonsense"], [])
+
+        request = DescribeTransactionsRequest(transactional_ids=["tx", "none", ""])
+        found, none, empty = (await client.ask(request, 0)).transaction_states
+        assert (found.transaction_state, found.topics[0].topic, found.topics[0].partitions) == ("Ongoing", "t", [1])
+        assert found.transaction_start_time_ms == clock.now_ms() - 500
+        assert (none.error_code, empty.error_code) == (105, 42)
+
+        wanted = TopicRequest(name="t", partition_indexes=[1, 7])
+        (topic,) = (await client.ask(DescribeProducersRequest(topics=[wanted]), 0)).topics
+        (state,) = topic.partitions[0].active_producers
+        assert (state.producer_id, state.last_sequence, state.current_txn_start_offset) == (producer.producer_id, 0, 0)
+        assert topic.partitions[1].error_code == 3
+
+    at_clock(test, tmp_path)
+
+
+def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) -> None:
+    async def level(client: Asker) -> int:
+        answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
+        return {f.name: f.max_version_level for f in answer.finalized_features}.get("transaction.version", 0)
+
+    async def first(client: Asker, clock: ManualClock) -> None:
+        assert await level(client) == 2
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=0)
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)).error_code == 95
+        update.upgrade_type = 2
+        assert (
+            await client.ask(UpdateFeaturesRequest(feature_updates=[update], validate_only=True), 2)
+        ).error_code == 0
+        assert await level(client) == 2
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)).error_code == 0
+        unknown = FeatureUpdateKey(feature="nonsense", max_version_level=1)
+        answer = await client.ask(UpdateFeaturesRequest(feature_updates=[unknown]), 1)
+        assert [r.error_code for r in answer.results] == [95]
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        assert await level(client) == 0
+        await begin(client)
+        log = next(p.log for p in client.services.transactions._log.led() if p.log.log_end_offset)
+        assert log.topic_partition.topic == TRANSACTION_STATE
+        ((_, data),) = log.batches_from(0)
+        assert bytes(data).endswith(b"\xff" * 8 + b"\x00")  # version 0 ends with the start time; no headers
+
+    at_clock(first, tmp_path)
+    at_clock(second, tmp_path)
