@@ -61,10 +61,12 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
         yield _entry(BrokerConfig.options[name], [(DYNAMIC_DEFAULT_BROKER_CONFIG, value)])
 
 
-def class_entries(config: type[Config], options: Mapping[str, str], source: int) -> Iterator[Entry]:
-    """All options of a resource that has nothing but what is set on it and Kafka's defaults."""
+def class_entries(
+    config: type[Config], options: Mapping[str, str], source: int, defaults: Mapping[str, Any] | None = None
+) -> Iterator[Entry]:
+    """All options of a resource that has nothing but what is set on it and defaults: Kafka's, or those given."""
     for name, option in config.options.items():
-        places = [(DEFAULT_CONFIG, option.default)]
+        places = [(DEFAULT_CONFIG, option.default if defaults is None else defaults[name])]
         if name in options:
             places.insert(0, (source, options[name]))
         yield _entry(option, places)

@@ -15,7 +15,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND = 0, 1, 2
 
 
@@ -81,6 +81,10 @@ def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
         (CLIENT_METRICS, "m", "interval.ms", "1", InvalidConfigError),
         (CLIENT_METRICS, "m", "match", "client_id=[", InvalidConfigError),
         (CLIENT_METRICS, "m", "match", "colour=red", InvalidConfigError),
+        (GROUP, "", "consumer.session.timeout.ms", "50000", InvalidRequestError),
+        (GROUP, "g", "no.such.option", "1", InvalidConfigError),
+        (GROUP, "g", "consumer.session.timeout.ms", "44999", InvalidConfigError),
+        (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", InvalidConfigError),
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )
@@ -116,5 +120,18 @@ def test_client_metrics_are_kept_and_listed(tmp_path):
         found = [(r.resource_type, r.resource_name) for r in some.config_resources]
         assert found == [(BROKER, "0"), (CLIENT_METRICS, "basic")]
         assert (await client.ask(ListConfigResourcesRequest(resource_types=[99]), 1)).error_code == 35
+
+    with_broker(test, tmp_path)
+
+
+def test_groups_have_options_of_their_own(tmp_path):
+    async def test(client: Asker) -> None:
+        session = "consumer.session.timeout.ms"
+        assert await describe(client, GROUP, "g", session) == ("45000", 5, False, [("45000", 5)])
+        assert await alter(client, GROUP, "g", session, "50000") == 0
+        assert await describe(client, GROUP, "g", session) == ("50000", 8, False, [("50000", 8), ("45000", 5)])
+        listed = await client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+        assert [r.resource_name for r in listed.config_resources] == ["g"]
+        assert client.services.groups.groups.consumer.options.session_timeout_ms("g") == 50_000
 
     with_broker(test, tmp_path)

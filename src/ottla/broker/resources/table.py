@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.resources.broker import BrokerResource
 from ottla.broker.resources.broker_logger import BrokerLoggerResource
 from ottla.broker.resources.client_metrics import ClientMetricsResource
+from ottla.broker.resources.group import GroupResource
 from ottla.broker.resources.resource import Resource
 from ottla.broker.resources.topic import TopicResource
 from ottla.errors import InvalidRequestError
@@ -16,6 +17,7 @@ RESOURCES: dict[int, Resource] = {
     BROKER: BrokerResource(),
     BROKER_LOGGER: BrokerLoggerResource(),
     CLIENT_METRICS: ClientMetricsResource(),
+    GROUP: GroupResource(),
 }
 
 

@@ -1,0 +1,71 @@
+"""Options of groups (KIP-848): within the bounds that the broker sets, and in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.config_entries import Entry, class_entries
+from ottla.broker.services import Call
+from ottla.cluster import entities
+from ottla.config.group import GroupConfig
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+
+GROUP_CONFIG = 8
+
+
+class GroupResource:
+    """Set in the registry under `/config/groups`, also for groups that are not there yet."""
+
+    lists: frozenset[str] = frozenset()
+
+    def names(self, call: Call) -> Iterable[str]:
+        """Groups with options of their own."""
+        return sorted(
+            entities.name_of(path) or ""
+            for path, options in call.services.image.options.items()
+            if path.startswith(f"{entities.GROUPS}/") and options
+        )
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        """All options; where nothing is set, with the broker's value."""
+        values = call.services.config.values
+        defaults = {key: values[f"group.{key}"] for key in GroupConfig.options}
+        return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, defaults)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        """What is set now."""
+        if not name:
+            raise InvalidRequestError("Group name must not be empty.")
+        return call.services.image.options.get(entities.entity(entities.GROUPS, name), {})
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        """The options, if they lie within the broker's bounds."""
+        checked = {}
+        for key, value in options.items():
+            if key not in GroupConfig.options:
+                raise InvalidConfigError(f"Unknown group config name: {key}")
+            if value is None:
+                raise InvalidConfigError(f"Null value not supported for group configs: {key}")
+            checked[key] = value
+        values = call.services.config.values
+        given = {key: values[f"group.{key}"] for key in GroupConfig.options} | checked
+        try:
+            config = GroupConfig(given)
+        except ConfigurationError as error:
+            raise InvalidConfigError(error.message) from None
+        for key, value in config.values.items():
+            _check_bounds(key, value, values)
+        if config.consumer_heartbeat_interval_ms >= config.consumer_session_timeout_ms:
+            raise InvalidConfigError("consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms")
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        """Have just these options from now on."""
+        await call.services.controller.set_options(entities.entity(entities.GROUPS, name), options)
+
+
+def _check_bounds(key: str, value: int, broker: Mapping[str, int]) -> None:
+    kind, _, option = key.partition(".")
+    least, most = broker[f"group.{kind}.min.{option}"], broker[f"group.{kind}.max.{option}"]
+    if not least <= value <= most:
+        raise InvalidConfigError(f"{key} must be between group.{kind}.min.{option} ({least}) and max ({most})")
