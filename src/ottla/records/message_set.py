@@ -14,11 +14,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
-from ottla.records import compression
-from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION, BatchHeader, split, verify
+from ottla.records import compression, formats
+from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION, BatchHeader
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.compression import LZ4, NONE, ZSTD
-from ottla.records.decoder import Record, decode_records
+from ottla.records.decoder import Record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -178,38 +178,58 @@ def to_batches(buf: Buffer) -> bytearray:
     return out + _batch(run, NONE)
 
 
+def in_place(buf: Buffer) -> bytearray:
+    """One message of a log, with all that is inside, as an uncompressed v2 batch at the same offsets."""
+    found = [m for outer in messages(buf) for m in open_message(outer)]
+    builder = _builder(found, NONE, found[0].offset)
+    for m in found:
+        fits = builder.append_at(m.offset, m.timestamp, m.key, m.value, [])
+        assert fits, "the buffer was made large enough"
+    last = found[-1]
+    return bytearray(builder.close(append_time_ms=last.timestamp if last.timestamp_type == 1 else None))
+
+
 def _batch(found: list[Message], codec: int) -> bytes:
     if not found:
         return b""
-    room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in found)
-    builder = BatchBuilder(bytearray(room + HEADER_BYTES), codec)
+    builder = _builder(found, codec)
     for m in found:
         fits = builder.append(m.timestamp, m.key, m.value)
         assert fits, "the buffer was made large enough"
     return bytes(builder.close())
 
 
-def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
-    """v2 batches as a message set of format 0 or 1, for a consumer that knows no newer one.
+def _builder(found: list[Message], codec: int, base_offset: int = 0) -> BatchBuilder:
+    room = sum(record_size_upper_bound(len(m.key or b""), len(m.value or b"")) for m in found)
+    return BatchBuilder(bytearray(room + HEADER_BYTES), codec, base_offset=base_offset)
 
-    Offsets, keys, values and codecs stay; headers, producer ids and, in format 0, timestamps are lost. Control batches
-    are left out. Records before `from_offset` are left out, so that a first fetch into a batch is no larger than it
-    must be. Raises UnsupportedCompressionTypeError for zstd, which old consumers do not have.
+
+def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
+    """Batches of any format as a message set of format 0 or 1, for a consumer that knows no newer one.
+
+    Those in its format or an older one stay as they are. Of others offsets, keys, values and codecs stay; headers,
+    producer ids and, in format 0, timestamps are lost. Control batches are left out. Records before `from_offset` are
+    left out, so that a first fetch into a batch is no larger than it must be. Raises UnsupportedCompressionTypeError
+    for zstd, which old consumers do not have.
     """
     out = bytearray()
-    for header, start, _ in split(buf):
+    for header, start, end in formats.split(buf):
         if header.is_control or header.next_offset <= from_offset:
             continue
-        verify(buf, start, header)
+        if header.magic <= magic:
+            out += memoryview(buf)[start:end]
+            continue
+        formats.verify(buf, start, header)
         if header.codec == ZSTD:
             raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
-        found = decode_records(buf, start, header, from_offset)
+        found = formats.decode_records(buf, start, header, from_offset)
         if found:
-            out += _message_set(found, header, magic)
+            out += encode_set(found, header, magic)
     return bytes(out)
 
 
-def _message_set(found: list[Record], header: BatchHeader, magic: int) -> bytes:
+def encode_set(found: list[Record], header: BatchHeader, magic: int) -> bytes:
+    """Records of one batch with its codec and kind of time; compressed ones as a single message."""
     attributes = header.attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
     if header.codec == NONE:
         return b"".join(encode(r.offset, r.timestamp, r.key, r.value, magic, attributes) for r in found)

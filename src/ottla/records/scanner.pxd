@@ -7,10 +7,13 @@ cdef int be32(const unsigned char *p, Py_ssize_t at) noexcept
 @cython.locals(high="long long")
 cdef long long be64(const unsigned char *p, Py_ssize_t at) noexcept
 
+cdef bint _is_sound(object batch, int crc, int old_crc) except -1
+
 
 @cython.final
 cdef class Scanner:
     cdef bint _check_crc
+    cdef long long _contiguous_from
     cdef long long _max_offset
     cdef int _epoch
     cdef long long _interval
@@ -29,15 +32,14 @@ cdef class Scanner:
 
     @cython.locals(
         view="const unsigned char[::1]", p="const unsigned char *", size=Py_ssize_t, at=Py_ssize_t,
-        length="long long", nbytes="long long", offset="long long", delta="long long",
+        magic=int, nbytes="long long", offset="long long", delta="long long", timestamp="long long",
+        producer_id="long long",
     )
     cpdef Py_ssize_t feed(self, object chunk) except -1
 
-    @cython.locals(timestamp="long long", epoch="int", producer_id="long long")
-    cdef _note(
-        self, const unsigned char *p, Py_ssize_t at, long long position, long long offset, long long last_offset,
-        long long nbytes,
-    )
+    cdef _note(self, long long position, long long last_offset, long long nbytes, long long timestamp)
+
+    cdef _note_epoch(self, int epoch, long long offset)
 
     @cython.locals(recent=list)
     cdef _note_producer(self, long long producer_id, long long position, int attributes)

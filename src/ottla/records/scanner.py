@@ -1,11 +1,12 @@
 """Walks over the batches of a log by their headers, a chunk at a time: what a start after a crash waits for.
 
 It checks, and notes what is derived from batches: where index entries belong, where leader epochs begin, which batches
-producer state must be rebuilt from. Compiled with scanner.pxd.
+producer state must be rebuilt from. Messages of formats 0 and 1 are batches of their own. Compiled with scanner.pxd.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 try:
@@ -15,6 +16,8 @@ except ImportError:
 
 from ottla.records.batch import CONTROL_MASK, CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_MASK
 from ottla.records.crc import crc32c
+from ottla.records.formats import CRC_START as OLD_CRC_START
+from ottla.records.formats import MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -38,16 +41,24 @@ def be64(p: memoryview, at: int) -> int:
     return int.from_bytes(p[at : at + 8], "big", signed=True)
 
 
+def _is_sound(batch: memoryview, crc: int, old_crc: int) -> bool:
+    """Whether the CRC in the batch, at its place in format 2 or in the older ones, is that of its bytes."""
+    if batch[16] == MAGIC:
+        return crc32c(batch[CRC_START:], 0) == crc & 0xFFFFFFFF
+    return zlib.crc32(batch[OLD_CRC_START:]) == old_crc & 0xFFFFFFFF
+
+
 class Scanner:
     """A walk from a batch at `position` of a segment on.
 
     Feed it the file from `position` on, again and again; it goes past whole batches. It stops for good (`damaged`)
-    where bytes are no batch, offsets do not grow, a batch reaches beyond `max_offset`, or, with `check_crc`, a CRC
-    differs.
+    where bytes are no batch, offsets do not grow, or from `contiguous_from` on leave one out, a batch reaches beyond
+    `max_offset`, or, with `check_crc`, a CRC differs.
     """
 
     __slots__ = (
         "_check_crc",
+        "_contiguous_from",
         "_epoch",
         "_interval",
         "_keep",
@@ -71,11 +82,13 @@ class Scanner:
         next_offset: int,
         *,
         check_crc: bool,
+        contiguous_from: int = (1 << 63) - 1,
         max_offset: int = (1 << 63) - 1,
         index_interval_bytes: int = 4096,
         batches_per_producer: int = 5,
     ) -> None:
         self._check_crc = check_crc
+        self._contiguous_from = contiguous_from
         self._max_offset = max_offset
         self._interval = index_interval_bytes
         self._keep = batches_per_producer
@@ -86,7 +99,7 @@ class Scanner:
         """Where the next batch begins, or the damage."""
         self.next_offset = next_offset
         """The offset after the last batch; before the first, the least that it may have."""
-        self.needed = HEADER_BYTES
+        self.needed = MIN_BATCH_BYTES
         """Bytes from `position` on without which the next feed gets nowhere."""
         self.damaged = False
         self.max_timestamp = -1
@@ -103,36 +116,44 @@ class Scanner:
         whole = memoryview(chunk)
         view = whole
         size = len(view)
-        if size < HEADER_BYTES or self.damaged:
+        if size < MIN_BATCH_BYTES or self.damaged:
             return 0
         p = cython.address(view[0]) if cython.compiled else view
         at = 0
-        while size - at >= HEADER_BYTES:
-            length = be32(p, at + 8)
-            if p[at + 16] != MAGIC or length < HEADER_BYTES - LOG_OVERHEAD:
+        while size - at >= MIN_BATCH_BYTES:
+            magic = p[at + 16]
+            nbytes = be32(p, at + 8) + LOG_OVERHEAD
+            if magic > MAGIC or nbytes < (HEADER_BYTES if magic == MAGIC else MIN_BATCH_BYTES + 8 * magic):
                 self.damaged = True
                 break
-            nbytes = length + LOG_OVERHEAD
             if nbytes > size - at:
                 self.needed = nbytes
                 self.position += at
                 return at
             offset = be64(p, at)
-            delta = be32(p, at + 23)
-            if offset < self.next_offset or delta < 0 or offset > self._max_offset - delta:
+            delta = be32(p, at + 23) if magic == MAGIC else 0
+            if (
+                offset < self.next_offset
+                or delta < 0
+                or offset > self._max_offset - delta
+                or (offset > self.next_offset >= self._contiguous_from and magic == MAGIC)
+                or (self._check_crc and not _is_sound(whole[at : at + nbytes], be32(p, at + 17), be32(p, at + 12)))
+            ):
                 self.damaged = True
                 break
-            if self._check_crc and crc32c(whole[at + CRC_START : at + nbytes], 0) != (be32(p, at + 17) & 0xFFFFFFFF):
-                self.damaged = True
-                break
-            self._note(p, at, self.position + at, offset, offset + delta, nbytes)
+            timestamp = -1 if magic == 0 else be64(p, at + (35 if magic == MAGIC else 18))
+            self._note(self.position + at, offset + delta, nbytes, timestamp)
+            if magic == MAGIC:
+                self._note_epoch(be32(p, at + 12), offset)
+                producer_id = be64(p, at + 43)
+                if producer_id >= 0:
+                    self._note_producer(producer_id, self.position + at, p[at + 22])
             at += nbytes
-        self.needed = HEADER_BYTES
+        self.needed = MIN_BATCH_BYTES
         self.position += at
         return at
 
-    def _note(self, p: memoryview, at: int, position: int, offset: int, last_offset: int, nbytes: int) -> None:
-        timestamp = be64(p, at + 35)
+    def _note(self, position: int, last_offset: int, nbytes: int, timestamp: int) -> None:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.offset_of_max_timestamp = last_offset
@@ -141,13 +162,11 @@ class Scanner:
             self._since_entry = 0
         self._since_entry += nbytes
         self.next_offset = last_offset + 1
-        epoch = be32(p, at + 12)
+
+    def _note_epoch(self, epoch: int, offset: int) -> None:
         if epoch > self._epoch:
             self._epoch = epoch
             self.epochs.append((epoch, offset))
-        producer_id = be64(p, at + 43)
-        if producer_id >= 0:
-            self._note_producer(producer_id, position, p[at + 22])
 
     def _note_producer(self, producer_id: int, position: int, attributes: int) -> None:
         if attributes & (TRANSACTIONAL_MASK | CONTROL_MASK):

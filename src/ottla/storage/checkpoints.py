@@ -28,17 +28,19 @@ def read_lines(path: Path, fields: int) -> list[list[str]]:
     Raises KafkaStorageError for a file that is damaged.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise KafkaStorageError(f"{path} cannot be read: {error}") from error
+    lines = content.splitlines()
     if not lines:
         return []
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [line.split() for line in lines[2 : 2 + count]]
-        sound = version == VERSION and len(entries) == count == len(lines) - 2
+        # the last line may have lost digits with its end
+        sound = version == VERSION and len(entries) == count == len(lines) - 2 and content.endswith("\n")
     except (ValueError, IndexError):
         sound, entries = False, []
     if not sound or any(len(entry) != fields for entry in entries):

@@ -5,8 +5,9 @@ closed segments do not change), `install` swaps them in (loop). A crash at any p
 ones, see `recovery`. Offsets never change, so batches and segments have gaps afterwards.
 
 Tombstones and transaction markers stay for delete.retention.ms after the pass that first met them: its time is written
-into their batch (KIP-534). Records of rolled back transactions go at once. The last batch of a live producer stays,
-without records if need be, because it carries the sequence that the next one must follow.
+into their batch (KIP-534); in formats 0 and 1, which have no room for it, their segment's age counts. Records of rolled
+back transactions go at once. The last batch of a live producer stays, if need be without records: it carries the
+sequence that the next one must follow.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.errors import KafkaStorageError
-from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, BatchHeader, write_header
+from ottla.records import formats, message_set
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, write_header
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
-from ottla.records.decoder import Record, decode_records
+from ottla.records.decoder import Record
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage.files import sync_directory
 from ottla.storage.log import Log
@@ -111,6 +113,9 @@ class Cleaning:
         self._last_batches = {p.batches[-1].last_offset for p in self.log.producers.producers.values() if p.batches}
         self._aborted = self.log.aborted_transactions(self.log.log_start_offset, cleanable.end)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
+        # Messages of formats 0 and 1 cannot carry a time: the age of their segment decides.
+        clean = [s.created_ms for s in self._sources if s.base_offset < cleanable.first_dirty]
+        self._old_horizon_ms = clean[-1] - self.log.config.delete_retention_ms if clean else 0
         self.cleaned_to = cleanable.first_dirty
         """Where the next pass begins, once this one is installed."""
 
@@ -179,15 +184,17 @@ class Cleaning:
         self._groups.append((group, target))
         target.create(group[-1].created_ms)
         for source in group:
+            old_tombstones_go = source.created_ms <= self._old_horizon_ms
             for header, batch, records in _records(source, 0):
-                kept = self._filter(header, batch, records, transactions)
+                kept = self._filter(header, batch, records, transactions, old_tombstones_go=old_tombstones_go)
                 if kept is None:
                     continue
-                written = header._replace(length=len(kept) - LOG_OVERHEAD)
-                latest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+                written = formats.read_header(kept)
+                latest = TimestampAndOffset(written.max_timestamp, written.last_offset)
                 target.append(kept, len(kept), written, written, latest)
         self._copy_transaction_index(group, target)
         target.finish()
+        target.keep_time()
         target.sync()
 
     def _copy_transaction_index(self, group: list[Segment], target: Segment) -> None:
@@ -199,11 +206,22 @@ class Cleaning:
                     index.append(aborted)
 
     def _filter(
-        self, header: BatchHeader, batch: bytes, records: list[Record], transactions: _Transactions
+        self,
+        header: BatchHeader,
+        batch: bytes,
+        records: list[Record],
+        transactions: _Transactions,
+        *,
+        old_tombstones_go: bool,
     ) -> bytes | memoryview | None:
         """The batch as it stays: itself, rewritten, without records, or None."""
         if header.base_offset >= self._end:
             return batch
+        if header.magic < MAGIC:
+            kept = [r for r in records if self._keeps(r, expired=old_tombstones_go)]
+            if len(kept) == len(records):
+                return batch
+            return message_set.encode_set(kept, header, header.magic) if kept else None
         horizon = header.base_timestamp if header.has_delete_horizon else None
         expired = horizon is not None and horizon <= self.now_ms
         if header.is_control:
@@ -327,7 +345,7 @@ def _records(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, 
     for position, header in headers(segment.file, 0, segment.size):
         if header.last_offset >= from_offset:
             batch = segment.file.read(position, header.size_in_bytes)
-            yield header, batch, decode_records(batch, 0, header, from_offset)
+            yield header, batch, formats.decode_records(batch, 0, header, from_offset)
 
 
 def _rewrite(header: BatchHeader, kept: list[Record], horizon: int | None) -> memoryview:

@@ -19,6 +19,9 @@ from typing import ClassVar
 from ottla.errors import KafkaStorageError
 from ottla.storage.files import LogFile, sync_file
 
+OFFSET, POSITION = 0, 1
+"""The fields of an offset index's entry."""
+
 
 class CorruptIndexError(KafkaStorageError):
     """An index file contradicts itself or its log; it is rebuilt."""
@@ -162,16 +165,6 @@ class OffsetIndex(Index):
         relative = offset - self.base_offset
         assert 0 <= relative <= 0x7FFFFFFF, f"{self.path}: offset {offset}"
         self._put(relative, position)
-
-    def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
-        i = self.find(offset - self.base_offset)
-        return 0 if i < 0 else self.entry(i)[1]
-
-    def position_before(self, position: int) -> int:
-        """The last known start of a batch at or before `position`."""
-        i = self.find(position, field=1)
-        return 0 if i < 0 else self.entry(i)[1]
 
     @property
     def last_offset(self) -> int:

@@ -26,7 +26,8 @@ from ottla.errors import (
     RecordListTooLargeError,
 )
 from ottla.model import OffsetAndTimestamp, TopicPartition
-from ottla.records.batch import BatchHeader, assign, split
+from ottla.records import formats
+from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
@@ -42,16 +43,15 @@ from ottla.storage.segment import (
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk is full, not broken: what was written stands, and there may be room again."""
+
 log = logging.getLogger("ottla.storage")
 
 WARM_SEGMENTS = 4
 """Closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
 """Read at once when a log is replayed."""
-
-
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, not broken: what was written stands, and there may be room again."""
 
 
 class DiskFailedError(KafkaStorageError):
@@ -389,16 +389,19 @@ class Log:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """(header, bytes) of every batch from the one that holds `offset` to the end of the log: for replay."""
+        """(header, bytes) of every batch from the one that holds `offset` to the end of the log: for replay.
+
+        Messages of formats 0 and 1 come as batches of format 2.
+        """
         offset = max(offset, self.log_start_offset)
         while offset < self.log_end_offset:
             with self.read(offset, REPLAY_BYTES, max_offset=self.log_end_offset) as found:
                 view = memoryview(found.read())
             if not view:
                 return
-            for header, start, end in split(view):
-                yield header, view[start:end]
+            for header, start, end in formats.split(view):
                 offset = header.next_offset
+                yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
         """The first record at `timestamp_ms` or later."""
@@ -563,3 +566,11 @@ class Log:
         from ottla.storage.retention import apply_retention
 
         return apply_retention(self, now_ms)
+
+
+def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:
+    """A message of an old format, with all that is inside, as a batch at its offsets."""
+    from ottla.records import message_set
+
+    batch = memoryview(message_set.in_place(message))
+    return formats.read_header(batch), batch

@@ -30,6 +30,7 @@ from ottla.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    MAX_OFFSET,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -147,22 +148,10 @@ def _load_segments(opened: Log, names: set[str]) -> None:
         segment = opened.segment_at(int(name.removesuffix(LOG_SUFFIX)))
         segment.load()
         opened.segments.append(segment)
-    _refuse_old_formats(opened)
     if not opened.segments:
         first = opened.segment_at(0)
         first.create(opened.clock.now_ms())
         opened.segments.append(first)
-
-
-def _refuse_old_formats(opened: Log) -> None:
-    """Recovery would take messages of formats 0 and 1 for damage and cut them off: leave such a log alone."""
-    for segment in {id(s): s for s in (*opened.segments[:1], *opened.segments[-1:])}.values():
-        magic = segment.old_format()
-        if magic is not None:
-            raise KafkaStorageError(
-                f"{segment.path(LOG_SUFFIX)} holds message format {magic}, of Kafka before 0.11: copy the topic with a "
-                f"Kafka up to 3.9 first"
-            )
 
 
 def _recover(opened: Log, recovery_point: int) -> int:
@@ -176,20 +165,24 @@ def _recover(opened: Log, recovery_point: int) -> int:
     for offset, path in snapshots_in(opened.dir):
         if offset > checked_from:
             path.unlink(missing_ok=True)
+    # Only compaction leaves offsets out. Anywhere else what follows a gap is what a crash left behind it; unless nobody
+    # knows up to where the log was flushed: it may have been compacted once.
+    contiguous_from = recovery_point if recovery_point > 0 and not opened.config.compacted else MAX_OFFSET
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         if following is not None and following <= recovery_point:
             _check_indexes(segment)
+            _check_transactions(opened, segment, following)
             continue
         before = segment.size
-        end = segment.recover()
+        end = segment.recover(contiguous_from=contiguous_from)
         opened.txn_index(segment).clear()
         if segment.size != before:
             log.warning(
                 "%s: %d bytes at the end of %s are no sound batch and are cut off",
                 opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
             )  # fmt: skip
-        if following is not None and (segment.size != before or end > following):
+        if following is not None and (segment.size != before or end > following or following > end >= contiguous_from):
             _drop_after(opened, i)
             break
         if following is not None:
@@ -214,6 +207,19 @@ def _check_indexes(segment: Segment) -> None:
         log.warning("%s: the index is built anew", error)
         segment.rebuild_indexes()
         segment.finish()
+
+
+def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
+    """Where a flushed segment's transaction index makes no sense, have it made anew when producers are replayed."""
+    index = opened.txn_index(segment)
+    try:
+        index.sanity_check(segment.base_offset, following)
+    except KafkaStorageError as error:
+        log.warning("%s: the index is built anew", error)
+        index.clear()
+        for offset, path in snapshots_in(opened.dir):
+            if offset > segment.base_offset:
+                path.unlink(missing_ok=True)
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:

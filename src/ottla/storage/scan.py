@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.records.batch import HEADER_BYTES, BatchHeader, read_header
+from ottla.records import formats
+from ottla.records.batch import HEADER_BYTES, BatchHeader
+from ottla.records.formats import MIN_BATCH_BYTES
 from ottla.records.scanner import Scanner
 from ottla.storage.files import LogFile
 
@@ -22,14 +24,14 @@ def headers(
     """
     chunk = b""
     chunk_start = position
-    while end - position >= HEADER_BYTES:
+    while end - position >= MIN_BATCH_BYTES:
         at = position - chunk_start
         if at + HEADER_BYTES > len(chunk):
             chunk = file.read(position, min(chunk_bytes, end - position))
             chunk_start, at = position, 0
-            if len(chunk) < HEADER_BYTES:
+            if not formats.begins_in(chunk, 0, len(chunk)):
                 return
-        header = read_header(chunk, at)
+        header = formats.read_header(chunk, at)
         if position + header.size_in_bytes > end:
             return
         yield position, header

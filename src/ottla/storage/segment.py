@@ -8,16 +8,16 @@ segment of a log is written. Everything runs on the loop's thread except `sync`.
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessageError, KafkaStorageError
-from ottla.records import message_set
-from ottla.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, verify
-from ottla.records.decoder import decode_records
+from ottla.records import formats
+from ottla.records.batch import HEADER_BYTES, MAGIC, BatchHeader
 from ottla.records.scanner import MAX_RELATIVE_OFFSET, Scanner
 from ottla.storage.files import FileSlice, LogFile, sync_file
-from ottla.storage.index import OffsetIndex, TimeIndex
+from ottla.storage.index import OFFSET, POSITION, OffsetIndex, TimeIndex
 from ottla.storage.scan import headers, walk
 
 if TYPE_CHECKING:
@@ -36,10 +36,9 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
+MAX_OFFSET = (1 << 63) - 1
 MAX_SEGMENT_BYTES = (1 << 31) - 1
 """Positions in an index have 31 bits."""
-OLD_FORMAT_BYTES = 2 * 1024 * 1024
-"""What is read to see a whole first message of an old format."""
 CLOSED, READABLE, WRITABLE = range(3)
 """What the indexes of a segment are open for."""
 RECENT_BATCHES = 512
@@ -139,6 +138,10 @@ class Segment:
         self._indexes = CLOSED
         self._recent.clear()
 
+    def keep_time(self) -> None:
+        """Give the file the segment's time, where it was written long after its records (compaction)."""
+        os.utime(self.path(LOG_SUFFIX), (self.created_ms / 1000, self.created_ms / 1000))
+
     def close(self) -> None:
         """Let go of the files; slices of the log stay readable."""
         self.offset_index.close()
@@ -198,12 +201,12 @@ class Segment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += nbytes
 
-    def recover(self) -> int:
+    def recover(self, *, contiguous_from: int = MAX_OFFSET) -> int:
         """Check every batch, cut the file behind the last sound one and build both indexes anew.
 
-        Returns the offset after the last batch.
+        From `contiguous_from` on no offset may be missing between batches. Returns the offset after the last batch.
         """
-        scanner = self._index_anew(self.file.size(), check_crc=True)
+        scanner = self._index_anew(self.file.size(), check_crc=True, contiguous_from=contiguous_from)
         self.size = scanner.position
         if self.size != self.file.size():
             self.file.truncate(self.size)
@@ -215,7 +218,7 @@ class Segment:
         if scanner.position != self.size:
             log.error("%s is damaged at byte %d", self.path(LOG_SUFFIX), scanner.position)
 
-    def _index_anew(self, nbytes: int, *, check_crc: bool) -> Scanner:
+    def _index_anew(self, nbytes: int, *, check_crc: bool, contiguous_from: int = MAX_OFFSET) -> Scanner:
         for index in (self.offset_index, self.time_index):
             index.create()
         self._indexes = WRITABLE
@@ -224,6 +227,7 @@ class Segment:
             0,
             self.base_offset,
             check_crc=check_crc,
+            contiguous_from=contiguous_from,
             max_offset=self.base_offset + MAX_RELATIVE_OFFSET,
             index_interval_bytes=self.index_interval_bytes,
         )
@@ -262,24 +266,37 @@ class Segment:
             return known
         if offset <= self.base_offset:
             return 0 if self.size else None
-        self._load_indexes()
-        start = self.offset_index.lookup(offset)
-        try:
-            return self._walk_to(offset, start)
-        except CorruptMessageError:
-            if start == 0:
-                raise
-            log.warning("%s does not fit its log and is built anew", self.offset_index.path)
-            self.rebuild_indexes()
-            return self._walk_to(offset, self.offset_index.lookup(offset))
-
-    def _walk_to(self, offset: int, start: int) -> int | None:
+        start = self._indexed_start(offset - self.base_offset, by=OFFSET)
         for position, header in headers(self.file, start, self.size):
-            if start and position == start and not self.base_offset <= header.base_offset <= offset:
-                raise CorruptMessageError(f"{self.offset_index.path} points at the wrong batch")
             if header.last_offset >= offset:
                 return position
         return None
+
+    def _indexed_start(self, target: int, *, by: int) -> int:
+        """The last batch that the index knows at or before a relative offset or a position.
+
+        An entry is not believed: where there is no such batch the index is built anew.
+        """
+        self._load_indexes()
+        i = self.offset_index.find(target, by)
+        if i >= 0 and not self._is_start(*self.offset_index.entry(i)):
+            log.warning("%s does not fit its log and is built anew", self.offset_index.path)
+            self.rebuild_indexes()
+            i = self.offset_index.find(target, by)
+        return 0 if i < 0 else self.offset_index.entry(i)[1]
+
+    def _is_start(self, relative_offset: int, position: int) -> bool:
+        """Whether a batch begins at the position that ends with the offset or, after an append of several, before."""
+        head = self.file.read(position, HEADER_BYTES) if 0 < position < self.size else b""
+        try:
+            if not formats.begins_in(head, 0, len(head)):
+                return False
+            header = formats.read_header(head)
+            if header.magic < MAGIC:  # whose heads are too short to be told from other bytes
+                formats.verify(self.file.read(position, header.size_in_bytes), 0, header)
+        except CorruptMessageError:
+            return False
+        return self.base_offset <= header.base_offset and header.last_offset <= self.base_offset + relative_offset
 
     def read(self, start: int, max_bytes: int, end: int, *, at_least_one: bool) -> FileSlice:
         """Whole batches in [start, end), both starts of batches or ends: at most `max_bytes`, or the first."""
@@ -287,8 +304,7 @@ class Segment:
         if end - start <= max_bytes:
             return FileSlice(self.file, start, end - start)
         limit = start + max_bytes
-        self._load_indexes()
-        stop = max(start, self.offset_index.position_before(limit))
+        stop = max(start, self._indexed_start(limit, by=POSITION))
         for position, header in headers(self.file, stop, end):
             after = position + header.size_in_bytes
             if after > limit:
@@ -316,19 +332,8 @@ class Segment:
             raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: no batch ends where the file does")
         if last is None:
             return self.base_offset
-        verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
+        formats.verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)
         return last.next_offset
-
-    def old_format(self) -> int | None:
-        """0 or 1 if the segment begins with a message of that format, else None."""
-        start = self.file.read(0, MAGIC_POSITION + 1)
-        if len(start) <= MAGIC_POSITION or start[MAGIC_POSITION] >= MAGIC:
-            return None
-        try:
-            first = next(message_set.messages(self.file.read(0, OLD_FORMAT_BYTES)), None)
-        except CorruptMessageError:
-            return None
-        return first.magic if first is not None and first.is_valid else None
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
         """(the first record at `timestamp` or later from `from_offset` on, its leader epoch)."""
@@ -340,7 +345,7 @@ class Segment:
             if header.max_timestamp < timestamp:
                 continue
             batch = self.file.read(position, header.size_in_bytes)
-            for record in decode_records(batch, 0, header, from_offset):
+            for record in formats.decode_records(batch, 0, header, from_offset):
                 if record.timestamp >= timestamp:
                     return TimestampAndOffset(record.timestamp, record.offset), header.leader_epoch
         return None
@@ -354,7 +359,7 @@ class Segment:
 
     def first_batch_timestamp(self) -> int:
         """The first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
-        if self.first_timestamp < 0 and self.size >= HEADER_BYTES:
+        if self.first_timestamp < 0 and self.size:
             try:
                 self.first_timestamp = next((h.max_timestamp for _, h in headers(self.file, 0, self.size)), -1)
             except CorruptMessageError:

@@ -51,6 +51,16 @@ class TransactionIndex:
             raise KafkaStorageError(f"{self.path} has an entry of a later version than {VERSION}")
         return [AbortedTransaction(*fields) for _, *fields in found]
 
+    def sanity_check(self, base_offset: int, next_base: int) -> None:
+        """Raise KafkaStorageError where the file cannot be that of the segment from `base_offset` to `next_base`."""
+        if self.path.exists() and self.path.stat().st_size % _ENTRY.size:
+            raise KafkaStorageError(f"{self.path}: its size is no multiple of {_ENTRY.size}")
+        before = base_offset - 1
+        for entry in self.entries:
+            if not (before < entry.last_offset < next_base and 0 <= entry.first_offset < entry.last_offset):
+                raise KafkaStorageError(f"{self.path} does not fit its log")
+            before = entry.last_offset
+
     def append(self, aborted: AbortedTransaction) -> None:
         """Add one at the end."""
         entries = self.entries

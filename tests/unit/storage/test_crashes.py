@@ -9,8 +9,6 @@ import textwrap
 
 import pytest
 
-from ottla.errors import KafkaStorageError
-from ottla.records import message_set
 from ottla.records.decoder import decode_records
 from ottla.storage import cleaner
 from ottla.storage.scan import headers
@@ -107,18 +105,6 @@ def test_file_that_was_damaged_after_a_clean_shutdown(make_log, seed):
     again.close()
     clean = make_log(clean=True, **CONFIG)
     check(clean, contents(clean), clean.log_end_offset)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("clean", [False, True])
-def test_log_of_an_old_message_format_is_left_alone(make_log, magic, clean):
-    directory = make_log().dir
-    path = directory / f"{0:020d}.log"
-    old = message_set.from_batches(batch(b"precious", b"old"), magic)
-    path.write_bytes(old)
-    with pytest.raises(KafkaStorageError, match=f"message format {magic}"):
-        make_log(clean=clean)
-    assert path.read_bytes() == old
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
