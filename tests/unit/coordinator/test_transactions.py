@@ -73,6 +73,12 @@ def test_new_producer_aborts_what_the_old_one_left_open() -> None:
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, frozenset({T0}))
 
 
+def test_producer_that_was_fenced_does_not_abort_what_its_successor_has_open() -> None:
+    with pytest.raises(ProducerFencedError):
+        init(at(State.ONGOING), Producer(7, 2))
+    assert init(at(State.ONGOING), ME).state is State.PREPARE_ABORT
+
+
 def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
     bumped = init(at(State.COMPLETE_ABORT), ME)
     assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
@@ -215,6 +221,12 @@ def test_newer_end_from_before_an_empty_transaction_is_fenced() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
             end_and_bump(at(State.EMPTY), Producer(7, 2), commit, NOW, None)
+
+
+def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
+    for commit in (True, False):
+        with pytest.raises(ProducerFencedError):
+            end_and_bump(at(State.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
 
 
 # Time

@@ -1,0 +1,155 @@
+"""Groups of both protocols, and of members that change theirs, under random events: what has to hold at any time.
+
+Members join, fall silent, lose answers, leave and come back with the other protocol; topics come, grow and go; the
+coordinator restarts. A failing run names its seed.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.unit.coordinator.consumer_world import World, topic_id
+from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
+
+from ottla.coordinator.consumer_group import ConsumerGroup
+from ottla.coordinator.consumer_group import State as NewState
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group import Group
+from ottla.coordinator.group import State as OldState
+
+SEEDS = 40
+STEPS = 150
+Member = NewMember | OldMember
+PERSISTED = ("epoch", "metadata_hash", "target_epoch", "members", "targets", "regexes", "static", "owners")
+
+
+class Simulation:
+    """One run. `share` of the members speak the new protocol."""
+
+    def __init__(self, seed: int, share: float) -> None:
+        self.r = Random(seed)
+        self.share = share
+        self.sizes = {f"t{n}": self.r.randrange(1, 5) for n in range(3)}
+        self.world = World(self.sizes)
+        self.members: list[Member | None] = [None] * 4
+        self.made = 0
+        self.epoch = (0, 0)
+        self.kind: type = type(None)
+        self.empty = True
+
+    def event(self) -> None:
+        n = self.r.randrange(len(self.members))
+        member = self.members[n]
+        what = self.r.random()
+        if member is None:
+            if what < 0.3:
+                self.members[n] = self.new_member()
+        elif what < 0.80:
+            member.step(lossy=True)
+        elif what < 0.84:
+            member.leave()
+            self.members[n] = None
+        elif what < 0.86:
+            self.members[n] = None  # it died without a word
+        if what > 0.97:
+            self.change_topics()
+        elif what > 0.90:
+            self.world.pass_time(self.r.choice([500, 3_000, 9_000]))
+        elif what > 0.885:
+            self.restart()
+
+    def new_member(self) -> Member:
+        self.made += 1
+        topics = self.r.sample(["t0", "t1", "t2", "t3"], self.r.randrange(1, 4))
+        if self.r.random() < self.share:
+            return NewMember(self.world, f"m{self.made}", self.r, topics, self.r.choice(["", "", "t[13]"]))
+        return OldMember(self.world, self.r, topics)
+
+    def change_topics(self) -> None:
+        name = f"t{self.r.randrange(4)}"
+        if name in self.sizes and self.r.random() < 0.3:
+            del self.sizes[name]
+        else:
+            self.sizes[name] = self.sizes.get(name, 0) + 1
+        self.world.topics(self.sizes)
+
+    def restart(self) -> None:
+        group = self.world.coordinator.by_id.get("g")
+        if group is not None:
+            self.world.take(self.world.coordinator.send_away(group))
+        self.world.restart()
+        again = self.world.coordinator.by_id.get("g")
+        if isinstance(group, ConsumerGroup):
+            assert isinstance(again, ConsumerGroup)
+            for attribute in PERSISTED:
+                assert getattr(again, attribute) == getattr(group, attribute), attribute
+        else:
+            self.epoch = (0, 0)  # a generation that was not synced is forgotten, as in Kafka
+
+    def check(self) -> None:
+        group = self.world.coordinator.by_id.get("g")
+        self.check_readers(group)
+        if type(group) is not self.kind and self.empty:
+            self.epoch = (0, 0)  # an empty group made room for one of the other kind
+        self.kind, self.empty = type(group), group is None or group.is_empty
+        if isinstance(group, ConsumerGroup):
+            assert (group.epoch, group.target_epoch) >= self.epoch
+            self.epoch = (group.epoch, group.target_epoch)
+            held = {p: m.id for m in group.members.values() for p in m.holds}
+            assert held == group.owners
+            assert sum(len(m.holds) for m in group.members.values()) == len(held)
+            assert all(m.epoch <= max(group.target_epoch, 0) for m in group.members.values())
+            shared = [p for m in group.members for p in group.targets.get(m, ())]
+            assert len(shared) == len(set(shared))
+        elif isinstance(group, Group):
+            assert group.generation >= self.epoch[0]
+            self.epoch = (group.generation, group.generation)
+
+    def check_readers(self, group: object) -> None:
+        """At any time a partition has one reader, as far as members believe that they are in the group."""
+        assert group is None or isinstance(group, (Group, ConsumerGroup))
+        seen: dict[TopicIdPartition, str] = {}
+        for member in self.members:
+            if member is None or group is None or member.id not in group.members:
+                continue
+            for partition in partitions(member.reads):
+                assert partition not in seen, f"{partition} is read by {seen[partition]} and {member.id}"
+                seen[partition] = member.id
+
+    def settle(self) -> None:
+        """Nothing changes any more: everybody who is there gets what is due, and all is read."""
+        self.members = [m for m in self.members if m is not None] or [self.new_member()]
+        for _ in range(60):
+            self.world.pass_time(2_000)
+            self.check()
+            for member in self.members:
+                assert member is not None
+                member.step(lossy=False)
+                self.check()
+        group = self.world.coordinator.by_id["g"]
+        assert isinstance(group, (Group, ConsumerGroup))
+        assert group.state in (NewState.STABLE, OldState.STABLE)
+        assert group.members.keys() == {m.id for m in self.members if m is not None}
+        read = [p for m in self.members if m is not None for p in partitions(m.reads)]
+        assert len(read) == len(set(read))
+        assert set(read) == self.wanted()
+
+    def wanted(self) -> set[TopicIdPartition]:
+        names: set[str] = set()
+        for member in self.members:
+            assert member is not None
+            names.update(member.topics)
+            if isinstance(member, NewMember) and member.regex:
+                names.update({"t1", "t3"})
+        return {TopicIdPartition(topic_id(t), p) for t in names & self.sizes.keys() for p in range(self.sizes[t])}
+
+
+@pytest.mark.parametrize(("kind", "share"), [("new", 1.0), ("old", 0.0), ("mixed", 0.5)])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_partition_has_one_reader_and_in_the_end_every_partition_has_one(kind: str, share: float, seed: int) -> None:
+    run = Simulation(seed, share)
+    for _ in range(STEPS):
+        run.event()
+        run.check()
+    run.settle()
