@@ -1,10 +1,17 @@
 """Apache Kafka's own classes, for tests that let Kafka judge us."""
 
+import contextlib
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+
+START_SECONDS = 90
 
 
 @cache
@@ -18,3 +25,39 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     if reason:
         pytest.skip(f"Apache Kafka's tools: {reason}")
     return apache_kafka.tool(name, *arguments)
+
+
+def free_ports() -> int:
+    """The first of two ports in a row that nobody uses."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            second.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports in a row")
+
+
+@contextlib.contextmanager
+def kafka(directory: Path, port: int, *, kill: bool = False) -> Iterator[str]:
+    """A running node on the data in `directory`; its address."""
+    command = apache_kafka.prepare_node(directory, port) if not (directory / "log").exists() else None
+    if command is None:
+        command = apache_kafka.java("kafka.Kafka", str(directory / "server.properties"), heap=("-Xmx512M",))
+    with (directory / "out.txt").open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            assert process.poll() is None, (directory / "out.txt").read_text()[-3000:]
+            assert time.monotonic() < deadline, "the node does not start"
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.2)
+        yield f"127.0.0.1:{port}"
+    finally:
+        if kill:
+            process.kill()
+            process.wait()
+        else:
+            apache_kafka.wait_for_end(process)

@@ -1,16 +1,12 @@
 """One data directory, used by Apache Kafka and by us in turn: each takes up what the other wrote."""
 
-import contextlib
 import random
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import run_tool
+from tests.interop.kafka_jars import free_ports, kafka, run_tool
 
 from ottla.config.topic import LogConfig
 from ottla.model import TopicPartition
@@ -23,48 +19,11 @@ from ottla.storage.producer_state import COMMIT, marker_record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-START_SECONDS = 90
 TOPIC = "exchange"
 TP = TopicPartition(TOPIC, 0)
 SEGMENT_BYTES = 1 << 20
 """The least that Apache Kafka allows."""
 CONFIG = LogConfig(segment_bytes=SEGMENT_BYTES)
-
-
-def free_ports() -> int:
-    """The first of two ports in a row that nobody uses."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            second.bind(("127.0.0.1", port + 1))
-            return port
-    raise AssertionError("no two free ports in a row")
-
-
-@contextlib.contextmanager
-def kafka(directory: Path, port: int, *, kill: bool = False) -> Iterator[str]:
-    """A running node on the data in `directory`; its address."""
-    command = apache_kafka.prepare_node(directory, port) if not (directory / "log").exists() else None
-    if command is None:
-        command = apache_kafka.java("kafka.Kafka", str(directory / "server.properties"), heap=("-Xmx512M",))
-    with (directory / "out.txt").open("ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            assert process.poll() is None, (directory / "out.txt").read_text()[-3000:]
-            assert time.monotonic() < deadline, "the node does not start"
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.2)
-        yield f"127.0.0.1:{port}"
-    finally:
-        if kill:
-            process.kill()
-            process.wait()
-        else:
-            apache_kafka.wait_for_end(process)
 
 
 def produce(bootstrap: str, seed: int, count: int) -> list[tuple[bytes, bytes]]:

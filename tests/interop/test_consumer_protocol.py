@@ -1,0 +1,225 @@
+"""`group.protocol=consumer` with clients and tools of others: librdkafka, the Java consumer, Kafka's command line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.kafka_jars import run_tool
+
+from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+from ottla.broker.embedded import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+PARTITIONS = 6
+SECONDS = 60
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[str]:
+    """A broker whose groups come to rest quickly."""
+    with Broker(QUICK) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(quick: str) -> str:
+    name = f"topic-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=quick) as admin:
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+    return name
+
+
+@pytest.fixture
+def sent(quick: str, topic: str) -> Iterator[list[bytes]]:
+    """Values that keep being sent to all partitions until the test ends."""
+    values: list[bytes] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        with KafkaProducer(bootstrap_servers=quick) as producer:
+            while not stop.wait(0.005):
+                value = b"%d" % len(values)
+                producer.send(topic, value, partition=len(values) % PARTITIONS)
+                values.append(value)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    yield values
+    stop.set()
+    thread.join()
+
+
+class Member:
+    """A consumer of librdkafka's on a thread of its own."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, protocol: str = "consumer") -> None:
+        confluent_kafka = pytest.importorskip("confluent_kafka")
+        self.values: list[bytes] = []
+        self.partitions: set[tuple[str, int]] = set()
+        self.errors: list[str] = []
+        self._stop = threading.Event()
+        options: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": 1000,
+            "log_level": 3,
+        }
+        if protocol == "classic":
+            options |= {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 200}
+        self._consumer = confluent_kafka.Consumer(options)
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _assigned(self, _consumer: Any, partitions: Any) -> None:
+        self.partitions |= {(p.topic, p.partition) for p in partitions}
+
+    def _revoked(self, _consumer: Any, partitions: Any) -> None:
+        self.partitions -= {(p.topic, p.partition) for p in partitions}
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(100, 0.05):
+                if message.error() is None:
+                    self.values.append(message.value())
+                else:
+                    self.errors.append(str(message.error()))
+        self._consumer.close()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def shared(*members: Member) -> bool:
+    """Whether every partition has one reader and the shares are even."""
+    sizes = [len(m.partitions) for m in members]
+    owned = set().union(*(m.partitions for m in members))
+    return sum(sizes) == len(owned) == PARTITIONS and max(sizes) - min(sizes) <= 1
+
+
+def read_all(sent: list[bytes], *members: Member) -> None:
+    goal = set(sent)
+    until(lambda: goal <= {v for m in members for v in m.values}, "a record is missing")
+
+
+def groups_tool(bootstrap: str, *arguments: str) -> str:
+    result = run_tool(GROUPS, "--bootstrap-server", bootstrap, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def kind(bootstrap: str, group: str) -> str:
+    """The group's type, as its coordinator lists it."""
+    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
+    (found,) = [g for g in admin.list_consumer_groups().result().valid if g.group_id == group]
+    return str(found.type.name).lower()
+
+
+@pytest.mark.parametrize("pattern", [False, True], ids=["name", "pattern"])
+def test_members_share_the_partitions_as_they_come_and_go(
+    quick: str, topic: str, sent: list[bytes], pattern: bool
+) -> None:
+    members: list[Member] = []
+    try:
+        for n in range(3):
+            members.append(Member(quick, topic, f"^{topic}.*" if pattern else topic))
+            until(lambda n=n: shared(*members), f"{n + 1} members do not share")  # type: ignore[misc]
+        members[0].close()
+        until(lambda: shared(*members[1:]), "the others do not take over")
+        read_all(sent, *members)
+    finally:
+        for member in members:
+            member.close()
+    assert not any(m.errors for m in members)
+    read = [v for m in members for v in m.values]
+    assert len(read) == len(set(read)), "each record was read once"
+
+
+def test_a_topic_that_comes_later_is_found_by_a_pattern(quick: str) -> None:
+    prefix = f"topic-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=quick) as admin:
+        admin.create_topics([NewTopic(f"{prefix}-a", 1, 1)])
+        member = Member(quick, prefix, f"^{prefix}.*")
+        try:
+            until(lambda: member.partitions == {(f"{prefix}-a", 0)}, "the first topic is not read")
+            admin.create_topics([NewTopic(f"{prefix}-b", 1, 1)])
+            until(lambda: (f"{prefix}-b", 0) in member.partitions, "the second topic is not read")
+        finally:
+            member.close()
+
+
+@pytest.mark.parametrize("first", ["classic", "consumer"])
+def test_a_group_changes_its_protocol_while_it_reads(quick: str, topic: str, sent: list[bytes], first: str) -> None:
+    second = "consumer" if first == "classic" else "classic"
+    one = Member(quick, topic, topic, first)
+    members = [one]
+    try:
+        until(lambda: shared(one), "the first member does not read everything")
+        assert kind(quick, topic) == first
+        members.append(Member(quick, topic, topic, second))
+        until(lambda: shared(*members), "the protocols do not share")
+        assert kind(quick, topic) == "consumer"
+        one.close()
+        until(lambda: shared(members[1]), "the second member does not take over")
+        assert kind(quick, topic) == second
+        members.append(Member(quick, topic, topic, first))
+        until(lambda: shared(*members[1:]), "the first protocol does not come back")
+        read_all(sent, *members)
+    finally:
+        for member in members:
+            member.close()
+    assert not any(m.errors for m in members)
+
+
+def test_javas_consumer_and_tools_know_such_a_group(quick: str, topic: str, sent: list[bytes], tmp_path: Path) -> None:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(reason)
+    output = tmp_path / "java.out"
+    command = apache_kafka.java(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", quick, "--topic", topic, "--group", topic, "--from-beginning"),
+        *("--command-property", "group.protocol=consumer"),
+    )
+    with output.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+    member = Member(quick, topic, topic)
+    try:
+        until(lambda: len(output.read_bytes()) > 0 and len(member.partitions) == PARTITIONS // 2, "they do not share")
+        members = groups_tool(quick, "--describe", "--group", topic, "--members", "--verbose")
+        assert len(re.findall(rf"{topic}\s+\S+\s+/127.0.0.1\s+\S+\s+3\s", members)) == 2, members
+        state = groups_tool(quick, "--describe", "--group", topic, "--state")
+        assert re.search(rf"{topic}\s+127.0.0.1:\d+\s+\(0\)\s+uniform\s+Stable\s+2", state), state
+        assert re.search(rf"{topic}\s+Consumer", groups_tool(quick, "--list", "--type")), "the type is listed"
+        goal = set(sent)
+        until(lambda: goal <= {*output.read_bytes().split(), *member.values}, "a record is missing")
+    finally:
+        apache_kafka.wait_for_end(process)
+        member.close()
+    assert "successful" in groups_tool(quick, "--delete", "--group", topic)
