@@ -59,6 +59,8 @@ def init_producer(
     if expected is not None and not _was_given(expected, known):
         raise ProducerFencedError
     if known.state is State.ONGOING:
+        if expected is not None and expected.epoch != known.producer_epoch:
+            raise ProducerFencedError  # it must not roll back what its successor has begun
         return fence(known, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, known)
     last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
@@ -171,7 +173,9 @@ def end_and_bump(
     )
     if known.producer_id != producer.id and not rotated:
         raise InvalidProducerIdMappingError
-    repeated = rotated or known.producer_epoch == producer.epoch + 1
+    # in a classic transaction of a successor the next epoch is not what this producer was given
+    bumped = known.version >= EPOCH_PER_TRANSACTION and known.producer_epoch == producer.epoch + 1
+    repeated = rotated or bumped
     if known.state in PREPARED:
         raise ConcurrentTransactionsError if repeated else ProducerFencedError
     if repeated and known.state in RESULTS:

@@ -203,15 +203,20 @@ async def committed_offset(client: Asker, tp: TopicPartition, *, stable: bool = 
     return found.error_code, found.committed_offset
 
 
-def at_clock(test: Callable[[Asker, ManualClock], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+def at_clock(
+    test: Callable[[Asker, ManualClock], Coroutine[Any, Any, None]],
+    data: Path,
+    clock: ManualClock | None = None,
+    **options: Any,
+) -> None:
     """Run a test against a broker whose clock only the test moves; another call on `data` is its next start."""
+    time = clock or ManualClock()
     given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "num.partitions": 2}
     given |= {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
     given |= {k.replace("_", "."): v for k, v in options.items()}
 
     async def run() -> None:
-        clock = ManualClock()
-        async with BrokerNode(BrokerConfig(given), clock) as node:
-            await asyncio.wait_for(test(Asker(node), clock), SECONDS)
+        async with BrokerNode(BrokerConfig(given), time) as node:
+            await asyncio.wait_for(test(Asker(node), time), SECONDS)
 
     asyncio.run(run())
