@@ -41,7 +41,7 @@ class Served(NamedTuple):
 SERVED = (
     Served("Produce", 0, 13),
     Served("Fetch", 0, 18),
-    Served("ListOffsets", 1, 11, "0: the list of segment offsets"),
+    Served("ListOffsets", 0, 11),
     Served("Metadata", 0, 13),
     Served("OffsetCommit", 0, 10),
     Served("OffsetFetch", 0, 10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.config.options import Config, Option, boolean, integer, nullable, number, one_of, text, words
-from ottla.config.topic import BROKER_SYNONYMS
+from ottla.config.topic import BROKER_SYNONYMS, format_version
 from ottla.errors import ConfigurationError
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -162,6 +162,10 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     )
     log_message_timestamp_before_max_ms = Option(MAX_LONG, integer(0), "How far back a record's time may lie.")
     log_message_timestamp_after_max_ms = Option(3600000, integer(0), "How far ahead a record's time may lie.")
+    log_message_timestamp_difference_max_ms = Option(MAX_LONG, integer(0), "Older name of both of these bounds.")
+    log_message_format_version = Option(
+        "3.0-IV1", format_version, "Below 0.11 batches are stored in the message format of that version."
+    )
     log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
     log_preallocate = Option(False, boolean, "Reserve a segment's bytes when it is made.")
     num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -10,10 +11,25 @@ from ottla.config.options import Config, Option, boolean, integer, number, one_o
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
 DAY_MS: Final = 86_400_000
+_VERSION: Final = re.compile(r"\d+(\.\d+){1,3}(-IV\d+)?")
 
 long_ = integer(0, LONG_MAX)
 int_ = integer(0, INT_MAX)
 long_or_none = integer(-1, LONG_MAX)
+
+
+def format_version(value: Any) -> str:
+    """A version of Kafka as message.format.version has it: 0.9.0, 0.10.2-IV0, 3.0."""
+    version = text(value)
+    if not _VERSION.fullmatch(version):
+        raise ValueError("a version of Kafka such as 0.10.2 or 3.0-IV1 is wanted")
+    return version
+
+
+def message_format(version: str) -> int:
+    """The message format that brokers of this version write: 0 before 0.10, 1 before 0.11, then 2."""
+    numbers = tuple(int(part) for part in version.partition("-")[0].split("."))
+    return 0 if numbers < (0, 10) else 1 if numbers < (0, 11) else 2
 
 
 class TopicConfig(Config, subject="topic"):
@@ -52,7 +68,11 @@ class TopicConfig(Config, subject="topic"):
     )
     max_message_bytes = Option(1_048_588, int_, "The largest batch that is accepted, after compression.")
     message_downconversion_enable = Option(True, boolean, "Answer old consumers in old message formats.")
-    message_format_version = Option("3.0-IV1", text, "Has no effect since Kafka 3.0; kept for tools.")
+    message_format_version = Option(
+        "3.0-IV1",
+        format_version,
+        "Below 0.11 batches are stored as messages of format 1, below 0.10 of format 0; else it has no effect.",
+    )
     message_timestamp_after_max_ms = Option(
         3_600_000, long_, "How far a record's time may lie ahead of the broker's, in milliseconds."
     )
@@ -96,6 +116,7 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "index.interval.bytes": ("log.index.interval.bytes",),
     "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
     "max.message.bytes": ("message.max.bytes",),
+    "message.format.version": ("log.message.format.version",),
     "message.downconversion.enable": ("log.message.downconversion.enable",),
     "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
     "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
@@ -166,6 +187,9 @@ class LogConfig(NamedTuple):
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     preallocate: bool = False
+    message_downconversion_enable: bool = True
+    message_format: int = 2
+    """The format that batches are stored in."""
 
     @property
     def compacted(self) -> bool:
@@ -180,7 +204,8 @@ class LogConfig(NamedTuple):
     @classmethod
     def from_topic(cls, config: TopicConfig) -> LogConfig:
         """The log's part of a topic's options; the older timestamp option counts where the newer was not given."""
-        values = {field: getattr(config, field) for field in cls._fields}
+        values = {field: getattr(config, field) for field in cls._fields if field != "message_format"}
+        values["message_format"] = message_format(config.message_format_version)
         if "message.timestamp.difference.max.ms" in config.given:
             for side in ("before", "after"):
                 if f"message.timestamp.{side}.max.ms" not in config.given:

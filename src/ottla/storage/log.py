@@ -24,6 +24,7 @@ from ottla.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
 )
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.records import formats
@@ -159,12 +160,14 @@ class Log:
             header = BatchHeader._make((offset, header.length, leader_epoch, *header[3:]))
             placed.append(Batch(header, batch.start, batch.end))
             offset = header.next_offset
+        if origin_client and self.config.message_format < MAGIC:
+            data, placed = validation.in_old_format(data, self.config.message_format)
         self._write(data, placed)
         return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Append what the leader sent, as it is. Raises InvalidRecordError where its offsets do not follow the log."""
-        batches = validation.read_batches(data)
+        batches = validation.read_batches(data, oldest_format=0)
         next_offset = self.log_end_offset
         for batch in batches:
             if batch.header.base_offset < next_offset:
@@ -404,7 +407,9 @@ class Log:
                 yield (header, view[start:end]) if header.magic == MAGIC else _as_new(view[start:end])
 
     def offset_for_time(self, timestamp_ms: int) -> OffsetAndTimestamp | None:
-        """The first record at `timestamp_ms` or later."""
+        """The first record at `timestamp_ms` or later. Raises UnsupportedForMessageFormatError in format 0."""
+        if self.config.message_format == 0:
+            raise UnsupportedForMessageFormatError("messages of format 0 have no times to look for")
         for segment in self.segments:
             if segment.latest().timestamp >= timestamp_ms:
                 self._keep_warm(segment)
@@ -418,6 +423,18 @@ class Log:
         """The first record with the log's highest timestamp (KIP-734); None for a log without timestamps."""
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
+
+    def offsets_before(self, timestamp_ms: int | None = None) -> list[int]:
+        """The begin of the last segment whose file was written at `timestamp_ms` or before, and of those before it.
+
+        The end of the log counts as written now. Newest first; all without a time. It is what Kafka 0.8 knew of times.
+        """
+        times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
+        if self.active.size:
+            times.append((self.log_end_offset, self.clock.now_ms()))
+        while timestamp_ms is not None and times and times[-1][1] > timestamp_ms:
+            times.pop()
+        return sorted((offset for offset, _ in times), reverse=True)
 
     def aborted_transactions(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
         """The rolled back transactions with records in [from_offset, until_offset): for read_committed fetches."""

@@ -357,6 +357,10 @@ class Segment:
             self.rest()  # retention asks this of every segment there is
         return TimestampAndOffset(self.max_timestamp, self.offset_of_max_timestamp)
 
+    def modified_ms(self) -> int:
+        """When the file was last written, by the file system's clock."""
+        return int(self.path(LOG_SUFFIX).stat().st_mtime * 1000)
+
     def first_batch_timestamp(self) -> int:
         """The first batch's highest timestamp, from which segment.ms counts; -1 for an empty segment."""
         if self.first_timestamp < 0 and self.size:

@@ -1,7 +1,7 @@
 """What a leader checks and changes in the batches of a produce request before it appends them. Kafka's LogValidator.
 
 Nothing is decoded unless the topic asks for it: keys are looked at for a compacted topic, records are written anew
-where the topic's compression.type is not the producer's.
+where the topic's compression.type is not the producer's, or its message.format.version is that of an old Kafka.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.config.topic import LogConfig
-from ottla.errors import CorruptMessageError, InvalidRecordError, InvalidTimestampError, MessageTooLargeError
-from ottla.records.batch import (
-    HEADER_BYTES,
-    NO_PRODUCER_ID,
-    BatchHeader,
-    read_header,
-    split,
-    stamp_append_time,
-    verify,
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+    UnsupportedForMessageFormatError,
 )
+from ottla.records import formats
+from ottla.records.batch import HEADER_BYTES, MAGIC, NO_PRODUCER_ID, BatchHeader, read_header, split, stamp_append_time
 from ottla.records.compression import CODEC_IDS, GZIP, LZ4, NONE, ZSTD
+from ottla.records.decoder import decode_records
 
 LOG_APPEND_TIME = "LogAppendTime"
+NO_TIMESTAMP = -1
 
 
 class Batch(NamedTuple):
@@ -32,12 +33,37 @@ class Batch(NamedTuple):
     end: int
 
 
-def read_batches(view: memoryview) -> list[Batch]:
+class RecordError(NamedTuple):
+    """A record that made its batch be refused: its place in the batch, and why."""
+
+    batch_index: int
+    message: str
+
+
+class InvalidRecordsError(InvalidRecordError):
+    """Records that may not be appended; `records` tells which and why (KIP-467)."""
+
+    def __init__(self, records: list[RecordError]) -> None:
+        super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
+        self.records = records
+
+
+class InvalidTimestampsError(InvalidTimestampError):
+    """Records with times that the topic does not take; `records` tells which and why (KIP-467)."""
+
+    def __init__(self, records: list[RecordError]) -> None:
+        super().__init__(f"{len(records)} record(s) were refused, the first because {records[0].message}")
+        self.records = records
+
+
+def read_batches(view: memoryview, *, oldest_format: int = MAGIC) -> list[Batch]:
     """The batches that fill `view`, each with its CRC checked. Raises CorruptMessageError for anything else in it."""
     found = []
     end = 0
-    for header, start, end in split(view):  # the last end is looked at below
-        verify(view, start, header)
+    for header, start, end in formats.split(view):  # the last end is looked at below
+        if header.magic < oldest_format:
+            raise CorruptMessageError(f"a message of format {header.magic} where format {oldest_format} is wanted")
+        formats.verify(view, start, header)
         found.append(Batch(header, start, end))
     if end != len(view) or not found:
         raise CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
@@ -56,6 +82,8 @@ def check_client_batch(header: BatchHeader) -> None:
     """Raise where a producer's batch claims what only a broker may, or counts wrongly."""
     if header.is_control:
         raise InvalidRecordError("clients may not write control records")
+    if header.timestamp_type:
+        raise InvalidTimestampError("only the broker may give a batch LogAppendTime")
     if header.count <= 0 or header.last_offset_delta + 1 != header.count:
         raise InvalidRecordError(
             f"a batch of {header.count} records cannot end with offset delta {header.last_offset_delta}"
@@ -68,28 +96,69 @@ def check_client_batch(header: BatchHeader) -> None:
         raise InvalidRecordError("a transactional batch without a producer id")
 
 
-def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestampError for CreateTime too far from the broker's time."""
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise InvalidTimestampError(
-            f"timestamp {header.max_timestamp} lies more than message.timestamp.after.max.ms "
-            f"({config.message_timestamp_after_max_ms}) after the broker's time, {now_ms}"
-        )
-    if 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
-        raise InvalidTimestampError(
-            f"timestamp {header.base_timestamp} lies more than message.timestamp.before.max.ms "
-            f"({config.message_timestamp_before_max_ms}) before the broker's time, {now_ms}"
-        )
+def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
+    """Raise UnsupportedForMessageFormatError for what messages of format 0 and 1 have no room for."""
+    header = batch.header
+    if header.has_producer_id:
+        kind = "transactional" if header.is_transactional else "idempotent"
+        raise UnsupportedForMessageFormatError(f"{kind} records cannot be stored in message format {magic}")
+    if any(record.headers for record in decode_records(view, batch.start, header)):
+        raise UnsupportedForMessageFormatError(f"record headers cannot be stored in message format {magic}")
 
 
-def check_keys(view: memoryview, batch: Batch) -> None:
-    """Raise InvalidRecordError if a record has no key: compaction could never tell it from others."""
+def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
+    """Batches that have their offsets, as messages of format 0 or 1."""
+    from ottla.records.message_set import from_batches
+
+    written = memoryview(bytearray(from_batches(view, magic)))
+    return written, [Batch(*found) for found in formats.split(written)]
+
+
+def check_records(view: memoryview, batch: Batch, config: LogConfig, now_ms: int) -> None:
+    """Raise for records without a key in a compacted topic, and for times out of the topic's bounds.
+
+    Records are only decoded where the topic's options or the header's highest timestamp ask for it.
+    """
+    errors: list[RecordError] = []
+    wrong_times = False
+    if config.compacted:
+        errors += _without_key(view, batch)
+    if config.message_timestamp_type != LOG_APPEND_TIME and _may_be_out_of_bounds(batch.header, config, now_ms):
+        found = _out_of_bounds(view, batch, config, now_ms)
+        wrong_times = bool(found)
+        errors += found
+    if wrong_times:
+        raise InvalidTimestampsError(sorted(errors))
+    if errors:
+        raise InvalidRecordsError(errors)
+
+
+def _without_key(view: memoryview, batch: Batch) -> list[RecordError]:
+    """Compaction could never tell these from others."""
     from ottla.records.column_decoder import ColumnDecoder
 
     decoder = ColumnDecoder()
     decoder.add_batch(view, batch.start, batch.header)
-    if decoder.take().keys.null_count:
-        raise InvalidRecordError("a compacted topic takes no records without a key")
+    if not decoder.take().keys.null_count:
+        return []
+    records = decode_records(view, batch.start, batch.header)
+    reason = "a compacted topic takes no record without a key"
+    return [RecordError(i, reason) for i, r in enumerate(records) if r.key is None]
+
+
+def _may_be_out_of_bounds(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    too_early_is_possible = config.message_timestamp_before_max_ms < now_ms
+    return too_early_is_possible or header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+
+
+def _out_of_bounds(view: memoryview, batch: Batch, config: LogConfig, now_ms: int) -> list[RecordError]:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    return [
+        RecordError(i, f"its timestamp {r.timestamp} is not within {earliest} to {latest}, the topic's bounds now")
+        for i, r in enumerate(decode_records(view, batch.start, batch.header))
+        if r.timestamp != NO_TIMESTAMP and not earliest <= r.timestamp <= latest
+    ]
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
@@ -103,10 +172,9 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
     for batch in batches:
         check_client_batch(batch.header)
-        if not append_time:
-            check_timestamps(batch.header, config, now_ms)
-        if config.compacted:
-            check_keys(view, batch)
+        if config.message_format < MAGIC:
+            check_old_format(view, batch, config.message_format)
+        check_records(view, batch, config, now_ms)
     view, batches = _compress(view, batches, config)
     if append_time:
         batches = [_stamp(view, batch, now_ms) for batch in batches]

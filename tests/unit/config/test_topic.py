@@ -51,3 +51,13 @@ def test_every_synonym_is_of_a_topic_option():
 
 def test_longest_time_is_kafkas():
     assert TopicConfig({}).flush_ms == LONG_MAX == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("version", "message_format"),
+    [("0.8.0", 0), ("0.9.0", 0), ("0.10.0-IV0", 1), ("0.10.2", 1), ("0.11.0-IV2", 2), ("1.0", 2), ("3.0-IV1", 2)],
+)
+def test_old_versions_have_old_message_formats(version, message_format):
+    assert LogConfig.from_topic(TopicConfig({"message.format.version": version})).message_format == message_format
+    with pytest.raises(ConfigurationError, match="message.format.version"):
+        TopicConfig({"message.format.version": version + "x"})

@@ -16,7 +16,15 @@ from itertools import groupby
 
 from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    code_of,
+)
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.fetch import (
@@ -29,6 +37,8 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.wire import RecordData
+from ottla.records import formats
+from ottla.records.batch import MAGIC
 from ottla.records.message_set import from_batches
 from ottla.replication.partition import Partition
 from ottla.storage.files import FileSlice
@@ -37,6 +47,7 @@ from ottla.storage.log import Log
 READ_COMMITTED = 1
 FORMAT_1_SINCE = 2
 BATCHES_SINCE = 4
+ZSTD_SINCE = 10
 Result = tuple[PartitionKey, Wanted, PartitionData]
 
 
@@ -169,11 +180,12 @@ class Fetch:
                 )
             committed = self._request.isolation_level == READ_COMMITTED
             size = min(left, want.partition_max_bytes)
+            self._check_known(log.config)
             data: RecordData = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
             self._more = self._more or bool(data.nbytes and want.fetch_offset < log.active.base_offset)
             if self._version < BATCHES_SINCE:
-                data = self._in_old_format(data, want.fetch_offset)
+                data = self._in_old_format(partition, data, want.fetch_offset, size, committed=committed)
         except KafkaError as error:
             return PartitionData(
                 partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
@@ -187,10 +199,32 @@ class Fetch:
             records=data,
         )
 
-    def _in_old_format(self, data: FileSlice, offset: int) -> memoryview:
-        """What a client gets that knows message format 0 (versions 0 and 1) or 1 (2 and 3)."""
-        with data:
-            return memoryview(from_batches(data.read(), 0 if self._version < FORMAT_1_SINCE else 1, offset))
+    def _check_known(self, config: LogConfig) -> None:
+        """Raise where the topic holds what this version's clients cannot read."""
+        if self._version < ZSTD_SINCE and config.compression_type == "zstd":
+            raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
+        if config.message_format > self._format and not config.message_downconversion_enable:
+            raise UnsupportedVersionError("message.downconversion.enable is false for this topic")
+
+    @property
+    def _format(self) -> int:
+        """The newest message format that this version's clients know."""
+        return MAGIC if self._version >= BATCHES_SINCE else 1 if self._version >= FORMAT_1_SINCE else 0
+
+    def _in_old_format(
+        self, partition: Partition, data: FileSlice, offset: int, size: int, *, committed: bool
+    ) -> memoryview:
+        """What a client gets that knows no batches; not nothing for markers, or it would ask for them for ever."""
+        while data.nbytes:
+            with data:
+                content = data.read()
+            converted = from_batches(content, self._format, offset)
+            if converted:
+                return memoryview(converted)
+            *_, (last, _, _) = formats.split(content)
+            offset = last.next_offset
+            data = partition.read(offset, size, committed_only=committed, at_least_one=True)
+        return memoryview(b"")
 
     def _diverging(self, partition: Partition, want: FetchPartition) -> EpochEndOffset | None:
         """Where the reader's log parts from ours (KIP-595), if it asked for the check and it does."""

@@ -1,13 +1,19 @@
-"""ListOffsets: the first, the last, or the first offset at or after a time. Served from version 1.
+"""ListOffsets: the first, the last, or the first offset at or after a time. Served in all versions.
 
-Versions 8 and 9 know the first local offset and the last tiered one: nothing is tiered here, so the first is the log's
-start and there is no last one.
+Version 0 is that of the 0.8 consumer and asks differently: for the begins of segments that were written before a time,
+as many as it wants. Names for certain offsets came one by one (see `KNOWN_SINCE`). Nothing is tiered here, so the first
+local offset is the log's start, and there is no last tiered or first pending one.
+
+A consumer sees offsets up to the high watermark, or the last stable offset with read_committed; a replica up to the
+log's end.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, UnsupportedVersionError, code_of
+from ottla.errors import InvalidRequestError, KafkaError, UnsupportedVersionError, code_of
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,29 +27,54 @@ from ottla.replication.partition import Partition
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+KNOWN_SINCE = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that brought each name for an offset."""
 NOTHING = OffsetAndTimestamp(-1, -1, -1)
 READ_COMMITTED = 1
+CONSUMER = -1
+"""The replica id of who is no replica."""
 
 
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Look up each partition."""
-    committed = request.isolation_level == READ_COMMITTED
+    times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_answer(topic.name, p, committed, call) for p in topic.partitions]
+                name=topic.name,
+                partitions=[
+                    _answer(topic.name, p, request, call, twice=times[topic.name, p.partition_index] > 1)
+                    for p in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(topic: str, want: ListOffsetsPartition, committed: bool, call: Call) -> ListOffsetsPartitionResponse:
-    services = call.services
+def _answer(
+    topic: str, want: ListOffsetsPartition, request: ListOffsetsRequest, call: Call, *, twice: bool
+) -> ListOffsetsPartitionResponse:
     try:
-        partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition_index))
+        if twice and call.version > 0:
+            raise InvalidRequestError(f"{topic}-{want.partition_index} is in the request twice")
+        if want.timestamp < 0 and call.version < KNOWN_SINCE.get(want.timestamp, call.version + 1):
+            raise UnsupportedVersionError(f"version {call.version} does not know the time {want.timestamp}")
+        partition = call.services.partitions.leader(call.services.image, TopicPartition(topic, want.partition_index))
+        if call.version == 0:
+            return ListOffsetsPartitionResponse(
+                partition_index=want.partition_index,
+                old_style_offsets=_segments(partition, want, from_consumer=request.replica_id == CONSUMER),
+            )
         partition.check_epoch(want.current_leader_epoch)
-        found = _look_up(partition, want.timestamp, committed)
+        found = _look_up(partition, want.timestamp, _end(partition, request))
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=want.partition_index, error_code=code_of(error))
     return ListOffsetsPartitionResponse(
@@ -54,9 +85,28 @@ def _answer(topic: str, want: ListOffsetsPartition, committed: bool, call: Call)
     )
 
 
-def _look_up(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp:
+def _end(partition: Partition, request: ListOffsetsRequest) -> int:
+    """The offset after what the asker may read."""
     log = partition.log
-    end = log.last_stable_offset if committed else log.high_watermark
+    if request.replica_id != CONSUMER:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _segments(partition: Partition, want: ListOffsetsPartition, *, from_consumer: bool) -> list[int]:
+    log = partition.log
+    if want.timestamp == EARLIEST_TIMESTAMP:
+        found = log.offsets_before()[-1:]
+    else:
+        found = log.offsets_before(None if want.timestamp == LATEST_TIMESTAMP else want.timestamp)
+    found = found[: max(want.max_num_offsets, 0)]
+    if from_consumer and found and found[0] > log.high_watermark:
+        found = [log.high_watermark, *(offset for offset in found if offset <= log.high_watermark)]
+    return found
+
+
+def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAndTimestamp:
+    log = partition.log
     if timestamp == LATEST_TIMESTAMP:
         # the epoch of the last record, not the leader's: nothing may ever be written in that one
         return OffsetAndTimestamp(end, -1, log.leader_epochs.latest)
@@ -65,10 +115,5 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> OffsetAnd
         return OffsetAndTimestamp(start, -1, log.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    elif timestamp < 0:
-        raise UnsupportedVersionError(f"the time {timestamp} has no meaning here")
-    else:
-        found = log.offset_for_time(timestamp)
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
     return found if found is not None and found.offset < end else NOTHING

@@ -28,11 +28,13 @@ from ottla.errors import (
     NotEnoughReplicasError,
     RequestTimedOutError,
     UnknownTopicIdError,
+    UnsupportedCompressionTypeError,
     code_of,
 )
 from ottla.model import TopicPartition
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -43,6 +45,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.wire import RecordData
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
+    CODEC_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
@@ -50,13 +53,16 @@ from ottla.records.batch import (
     BatchHeader,
     read_header,
 )
+from ottla.records.compression import NONE, ZSTD
 from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
+from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError
 
 BATCHES_SINCE = 3
 """The version from which clients send batches of format 2, one per partition."""
 ABORTABLE_SINCE = 11
+ZSTD_SINCE = 7
 JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
@@ -142,12 +148,20 @@ def _append_topic(
                 raise UnknownTopicIdError
             answers.append(_append(name, data, request, call, waits, refused))
         except KafkaError as error:
-            answers.append(
-                PartitionProduceResponse(
-                    index=data.index, error_code=code_of(error), base_offset=-1, error_message=error.message
-                )
-            )
+            answers.append(_failed(data.index, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+
+
+def _failed(partition: int, error: KafkaError) -> PartitionProduceResponse:
+    """Why a partition's batch was not appended, and because of which records."""
+    records = error.records if isinstance(error, InvalidRecordsError | InvalidTimestampsError) else []
+    return PartitionProduceResponse(
+        index=partition,
+        error_code=code_of(error),
+        base_offset=-1,
+        record_errors=[BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=why) for i, why in records],
+        error_message=error.message,
+    )
 
 
 def _append(
@@ -165,6 +179,8 @@ def _append(
     records = data.records if data.records is not None else memoryview(b"")
     if call.version >= BATCHES_SINCE:
         _check_single(records)
+        if call.version < ZSTD_SINCE and _codec(records) == ZSTD:
+            raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
     elif len(records) and magic_of(records) < MAGIC:
         records = memoryview(to_batches(records))
     if _is_transactional(records):
@@ -191,6 +207,10 @@ def _check_single(records: RecordData) -> None:
         raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has none")
     if LOG_OVERHEAD + int.from_bytes(records[8:LOG_OVERHEAD], "big") < len(records):
         raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has more")
+
+
+def _codec(records: RecordData) -> int:
+    return int(records[ATTRIBUTES_POSITION + 1]) & CODEC_MASK if len(records) >= HEADER_BYTES else NONE
 
 
 def _is_transactional(records: RecordData) -> bool:

@@ -1,0 +1,177 @@
+"""Topics and clients of old message formats, and records that are refused, through dispatch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce
+
+from ottla.model import TopicPartition
+from ottla.protocol.messages.fetch import PartitionData
+from ottla.records import formats, message_set
+from ottla.records.builder import BatchBuilder
+from ottla.records.compression import GZIP, ZSTD
+from ottla.records.message_set import from_batches, messages
+from ottla.replication.partition import Partition
+
+UNSUPPORTED_VERSION, INVALID_TIMESTAMP, UNSUPPORTED_FOR_FORMAT, UNSUPPORTED_COMPRESSION, INVALID_RECORD = (
+    35, 32, 43, 76, 87
+)  # fmt: skip
+
+
+async def fetch(client: Asker, version: int, offset: int = 0) -> PartitionData:
+    answer: PartitionData = (await client.ask(fetch_request(offset), version)).responses[0].partitions[0]
+    return answer
+
+
+def partition(client: Asker) -> Partition:
+    return client.services.partitions.leader(client.services.image, TopicPartition("t", 0))
+
+
+def rows(data: Any) -> list[tuple[int, bytes | None]]:
+    return [
+        (r.offset, r.value)
+        for header, start, _ in formats.split(data)
+        for r in formats.decode_records(data, start, header)
+    ]
+
+
+def packed(codec: int, *values: bytes) -> bytearray:
+    builder = BatchBuilder(bytearray(1000), codec)
+    for value in values:
+        builder.append(time.time_ns() // 1_000_000, b"k", value)
+    return bytearray(builder.close())
+
+
+@pytest.mark.parametrize(("version_of_format", "magic"), [("0.9.0", 0), ("0.10.2-IV0", 1)])
+@pytest.mark.parametrize("produced", [1, 2, 9])
+def test_topic_of_an_old_format_is_stored_and_read_in_it(
+    tmp_path: Path, version_of_format: str, magic: int, produced: int
+) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, message_format_version=version_of_format)
+        for data in (batch(b"a", b"b"), packed(GZIP, b"c", b"d")):
+            sent = data if produced >= 3 else bytearray(from_batches(data, min(produced - 1, 1)))
+            assert (await produce(client, sent, version=produced)).error_code == 0
+        stored = partition(client).log.read(0, 10_000, max_offset=4).read()
+        assert {m.magic for m in messages(stored)} == {magic}
+        assert [m.offset for m in messages(stored)] == [0, 1, 3]
+        for version in (1, 3, 4, 12):
+            found = await fetch(client, version)
+            assert rows(found.records) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+            assert version < 4 or bytes(found.records) == stored, "newer clients get it as it is"
+        assert rows((await fetch(client, 12, 2)).records) == [(2, b"c"), (3, b"d")]
+
+    with_broker(test, tmp_path)
+
+
+def test_topic_of_an_old_format_takes_nothing_it_has_no_room_for(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, message_format_version="0.10.0")
+        idempotent = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0)
+        assert (await produce(client, idempotent)).error_code == UNSUPPORTED_FOR_FORMAT
+        builder = BatchBuilder(bytearray(1000))
+        builder.append(time.time_ns() // 1_000_000, b"k", b"v", [("h", b"1")])
+        assert (await produce(client, bytearray(builder.close()))).error_code == UNSUPPORTED_FOR_FORMAT
+        assert (await produce(client, packed(ZSTD, b"a"))).error_code == UNSUPPORTED_COMPRESSION
+        assert partition(client).log.log_end_offset == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_brokers_format_is_the_default_of_its_topics(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a"))
+        stored = partition(client).log.read(0, 10_000, max_offset=1).read()
+        assert [m.magic for m in messages(stored)] == [1]
+
+    with_broker(test, tmp_path, log_message_format_version="0.10.1")
+
+
+def test_conversion_can_be_forbidden(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, message_downconversion_enable="false")
+        await produce(client, batch(b"a"))
+        assert [(await fetch(client, v)).error_code for v in (0, 3, 4)] == [UNSUPPORTED_VERSION] * 2 + [0]
+
+    with_broker(test, tmp_path)
+
+
+def test_old_consumer_gets_past_markers_at_the_end_of_a_segment(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a"))
+        marker = batch(
+            b"\0\0\0\0\0\0", key=b"\0\0\0\1", producer_id=5, producer_epoch=0, transactional=True, control=True
+        )
+        partition(client).append(memoryview(marker), from_client=False)
+        partition(client).log.roll()
+        await produce(client, batch(b"b"))
+        assert rows((await fetch(client, 3, 1)).records) == [(2, b"b")]
+
+    with_broker(test, tmp_path)
+
+
+def test_zstd_is_only_taken_from_clients_that_know_it(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, compression_type="zstd")
+        assert (await produce(client, packed(ZSTD, b"a"), version=6)).error_code == UNSUPPORTED_COMPRESSION
+        assert (await produce(client, packed(ZSTD, b"a"), version=7)).error_code == 0
+        assert [(await fetch(client, v)).error_code for v in (1, 9, 10)] == [UNSUPPORTED_COMPRESSION] * 2 + [0]
+
+    with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("option", ["message_timestamp_before_max_ms", "message_timestamp_difference_max_ms"])
+def test_records_out_of_the_topics_times_are_named(tmp_path: Path, option: str) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, **{option: "60000"})
+        now = time.time_ns() // 1_000_000
+        builder = BatchBuilder(bytearray(1000))
+        for age in (0, 100_000, 10_000, 90_000):
+            builder.append(now - age, b"k", b"v")
+        data = bytearray(builder.close())
+        answer = await produce(client, bytearray(data))
+        assert (answer.error_code, answer.base_offset) == (INVALID_TIMESTAMP, -1)
+        assert [e.batch_index for e in answer.record_errors] == [1, 3]
+        assert str(now - 100_000) in answer.record_errors[0].batch_index_error_message
+        assert answer.error_message.startswith("2 record(s)")
+        assert (await produce(client, data, version=7)).error_code == INVALID_TIMESTAMP
+
+    with_broker(test, tmp_path)
+
+
+def test_records_without_a_key_are_named_where_keys_are_wanted(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, cleanup_policy="compact")
+        builder = BatchBuilder(bytearray(1000))
+        for key in (b"k", None, b""):
+            builder.append(time.time_ns() // 1_000_000, key, b"v")
+        answer = await produce(client, bytearray(builder.close()))
+        assert (answer.error_code, [e.batch_index for e in answer.record_errors]) == (INVALID_RECORD, [1])
+
+    with_broker(test, tmp_path)
+
+
+def test_compressed_set_with_absolute_inner_offsets_is_taken(tmp_path: Path) -> None:
+    """Some old clients count the inner offsets of format 1 from anywhere."""
+
+    async def test(client: Asker) -> None:
+        from ottla.records import compression
+
+        await create(client)
+        now = time.time_ns() // 1_000_000
+        for first in (0, 70):
+            inner = b"".join(message_set.encode(first + i, now, b"k", b"%d" % i, 1) for i in range(3))
+            outer = message_set.encode(first + 2, now, None, bytes(compression.compress(GZIP, inner)), 1, GZIP)
+            assert (await produce(client, bytearray(outer), version=2)).error_code == 0
+        expected = [(i, b"%d" % (i % 3)) for i in range(6)]
+        assert rows((await fetch(client, 4)).records) == expected
+        assert rows((await fetch(client, 2)).records) == expected
+
+    with_broker(test, tmp_path)
