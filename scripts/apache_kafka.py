@@ -5,62 +5,34 @@ Jars are fetched once into `.cache/`. `missing()` says why it cannot be had here
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import maven
+
 VERSION = "4.3.1"
-CACHE = Path(__file__).resolve().parent.parent / ".cache"
-FETCH_SECONDS = 600
 HEAP = ("-Xmx1G", "-Xms1G")
 """What kafka-server-start.sh gives the broker."""
-
-POM = """<project><modelVersion>4.0.0</modelVersion>
-<groupId>ottla</groupId><artifactId>peer</artifactId><version>1</version>
-<dependencies>
-<dependency><groupId>org.apache.kafka</groupId>
-<artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId>
-<artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
-</dependencies></project>
-"""
-
-# Spark's and other parents name repositories that may be out of reach; all of them are mirrored by Central.
-SETTINGS = """<settings><mirrors><mirror><id>central</id><mirrorOf>*</mirrorOf>
-<url>https://repo.maven.apache.org/maven2</url></mirror></mirrors></settings>
-"""
 
 
 def missing(version: str = VERSION) -> str | None:
     """Why Apache Kafka cannot be used on this machine, or None; fetches it the first time."""
-    for command in ("java", "mvn"):
-        if shutil.which(command) is None:
-            return f"{command} is not on the PATH"
+    reason = maven.missing()
+    if reason is not None:
+        return reason
     try:
         libs(version)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+    except subprocess.SubprocessError as error:
         return f"Maven could not fetch Apache Kafka {version}: {error}"
     return None
 
 
 def libs(version: str = VERSION) -> Path:
     """The folder with all jars of this version."""
-    root = CACHE / f"kafka-{version}"
-    done = root / "done"
-    if done.exists():
-        return root / "libs"
-    root.mkdir(parents=True, exist_ok=True)
-    (root / "pom.xml").write_text(POM.format(version=version))
-    (root / "settings.xml").write_text(SETTINGS)
-    command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={root / 'libs'}"]
-    subprocess.run([*command, *goal], check=True, timeout=FETCH_SECONDS, capture_output=True)
-    for other in (*(root / "libs").glob("*reload4j*.jar"), *(root / "libs").glob("log4j-slf4j*.jar")):
-        other.unlink()
-    done.touch()
-    return root / "libs"
+    group = "org.apache.kafka"
+    wanted = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", "org.slf4j:slf4j-nop:1.7.36")
+    return maven.jars(f"kafka-{version}", *wanted)
 
 
 def java(main: str, *arguments: str, version: str = VERSION, heap: Sequence[str] = ("-Xmx256M",)) -> list[str]:

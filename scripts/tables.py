@@ -20,6 +20,7 @@ from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
 from ottla.protocol.apis import APIS
+from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -91,6 +92,8 @@ def renewed(page: str) -> str:
 
 def main() -> int:
     """Rewrite the pages that changed."""
+    if compatibility_page.read():
+        (DOCS / "compatibility.md").write_text(compatibility_page.page())
     for path in sorted(DOCS.glob("*.md")):
         old = path.read_text()
         new = renewed(old)

@@ -37,4 +37,4 @@ async def _alter_all(request: AlterConfigsRequest, call: Call) -> AlterConfigsRe
 
 
 def _replacing(resource: AlterConfigsResource) -> Change:
-    return lambda _present, _lists: {c.name: c.value for c in resource.configs}
+    return lambda _present, _words_in: {c.name: c.value for c in resource.configs}

@@ -38,40 +38,46 @@ async def _alter_all(request: IncrementalAlterConfigsRequest, call: Call) -> Inc
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-Change = Callable[[Mapping[str, str], frozenset[str]], Mapping[str, str | None]]
-"""The options that a resource is to have, from those that it has and the names of those that are lists."""
+Words = Callable[[str], tuple[str, ...]]
+"""The words that are in an option now, by default or because they were set; raises for what is not a list."""
+Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
+"""The options that a resource is to have, from those that are set on it."""
 
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, call: Call) -> None:
     """Give a resource the options that `change` makes of its present ones."""
     resource = table.resource(kind)
-    checked = resource.check(name, change(resource.options(name, call), resource.lists), call)
+
+    def words_in(option: str) -> tuple[str, ...]:
+        if option not in resource.lists:
+            raise InvalidConfigError(f"{option} is not a list; nothing can be appended to it or taken from it")
+        return words()(next((e.value for e in resource.entries(name, call) if e.name == option), None) or "")
+
+    checked = resource.check(name, change(resource.options(name, call), words_in), call)
     if not validate_only:
         await resource.set(name, checked, call)
 
 
 def _changes(resource: AlterConfigsResource) -> Change:
-    def change(present: Mapping[str, str], lists: frozenset[str]) -> Mapping[str, str | None]:
+    def change(present: Mapping[str, str], words_in: Words) -> Mapping[str, str | None]:
         names = [c.name for c in resource.configs]
         if len(set(names)) < len(names):
             raise InvalidRequestError("an option is changed twice in one request")
         options: dict[str, str | None] = dict(present)
         for one in resource.configs:
-            _apply(one, options, lists)
+            _apply(one, options, words_in)
         return options
 
     return change
 
 
-def _apply(one: AlterableConfig, options: dict[str, str | None], lists: frozenset[str]) -> None:
+def _apply(one: AlterableConfig, options: dict[str, str | None], words_in: Words) -> None:
     if one.config_operation == DELETE:
         options.pop(one.name, None)
     elif one.config_operation == SET:
         options[one.name] = one.value
     elif one.config_operation in (APPEND, SUBTRACT):
-        if one.name not in lists:
-            raise InvalidConfigError(f"{one.name} is not a list; nothing can be appended to it or taken from it")
-        have = list(words()(options.get(one.name) or ""))
+        have = list(words_in(one.name))
         given = words()(one.value or "")
         if one.config_operation == APPEND:
             have += [w for w in given if w not in have]

@@ -1,0 +1,56 @@
+"""docs/compatibility.md: what real clients were seen to do against our broker. Written from what the tests noted.
+
+    make test ARGS=tests/interop && make docs
+
+A test that passes notes what its client checked (`.cache/compatibility.json`); a client that is not on the machine
+leaves what was noted of it before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from scripts.maven import CACHE
+
+NOTES = CACHE / "compatibility.json"
+HEAD = """# Compatibility
+
+What each client, unchanged, was seen to do against an Ottla broker. The tests in `tests/interop` write this page:
+every entry was checked by the client's own program, not by ours. Run them, then `make docs`, to write it anew.
+"""
+
+
+def keep(noted: Sequence[Sequence[Any]]) -> None:
+    """Put what was noted (client, version, subject, what was checked) in the place of what was known of it."""
+    known = {(client, version, subject): checked for client, version, subject, checked in read()}
+    known |= {(client, version, subject): list(checked) for client, version, subject, checked in noted}
+    CACHE.mkdir(exist_ok=True)
+    NOTES.write_text(json.dumps([[*key, checked] for key, checked in sorted(known.items())], indent=1))
+
+
+def read() -> list[list[Any]]:
+    """What was noted so far."""
+    found: list[list[Any]] = json.loads(NOTES.read_text()) if NOTES.exists() else []
+    return found
+
+
+def page() -> str:
+    """The page's text."""
+    parts = [HEAD]
+    noted = read()
+    for client in sorted({row[0] for row in noted}):
+        parts.append(f"\n## {client}\n\n| version | subject | checked |\n| --- | --- | --- |")
+        rows = sorted((row for row in noted if row[0] == client), key=lambda row: (_order(row[1]), row[2]))
+        parts += [f"| {version} | {subject} | {'; '.join(_unique(checked))} |" for _, version, subject, checked in rows]
+        parts[-1] += "\n"
+    return "\n".join(parts).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def _unique(checked: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(text.replace("|", "\\|") for text in checked))

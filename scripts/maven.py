@@ -1,0 +1,90 @@
+"""Jars from Maven Central, with what they need, fetched once into `.cache/`; and Java sources compiled against them.
+
+`missing()` says why this cannot be done here: tests and benchmarks then skip.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
+FETCH_SECONDS = 600
+COMPILE_SECONDS = 300
+COMPILER = "org.eclipse.jdt:ecj:3.33.0"
+"""A compiler that is one jar and runs on any Java from 17 on, so that no JDK is needed."""
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>ottla</groupId><artifactId>peer</artifactId><version>1</version>
+<dependencies>
+{dependencies}
+</dependencies></project>
+"""
+DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+# Spark's and other parents name repositories that may be out of reach; all of them are mirrored by Central.
+SETTINGS = """<settings><mirrors><mirror><id>central</id><mirrorOf>*</mirrorOf>
+<url>https://repo.maven.apache.org/maven2</url></mirror></mirrors></settings>
+"""
+LOGGERS = ("*reload4j*.jar", "log4j-slf4j*.jar", "slf4j-log4j12*.jar")
+"""What would write logs; `slf4j-nop` takes their place."""
+
+
+def missing() -> str | None:
+    """Why nothing can be fetched on this machine, or None."""
+    for command in ("java", "mvn"):
+        if shutil.which(command) is None:
+            return f"{command} is not on the PATH"
+    return None
+
+
+def jars(name: str, *coordinates: str) -> Path:
+    """The folder with the jars of `group:artifact:version` and all that they need.
+
+    Raises subprocess.SubprocessError where Maven fails.
+    """
+    root = CACHE / name
+    with _alone(name):
+        done = root / "done"
+        if not done.exists():
+            root.mkdir(parents=True, exist_ok=True)
+            dependencies = "\n".join(DEPENDENCY.format(*c.split(":")) for c in coordinates)
+            (root / "pom.xml").write_text(POM.format(dependencies=dependencies))
+            (root / "settings.xml").write_text(SETTINGS)
+            command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
+            goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={root / 'libs'}"]
+            subprocess.run([*command, *goal], check=True, timeout=FETCH_SECONDS, capture_output=True)
+            for pattern in LOGGERS:
+                for other in (root / "libs").glob(pattern):
+                    other.unlink()
+            done.touch()
+    return root / "libs"
+
+
+def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
+    """The folder with the classes of Java sources that need the jars in `libs`; compiled again when they change."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    classes = CACHE / name / f"classes-{digest}"
+    with _alone(f"{name}-classes"):
+        if not (classes / "done").exists():
+            compiler = jars("ecj", COMPILER)
+            class_path = ":".join(map(str, sorted(libs.glob("*.jar"))))
+            options = ["--release", "17", "-nowarn", "-cp", class_path, "-d", str(classes)]
+            command = ["java", "-jar", str(next(compiler.glob("ecj-*.jar"))), *options, *map(str, sources)]
+            subprocess.run(command, check=True, timeout=COMPILE_SECONDS, capture_output=True, text=True)
+            (classes / "done").touch()
+    return classes
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Test workers share the cache: one fetches, the others wait."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

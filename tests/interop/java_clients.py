@@ -1,0 +1,42 @@
+"""Java clients of every age, from Maven, running the scenarios in `java/`."""
+
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from scripts import maven
+
+SOURCES = Path(__file__).parent / "java"
+SECONDS = 240
+NO_LOGS = "org.slf4j:slf4j-nop:1.7.36"
+
+
+@cache
+def _jars(artifact: str, version: str) -> Path | str:
+    """The folder with the jars, or why it cannot be had."""
+    reason = maven.missing()
+    if reason is not None:
+        return reason
+    try:
+        return maven.jars(f"{artifact}-{version}", f"org.apache.kafka:{artifact}:{version}", NO_LOGS)
+    except subprocess.SubprocessError as error:
+        return f"Maven could not fetch {artifact} {version}: {error}"
+
+
+def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
+    """Compile a scenario against that version, run it, and return what it checked. Skips where there is no Maven."""
+    libs = _jars(artifact, version)
+    if isinstance(libs, str):
+        pytest.skip(f"Java clients: {libs}")
+    sources = [SOURCES / f"{name}.java" for name in ("Check", *with_, scenario)]
+    try:
+        classes = maven.compiled(f"{artifact}-{version}", libs, sources)
+    except subprocess.CalledProcessError as error:
+        pytest.fail(f"{scenario} does not compile against {artifact} {version}:\n{error.stderr[-3000:]}")
+    command = ["java", "-Xmx256M", "-cp", f"{classes}:{libs}/*", scenario, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.stdout.endswith("done\n"), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0
+    return [line.removeprefix("checked: ") for line in done.stdout.splitlines() if line.startswith("checked: ")]

@@ -1,0 +1,69 @@
+"""Java clients from 0.8.2 to the newest against our broker, unchanged: what they did is told by themselves."""
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from tests.interop.java_clients import run_java
+
+from ottla import KafkaAdminClient
+from ottla.client.admin_model import NewTopic
+
+pytestmark = pytest.mark.interop
+
+OLD, TRANSACTIONAL, ADMIN = "0.10.0.1", ("0.11.0.3", "1.1.1"), ("2.8.2",)
+NEWEST = ("3.9.1", "4.3.1")
+Record = Callable[[str, str, str, list[str]], None]
+
+
+def topic_of(bootstrap: str, partitions: int = 3) -> str:
+    name = f"java-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+    return name
+
+
+def codecs_of(version: str) -> str:
+    return "none,gzip,snappy,lz4" + (",zstd" if version in (*ADMIN, *NEWEST) else "")
+
+
+@pytest.mark.parametrize("version", [OLD, *TRANSACTIONAL, *ADMIN, *NEWEST])
+def test_records_and_offsets(bootstrap: str, version: str, compatibility: Record) -> None:
+    topic = topic_of(bootstrap)
+    checked = run_java("kafka-clients", version, "Exchange", bootstrap, topic, codecs_of(version), with_=["Consumers"])
+    compatibility("Java", version, "records and offsets", checked)
+
+
+@pytest.mark.parametrize("version", [*TRANSACTIONAL, *ADMIN, *NEWEST])
+def test_transactions(bootstrap: str, version: str, compatibility: Record) -> None:
+    topics = [topic_of(bootstrap), topic_of(bootstrap)]
+    checked = run_java("kafka-clients", version, "Transact", bootstrap, *topics, with_=["Consumers"])
+    compatibility("Java", version, "transactions", checked)
+
+
+@pytest.mark.parametrize("version", [*TRANSACTIONAL, *ADMIN, *NEWEST])
+def test_administration(bootstrap: str, version: str, compatibility: Record) -> None:
+    name = f"java-{uuid.uuid4().hex[:8]}"
+    compatibility(
+        "Java", version, "topics and options", run_java("kafka-clients", version, "Administrate", bootstrap, name)
+    )
+
+
+@pytest.mark.parametrize("version", [*ADMIN, *NEWEST])
+def test_operation(bootstrap: str, version: str, compatibility: Record) -> None:
+    name = f"java-{uuid.uuid4().hex[:8]}"
+    checked = run_java("kafka-clients", version, "Operate", bootstrap, name, with_=["Consumers"])
+    compatibility("Java", version, "operation", checked)
+
+
+@pytest.mark.parametrize("version", NEWEST)
+def test_what_came_last(bootstrap: str, version: str, compatibility: Record) -> None:
+    name = f"java-{uuid.uuid4().hex[:8]}"
+    checked = run_java("kafka-clients", version, "Newest", bootstrap, name, with_=["Consumers", "Transact"])
+    compatibility("Java", version, "the newest calls", checked)
+
+
+def test_the_scala_producer_and_the_simple_consumer(bootstrap: str, compatibility: Record) -> None:
+    topic = topic_of(bootstrap, 5)
+    checked = run_java("kafka_2.10", "0.8.2.2", "Classic", bootstrap, topic, "5")
+    compatibility("Java", "0.8.2.2", "Scala producer and SimpleConsumer", checked)
