@@ -67,8 +67,8 @@ def versions_of(schemas: list[dict[str, Any]]) -> set[int]:
 
 
 def expected_default(field: dict[str, Any]) -> Any:
-    given, kind = field.get("default", ""), field["type"]
-    if given in (None, "null"):
+    given, kind = field.get("default"), field["type"]
+    if given == "null":
         return None
     if kind.startswith("[]"):
         return ()

@@ -83,7 +83,7 @@ class Reader(Source):
             self.sized(field, place, what, nullable)
 
     def nested(self, field: Field, place: str, nullable: bool) -> None:
-        """A structure within a structure; one that may be null has a byte before it, negative for null."""
+        """A structure within a structure; one that may be null has a byte before it: below 0 for null, in a tag 0."""
         inner = self.fresh("o")
 
         def body() -> None:
@@ -97,7 +97,7 @@ class Reader(Source):
             return
         self.run.append(("b", "n"))
         self.flush()
-        self.indented("if n < 0:", lambda: self.add(f"{place} = None"))
+        self.indented("if n < 0:" if field.tag is None else "if n < 1:", lambda: self.add(f"{place} = None"))
         self.indented("else:", body)
 
     def length(self, letter: str) -> None:

@@ -50,7 +50,9 @@ class Writer(Source):
     def differs(self, field: Field, place: str) -> str:
         """The condition that a field does not have its default."""
         if field.kind == "array" and field.default is not None:
-            return place
+            return f"{place} is None or {place}" if field.nullable_in(self.version) else place
+        if field.kind == "struct" and field.tag is not None and field.nullable_in(self.version):
+            return "True"  # to Kafka, a tag that is not there is an empty structure, so null has to be said
         if field.default is None and (field.kind != "struct" or field.tag is not None or field.nullable != "none"):
             return f"{place} is not None"
         if field.kind == "struct":
@@ -86,7 +88,8 @@ class Writer(Source):
             self.run.append(("b", "1"))
             self.structure(field.element, inner)
 
-        self.indented(f"if {inner} is None:", lambda: self.add(r"out += b'\xff'"))
+        null = r"out += b'\xff'" if field.tag is None else r"out += b'\0'"
+        self.indented(f"if {inner} is None:", lambda: self.add(null))
         self.indented("else:", body)
 
     def length(self, letter: str, expression: str) -> None:

@@ -101,7 +101,7 @@ class CurrentTopicPartitions(Struct):
 
     topic_id: UUID = f.uuid("0+")
     partitions: list[int] = f.array(f.int32(), "0+")
-    assignment_epochs: list[int] | None = f.array(f.int32(), "0+", nullable="0+", default=None, tag=0)
+    assignment_epochs: list[int] | None = f.array(f.int32(), "0+", nullable="0+", tag=0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
