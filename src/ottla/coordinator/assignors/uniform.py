@@ -26,7 +26,7 @@ def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) ->
 
 
 def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> Shares:
-    free = {TopicIdPartition(t, p) for t in next(iter(members.values())).topics for p in range(partitions[t])}
+    free = {p for t in next(iter(members.values())).topics for p in _partitions(t, partitions)}
     low, extra = divmod(len(free), len(members))
     shares: Shares = {}
     # who has more than the others may keep one more of it
@@ -46,22 +46,69 @@ def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, in
 
 
 def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> Shares:
-    readers = {t: sorted(m for m, spec in members.items() if t in spec.topics) for t in partitions}
+    readers = {t: [m for m, spec in members.items() if t in spec.topics] for t in partitions}
     owners = _kept(members, partitions)
     sizes = dict.fromkeys(members, 0)
     for owner in owners.values():
         sizes[owner] += 1
-    whole = [TopicIdPartition(t, p) for t, count in partitions.items() if readers[t] for p in range(count)]
     # what few can read is placed first
-    for partition in sorted(set(whole) - owners.keys(), key=lambda p: (len(readers[p.topic_id]), *_order(p))):
-        least = min(readers[partition.topic_id], key=lambda m: (sizes[m], m))
-        owners[partition] = least
-        sizes[least] += 1
-    _level(_ordered(owners), owners, sizes, readers)
+    by_readers = sorted((t for t in partitions if readers[t]), key=lambda t: (len(readers[t]), t.int))
+    for topic_id in by_readers:
+        least = _Least(readers[topic_id], sizes)
+        for partition in _partitions(topic_id, partitions):
+            if partition not in owners:
+                owners[partition] = least.take()
+    moved = True
+    while moved:  # each move makes the sum of the squares smaller, so it ends
+        moved = sum(_level(t, partitions[t], owners, _Least(readers[t], sizes)) for t in by_readers) > 0
     shares: Shares = {member_id: set() for member_id in members}
     for partition, owner in owners.items():
         shares[owner].add(partition)
     return shares
+
+
+class _Least:
+    """The reader with the smallest share, of the readers of one topic; `sizes` are those of all shares."""
+
+    def __init__(self, readers: list[str], sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self._heap = [(sizes[m], m) for m in readers]
+        heapq.heapify(self._heap)
+
+    def take(self) -> str:
+        """Give it one partition more."""
+        size, member_id = self._heap[0]
+        self.sizes[member_id] = size + 1
+        heapq.heapreplace(self._heap, (size + 1, member_id))
+        self._skip_old()
+        return member_id
+
+    @property
+    def size(self) -> int:
+        """How many partitions it has."""
+        return self._heap[0][0]
+
+    def give_back(self, member_id: str) -> None:
+        """A reader has one partition less."""
+        self.sizes[member_id] -= 1
+        heapq.heappush(self._heap, (self.sizes[member_id], member_id))
+
+    def _skip_old(self) -> None:
+        while self._heap[0][0] != self.sizes[self._heap[0][1]]:
+            heapq.heappop(self._heap)
+
+
+def _level(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _Least) -> bool:
+    """Move partitions of a topic to readers with less where that helps; whether any moved."""
+    moved = False
+    for index in range(count):
+        partition = TopicIdPartition(topic_id, index)
+        owner = owners[partition]
+        if least.sizes[owner] > least.size + 1:
+            owners[partition] = least.take()
+            least.give_back(owner)
+            moved = True
+    return moved
 
 
 def _kept(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[TopicIdPartition, str]:
@@ -73,27 +120,8 @@ def _kept(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> 
     }
 
 
-def _level(
-    ordered: list[TopicIdPartition],
-    owners: dict[TopicIdPartition, str],
-    sizes: dict[str, int],
-    readers: Mapping[UUID, list[str]],
-) -> None:
-    """Move partitions one by one to readers with less, until none is left that helps.
-
-    Each move makes the sum of the squares smaller, so it ends.
-    """
-    moved = True
-    while moved:
-        moved = False
-        for partition in ordered:
-            owner = owners[partition]
-            least = min(readers[partition.topic_id], key=lambda m: (sizes[m], m))
-            if sizes[owner] > sizes[least] + 1:
-                owners[partition] = least
-                sizes[owner] -= 1
-                sizes[least] += 1
-                moved = True
+def _partitions(topic_id: UUID, sizes: Mapping[UUID, int]) -> list[TopicIdPartition]:
+    return [TopicIdPartition(topic_id, p) for p in range(sizes[topic_id])]
 
 
 def _order(partition: TopicIdPartition) -> tuple[int, int]:
@@ -101,5 +129,5 @@ def _order(partition: TopicIdPartition) -> tuple[int, int]:
     return partition.partition, partition.topic_id.int
 
 
-def _ordered(partitions: Assignment | set[TopicIdPartition] | dict[TopicIdPartition, str]) -> list[TopicIdPartition]:
+def _ordered(partitions: Assignment | set[TopicIdPartition]) -> list[TopicIdPartition]:
     return sorted(partitions, key=_order)
