@@ -6,15 +6,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
 from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
 from ottla.coordinator.transaction_runtime import TransactionRuntime
-from ottla.errors import KafkaError
+from ottla.errors import CorruptMessageError, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.log import DiskFailedError
 from ottla.storage.log_dir import LogDir
+from ottla.storage.throttle import Throttle
+
+if TYPE_CHECKING:
+    from ottla.storage.cleaner import Cleaning
 
 log = logging.getLogger("ottla.broker")
 
@@ -43,6 +48,8 @@ class Housekeeping:
         self._partitions = partitions
         self._transactions = transactions
         self._workers = workers
+        self._throttle = Throttle()
+        """For all passes of compaction; they end when it is stopped."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -60,10 +67,11 @@ class Housekeeping:
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
         if config.log_cleaner_enable:
-            self._tasks += [asyncio.create_task(self._compact_often(log_dir)) for log_dir in self._log_dirs]
+            self._tasks += [asyncio.create_task(self._compact_often()) for _ in range(config.log_cleaner_threads)]
 
     async def close(self) -> None:
         """Stop all jobs."""
+        self._throttle.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -119,24 +127,36 @@ class Housekeeping:
 
     async def compact(self, log_dir: LogDir) -> None:
         """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
-        loop = asyncio.get_running_loop()
-        map_bytes = self._live.current.log_cleaner_dedupe_buffer_size
+        config = self._live.current
+        self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
+        share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
+        map_bytes = int(config.log_cleaner_dedupe_buffer_size * share)
         while not log_dir.offline:
-            cleaning = log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes)
-            if cleaning is None:
-                return
-            await loop.run_in_executor(self._workers, cleaning.copy)
-            if not log_dir.finish_cleaning(cleaning) or cleaning.cleaned_to <= cleaning.first_dirty:
+            cleaning = log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes, throttle=self._throttle)
+            if cleaning is None or not await self._clean(log_dir, cleaning):
                 return  # no progress: try again after the pause
 
-    async def _compact_often(self, log_dir: LogDir) -> None:
+    async def _clean(self, log_dir: LogDir, cleaning: Cleaning) -> bool:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
+        except CorruptMessageError as error:
+            log_dir.leave_cleaning(cleaning, error)
+            return True
+        except Exception:
+            log_dir.leave_cleaning(cleaning)
+            raise
+        return log_dir.finish_cleaning(cleaning)
+
+    async def _compact_often(self) -> None:
+        """One of log.cleaner.threads."""
         while True:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
-            try:
-                await self.compact(log_dir)
-            except Exception:
-                # a job must not end for good, whatever one round of it met
-                log.exception("compaction in %s failed", log_dir.path)
+            for log_dir in self._usable():
+                try:
+                    await self.compact(log_dir)
+                except Exception:
+                    # a job must not end for good, whatever one round of it met
+                    log.exception("compaction in %s failed", log_dir.path)
 
     async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
         # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"

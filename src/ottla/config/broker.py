@@ -144,6 +144,13 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     log_cleaner_enable = Option(True, boolean, "Run the compaction of topics with cleanup.policy=compact.")
     log_cleaner_backoff_ms = Option(15000, integer(0), "Pause of the cleaner when nothing is dirty.")
     log_cleaner_dedupe_buffer_size = Option(134217728, integer(1024), "Most memory of the cleaner's offset map, bytes.")
+    log_cleaner_threads = Option(
+        1, integer(1), "Logs that are compacted at a time; they share the offset map's memory."
+    )
+    log_cleaner_io_buffer_load_factor = Option(0.9, number(0, 1), "How full the offset map may become.")
+    log_cleaner_io_max_bytes_per_second = Option(
+        1.7976931348623157e308, number(1), "Most bytes that compaction reads and writes a second."
+    )
     log_cleaner_min_cleanable_ratio = Option(0.5, number(0, 1), "Share of a log that is dirty before it is cleaned.")
     log_cleaner_delete_retention_ms = Option(DAY_MS, integer(0), "How long tombstones stay readable.")
     log_cleaner_min_compaction_lag_ms = Option(0, integer(0), "Age below which a record is not compacted.")

@@ -197,6 +197,11 @@ class LogConfig(NamedTuple):
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_ms(self) -> int:
+        """Age at which a segment is closed; what must be compacted in time must be closed before."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         """Whether old segments are dropped."""
         return "delete" in self.cleanup_policy

@@ -37,6 +37,7 @@ from ottla.storage.segment import (
     Segment,
     TimestampAndOffset,
 )
+from ottla.storage.throttle import Throttle
 from ottla.storage.txn_index import TransactionIndex
 
 log = logging.getLogger("ottla.storage.cleaner")
@@ -74,8 +75,13 @@ def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
             clean += segment.size
         else:
             dirty += segment.size
-            overdue = overdue or now_ms - segment.created_ms > opened.config.max_compaction_lag_ms
+            overdue = overdue or _is_overdue(segment, now_ms - opened.config.max_compaction_lag_ms)
     return Cleanable(opened, first_dirty, max(end, first_dirty), clean, dirty, overdue)
+
+
+def _is_overdue(segment: Segment, latest_ms: int) -> bool:
+    """Whether the segment's first batch has waited for longer than max.compaction.lag.ms."""
+    return latest_ms > 0 and 0 < segment.first_batch_timestamp() < latest_ms
 
 
 def _first_uncleanable(opened: Log, now_ms: int) -> int:
@@ -100,8 +106,16 @@ def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
 class Cleaning:
     """One pass over one log."""
 
-    def __init__(self, cleanable: Cleanable, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        cleanable: Cleanable,
+        now_ms: int,
+        *,
+        map_bytes: int = DEDUPE_BUFFER_BYTES,
+        throttle: Throttle | None = None,
+    ) -> None:
         self.log = cleanable.log
+        self._throttle = throttle or Throttle()
         self.first_dirty = cleanable.first_dirty
         self.now_ms = now_ms
         self._keys = OffsetMap(map_bytes)
@@ -124,7 +138,8 @@ class Cleaning:
     def copy(self) -> None:
         """Read keys, then write `.cleaned` segments and wait until they are on the disk.
 
-        Raises KafkaStorageError; what was written is removed and the log is as it was.
+        Raises KafkaStorageError where the disk fails, StoppedError when the throttle is stopped, CorruptMessageError
+        for damage in the log; what was written is removed and the log is as it was.
         """
         try:
             end = self._end = self._read_keys()
@@ -155,7 +170,7 @@ class Cleaning:
 
     def _read_segment(self, segment: Segment) -> int | None:
         """Note the segment's keys; the offset of the batch whose keys do not fit, None if all do."""
-        for header, _, records in _records(segment, self.first_dirty):
+        for header, _, records in self._records(segment, self.first_dirty):
             if header.base_offset >= self._limit:
                 return None
             if header.is_control or self._is_aborted(header):
@@ -166,6 +181,14 @@ class Cleaning:
                 if record.key is not None:
                     self._keys.put(record.key, record.offset)
         return None
+
+    def _records(self, segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
+        """(header, bytes, records) of every batch of a closed segment that ends at `from_offset` or later."""
+        for position, header in headers(segment.file, 0, segment.size):
+            if header.last_offset >= from_offset:
+                self._throttle.spend(header.size_in_bytes)
+                batch = segment.file.read(position, header.size_in_bytes)
+                yield header, batch, formats.decode_records(batch, 0, header, from_offset)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and any(
@@ -185,10 +208,11 @@ class Cleaning:
         target.create(group[-1].created_ms)
         for source in group:
             old_tombstones_go = source.created_ms <= self._old_horizon_ms
-            for header, batch, records in _records(source, 0):
+            for header, batch, records in self._records(source, 0):
                 kept = self._filter(header, batch, records, transactions, old_tombstones_go=old_tombstones_go)
                 if kept is None:
                     continue
+                self._throttle.spend(len(kept))
                 written = formats.read_header(kept)
                 latest = TimestampAndOffset(written.max_timestamp, written.last_offset)
                 target.append(kept, len(kept), written, written, latest)
@@ -338,14 +362,6 @@ def _groups(segments: list[Segment], max_bytes: int, end: int) -> Iterator[list[
         group.append(segment)
     if group:
         yield group
-
-
-def _records(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
-    """(header, bytes, records) of every batch of a closed segment that ends at `from_offset` or later."""
-    for position, header in headers(segment.file, 0, segment.size):
-        if header.last_offset >= from_offset:
-            batch = segment.file.read(position, header.size_in_bytes)
-            yield header, batch, formats.decode_records(batch, 0, header, from_offset)
 
 
 def _rewrite(header: BatchHeader, kept: list[Record], horizon: int | None) -> memoryview:

@@ -261,7 +261,7 @@ class Log:
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
         """Whether segment.ms has passed: by the records' times, or by the clock where they have none."""
-        limit = self.config.segment_ms - self._jitter(segment)
+        limit = self.config.max_segment_ms - self._jitter(segment)
         first = segment.first_batch_timestamp()
         if first >= 0 and timestamp >= 0:
             return timestamp - first > limit
@@ -271,7 +271,7 @@ class Log:
         """A share of segment.jitter.ms that is the same at each call for a segment."""
         if self.config.segment_jitter_ms == 0:
             return 0
-        spread = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        spread = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return hash((self.topic_partition, segment.base_offset)) % spread
 
     def roll(self) -> Segment:

@@ -31,6 +31,7 @@ from ottla.storage.recovery import open_log
 
 if TYPE_CHECKING:
     from ottla.storage.cleaner import Cleaning
+    from ottla.storage.throttle import Throttle
 
 log = logging.getLogger("ottla.storage")
 
@@ -68,6 +69,9 @@ class LogDir:
         """As checkpointed: what each partition begins with."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Where compaction goes on in each log."""
+        self.uncleanable: set[TopicPartition] = set()
+        """Logs that compaction failed on; others must not wait for them."""
+        self._cleaning: set[TopicPartition] = set()
         self.offline = ""
         """Why the directory is not used any more: its disk failed. Empty while it is used."""
         self.cluster_id: str | None = None
@@ -340,24 +344,47 @@ class LogDir:
         except OSError as error:
             log.warning("%s cannot be removed: %s", path, error)
 
-    def next_cleaning(self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> Cleaning | None:
-        """A pass over the log that most needs compaction, if one does: `copy` it (on a worker), then finish it here."""
+    def next_cleaning(
+        self, now_ms: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES, throttle: Throttle | None = None
+    ) -> Cleaning | None:
+        """A pass over the log that most needs compaction, if one does: `copy` it on a worker, then finish or leave it.
+
+        Until then there is no other pass over this log.
+        """
         from ottla.storage.cleaner import Cleaning, dirtiest, measure
 
-        compacted = [opened for opened in self.logs.values() if opened.config.compacted]
-        chosen = dirtiest(measure(o, self.cleaner_offsets.get(o.topic_partition, 0), now_ms) for o in compacted)
-        return None if chosen is None else Cleaning(chosen, now_ms, map_bytes=map_bytes)
+        busy = self._cleaning | self.uncleanable
+        logs = [opened for tp, opened in self.logs.items() if opened.config.compacted and tp not in busy]
+        chosen = dirtiest(measure(o, self.cleaner_offsets.get(o.topic_partition, 0), now_ms) for o in logs)
+        if chosen is None:
+            return None
+        self._cleaning.add(chosen.log.topic_partition)
+        return Cleaning(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
 
     def finish_cleaning(self, cleaning: Cleaning) -> bool:
         """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
-        if self.logs.get(cleaning.log.topic_partition) is not cleaning.log:
+        tp = cleaning.log.topic_partition
+        self._cleaning.discard(tp)
+        if self.logs.get(tp) is not cleaning.log:
             return False  # it was deleted, or has moved to another directory
+        if cleaning.cleaned_to <= cleaning.first_dirty:
+            self.leave_cleaning(cleaning, "one batch has more keys than the cleaner's map")
+            return False
         if not cleaning.install():
             return False
-        self.cleaner_offsets[cleaning.log.topic_partition] = cleaning.cleaned_to
+        self.cleaner_offsets[tp] = cleaning.cleaned_to
         live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
         checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, live)
         return True
+
+    def leave_cleaning(self, cleaning: Cleaning, because: object = None) -> None:
+        """A pass came to nothing. With a reason that will not go away the log is left alone, until the next start."""
+        tp = cleaning.log.topic_partition
+        cleaning.abandon()
+        self._cleaning.discard(tp)
+        if because is not None:
+            self.uncleanable.add(tp)
+            log.error("%s is not compacted any more: %s", tp, because)
 
     # Checkpoints and the end
 

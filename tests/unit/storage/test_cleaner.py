@@ -2,12 +2,16 @@ import random
 
 import pytest
 
-from ottla.errors import KafkaStorageError
+from ottla.config.topic import LogConfig
+from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.model import TopicPartition
 from ottla.records import compression
 from ottla.records.decoder import decode_records
 from ottla.storage import cleaner
+from ottla.storage.log_dir import LogDir
 from ottla.storage.offset_map import BYTES_PER_KEY, OffsetMap
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+from ottla.storage.throttle import StoppedError, Throttle
 
 from .conftest import NOW, batch, contents
 
@@ -254,3 +258,74 @@ def test_compression_none_is_kept_by_a_rewrite(log):
     put(log, (b"a", b"3"))
     clean(log)
     assert all(header.codec == compression.NONE for header, _ in log.batches_from(0))
+
+
+def test_segment_is_closed_in_time_for_its_compaction(make_log, clock):
+    log = make_log(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"), timestamp=NOW + 1001)
+    assert len(log.segments) == 2
+    assert cleaner.dirtiest([cleaner.measure(log, 0, NOW + 1000)._replace(clean_bytes=10**6)]) is None
+    assert cleaner.dirtiest([cleaner.measure(log, 0, NOW + 1001)._replace(clean_bytes=10**6)]) is not None
+
+
+def test_pass_ends_when_the_throttle_is_stopped(log):
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    before = contents(log)
+    now = log.clock.now_ms()
+    throttle = Throttle()
+    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now, throttle=throttle)
+    throttle.stop()
+    with pytest.raises(StoppedError):
+        cleaning.copy()
+    assert contents(log) == before
+    assert not list(log.dir.glob("*.cleaned"))
+
+
+@pytest.fixture
+def log_dir(tmp_path, clock):
+    config = LogConfig(**SMALL)
+    with LogDir.open(tmp_path / "data", broker_id=0, clock=clock) as found:
+        found.load(lambda tp: config)
+        for name in ("a", "b"):
+            log = found.create(TopicPartition(name, 0), config)
+            for i in range(30):
+                put(log, (b"k", b"%d" % i + b"x" * 80))
+        yield found
+
+
+def test_passes_at_a_time_are_over_different_logs(log_dir):
+    first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
+    assert {first.log.topic_partition.topic, second.log.topic_partition.topic} == {"a", "b"}
+    assert log_dir.next_cleaning(NOW) is None
+    log_dir.leave_cleaning(first)
+    again = log_dir.next_cleaning(NOW)
+    assert again.log is first.log
+    again.copy()
+    assert log_dir.finish_cleaning(again)
+    assert len(contents(again.log)) < 30
+
+
+def test_damaged_log_does_not_keep_others_from_compaction(log_dir):
+    first = log_dir.next_cleaning(NOW)
+    log_dir.leave_cleaning(first, "it is damaged")
+    for _ in range(2):
+        following = log_dir.next_cleaning(NOW)
+        assert following.log is not first.log
+        log_dir.leave_cleaning(following)
+    too_small = log_dir.next_cleaning(NOW)
+    assert not log_dir.finish_cleaning(too_small), "a pass without progress is not tried for ever"
+    assert log_dir.next_cleaning(NOW) is None
+
+
+def test_damage_in_a_log_is_found_by_its_compaction(log):
+    for i in range(30):
+        put(log, (b"k", b"%d" % i + b"x" * 80))
+    path = log.segments[0].path(".log")
+    data = bytearray(path.read_bytes())
+    data[61] ^= 0x40  # the length of the first record
+    path.write_bytes(data)
+    with pytest.raises(CorruptMessageError):
+        cleaner.clean(log, 0)
+    assert not list(log.dir.glob("*.cleaned"))

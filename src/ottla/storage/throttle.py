@@ -1,0 +1,37 @@
+"""A limit of bytes per second that several threads share: `log.cleaner.io.max.bytes.per.second`."""
+
+from __future__ import annotations
+
+import time
+from threading import Event, Lock
+
+from ottla.errors import KafkaError
+
+
+class StoppedError(KafkaError):
+    """The work was told to end before it was done."""
+
+
+class Throttle:
+    """Makes who spends too fast wait, and ends them when it is stopped. Callable from any thread."""
+
+    def __init__(self, bytes_per_second: float = float("inf")) -> None:
+        self.bytes_per_second = bytes_per_second
+        """May be changed at any time; counts from the next `spend` on."""
+        self._lock = Lock()
+        self._paid_until = 0.0
+        self._stopped = Event()
+
+    def spend(self, nbytes: int) -> None:
+        """Wait until `nbytes` more are within the limit. Raises StoppedError once `stop` was called."""
+        with self._lock:
+            now = time.monotonic()
+            # what was not spent in the past is lost: a limit, not an account
+            self._paid_until = max(self._paid_until, now) + nbytes / self.bytes_per_second
+            wait = self._paid_until - now
+        if self._stopped.wait(wait) if wait > 0 else self._stopped.is_set():
+            raise StoppedError
+
+    def stop(self) -> None:
+        """End all that wait, and all that spend from now on."""
+        self._stopped.set()
