@@ -16,6 +16,7 @@ from ottla.coordinator.consumer_group import ConsumerGroup, Timers
 from ottla.coordinator.consumer_groups import ConsumerGroups
 from ottla.coordinator.consumer_member import Classic, ConsumerMember, MemberState
 from ottla.coordinator.consumer_topics import named
+from ottla.coordinator.conversion import Conversion
 from ottla.coordinator.draft import Draft
 from ottla.coordinator.effects import Effects
 from ottla.coordinator.groups import MEMBER_ID_REQUIRED_SINCE, Join
@@ -41,8 +42,11 @@ from ottla.protocol.versioned import decode_versioned
 class ClassicMembers:
     """The classic protocol's requests to KIP-848 groups that somebody is in."""
 
-    def __init__(self, groups: ConsumerGroups, clock: Clock, image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self, groups: ConsumerGroups, conversion: Conversion, clock: Clock, image: Callable[[], ClusterImage]
+    ) -> None:
         self._groups = groups
+        self._conversion = conversion
         self._clock = clock
         self._image = image
 
@@ -61,6 +65,9 @@ class ClassicMembers:
         member = self._groups.advance(draft, _described(before, join, subscription), owned)
         effects.records += draft.records
         self._answer(group, join, member, effects)
+        if request.group_instance_id is not None and self._conversion.can_downgrade(draft.group, set()):
+            # it came back in the place of the last one that spoke the new protocol, and takes over what that one read
+            self._conversion.downgrade(draft.group, set(), effects)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """SyncGroup: what the last join brought."""

@@ -69,13 +69,13 @@ class Conversion:
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
-    def downgrade(self, group: ConsumerGroup, leaving: set[str], effects: Effects) -> Group:
-        """Make a classic group of it that is about to rebalance."""
+    def downgrade(self, group: ConsumerGroup, leaving: set[str], effects: Effects) -> None:
+        """Make a classic group of it. It rebalances where somebody left, and goes on as it is where nobody did."""
         new = self.classic_group(group, leaving)
         effects.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         effects.converted = new
-        self._groups.rebalance(new, effects)
-        return new
+        if leaving:
+            self._groups.rebalance(new, effects)
 
     def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> Group:
         """The classic group of the members that stay, each with its target as its assignment."""

@@ -42,8 +42,9 @@ class Membership:
         self._clock = clock
         self.by_id: dict[str, AnyGroup] = {}
         self.classic = Groups(config, clock, new_id, self.by_id)
-        self.consumer = ConsumerGroups(config, clock, image, self.by_id, Conversion(config, clock, image, self.classic))
-        self._classic_members = ClassicMembers(self.consumer, clock, image)
+        conversion = Conversion(config, clock, image, self.classic)
+        self.consumer = ConsumerGroups(config, clock, image, self.by_id, conversion)
+        self._classic_members = ClassicMembers(self.consumer, conversion, clock, image)
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
         """JoinGroup."""

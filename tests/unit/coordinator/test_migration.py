@@ -276,3 +276,24 @@ def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
     answer = world.join("new", instance_id="i")
     assert (error(answer), given(answer)) == (None, ALL)
     assert world.group.owners == {TopicIdPartition(topic_id("t"), p): "new" for p in range(6)}
+
+
+def test_the_group_is_classic_again_when_the_last_new_member_comes_back_as_a_classic_one() -> None:
+    world = Mixed()
+    old, _ = both(world)
+    world.leave("new")
+    again = world.old_join(old)
+    assert again is not None
+    world.old_sync(again, {old: ALL})
+    world.join("static", instance_id="i")
+    world.old_join(old, owned=ALL)
+    epoch = world.group.epoch
+    joined = world.old_join(instance="i")
+    assert joined is not None
+    group = world.classic
+    assert (group.state, group.generation, joined.generation_id) == (State.STABLE, epoch, epoch)
+    assert group.members.keys() == {old, joined.member_id}
+    assert len(parts(world.old_sync(joined))["t"]) == 3
+    before = {m.id: m.assignment for m in group.members.values()}
+    world.restart()
+    assert {m.id: m.assignment for m in world.classic.members.values()} == before
