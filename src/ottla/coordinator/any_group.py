@@ -21,6 +21,11 @@ class Committer(NamedTuple):
     epoch: int
     transactional: bool = False
 
+    @property
+    def is_anonymous_producer(self) -> bool:
+        """Whether it is a transaction without a member: producers before KIP-447 name none in TxnOffsetCommit."""
+        return self.transactional and self.epoch < 0 and not self.member_id and self.instance_id is None
+
 
 class AnyGroup(Protocol):
     """A group of either kind."""

@@ -192,7 +192,7 @@ class ConsumerGroup:
 
     def check_commit(self, who: Committer, version: int, now: float) -> None:
         """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets."""
-        if who.epoch < 0 and not self.members:
+        if who.epoch < 0 and (not self.members or who.is_anonymous_producer):
             return
         member = self.member_of(who.member_id, None)
         if not who.transactional and member.classic is None and version < EPOCHS_SINCE:

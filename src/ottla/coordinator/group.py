@@ -214,9 +214,9 @@ class Group:
         """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets now."""
         if who.epoch < 0 and self.state is State.EMPTY:
             return
+        if who.is_anonymous_producer:
+            return
         if who.epoch < 0 and not who.member_id and who.instance_id is None:
-            if who.transactional:
-                return  # old producers name no member in TxnOffsetCommit
             raise UnknownMemberIdError
         member = self.member_of(who.member_id, who.instance_id)
         self.check_generation(who.epoch)

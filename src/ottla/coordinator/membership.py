@@ -21,7 +21,7 @@ from ottla.coordinator.conversion import Conversion
 from ottla.coordinator.effects import Effects, Record, Token
 from ottla.coordinator.group import Group, State
 from ottla.coordinator.groups import NAMED_MEMBERS_SINCE, Client, Groups, join_error
-from ottla.errors import KafkaError, code_of
+from ottla.errors import KafkaError, UnknownMemberIdError, code_of
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -52,7 +52,10 @@ class Membership:
         if not isinstance(group, ConsumerGroup):
             return self.classic.join(request, version, client, token)
         effects = Effects()
-        if group.is_empty and not request.member_id:
+        if group.is_empty and request.member_id:
+            effects.reply(token, join_error(UnknownMemberIdError(), request.member_id))
+            return effects
+        if group.is_empty:
             effects.records += consumer_records.group_tombstones(group)
             del self.by_id[group.id]
             effects.extend(self.classic.join(request, version, client, token))

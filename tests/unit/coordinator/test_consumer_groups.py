@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.consumer_world import World, error, given, topic_id
 
+from ottla.coordinator.any_group import Committer
 from ottla.coordinator.consumer_group import State
 from ottla.coordinator.consumer_member import MemberState
+from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 ALL = {"t": [0, 1, 2, 3, 4, 5]}
@@ -305,3 +307,32 @@ def test_an_empty_group_leaves_only_tombstones() -> None:
     assert {r.key for r in world.log if r.value is not None} <= {r.key for r in world.log if r.value is None}
     world.restart()
     assert world.coordinator.by_id == {}
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        (Committer("a", None, 1), None),
+        (Committer("a", None, 2), "STALE_MEMBER_EPOCH"),
+        (Committer("a", None, 2, transactional=True), "ILLEGAL_GENERATION"),
+        (Committer("b", None, 1), "UNKNOWN_MEMBER_ID"),
+        (Committer("", None, -1), "UNKNOWN_MEMBER_ID"),
+        (Committer("", None, -1, transactional=True), None),
+    ],
+)
+def test_who_may_commit(who: Committer, expected: str | None) -> None:
+    world = World()
+    world.join("a")
+    found = None
+    try:
+        world.group.check_commit(who, 9, 0)
+    except KafkaError as refused:
+        found = refused.name
+    assert found == expected
+
+
+def test_anybody_may_commit_for_an_empty_group() -> None:
+    world = World()
+    world.join("a")
+    world.leave("a")
+    world.group.check_commit(Committer("", None, -1), 9, 0)

@@ -268,6 +268,15 @@ def test_empty_groups_make_room_for_the_other_protocol() -> None:
     assert world.coordinator.by_id == {}  # a classic generation is written when it is synced
 
 
+def test_an_id_from_before_means_nothing_to_an_empty_consumer_group() -> None:
+    world = Mixed()
+    world.join("new")
+    world.leave("new")
+    world.old_join("from-before")
+    assert error(world.answers[world.pending]) == "UNKNOWN_MEMBER_ID"
+    assert isinstance(world.coordinator.by_id["g"], ConsumerGroup)
+
+
 def test_a_static_classic_member_comes_back_with_the_new_protocol() -> None:
     world = Mixed()
     joined = world.old_join(instance="i")
