@@ -25,7 +25,10 @@ every entry was checked by the client's own program, not by ours. Run them, then
 def keep(noted: Sequence[Sequence[Any]]) -> None:
     """Put what was noted (client, version, subject, what was checked) in the place of what was known of it."""
     known = {(client, version, subject): checked for client, version, subject, checked in read()}
-    known |= {(client, version, subject): list(checked) for client, version, subject, checked in noted}
+    renewed: dict[tuple[str, str, str], list[str]] = {}
+    for client, version, subject, checked in noted:
+        renewed.setdefault((client, version, subject), []).extend(checked)
+    known |= renewed
     CACHE.mkdir(exist_ok=True)
     NOTES.write_text(json.dumps([[*key, checked] for key, checked in sorted(known.items())], indent=1))
 

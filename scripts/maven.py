@@ -49,7 +49,7 @@ def jars(name: str, *coordinates: str) -> Path:
     Raises subprocess.SubprocessError where Maven fails.
     """
     root = CACHE / name
-    with _alone(name):
+    with alone(name):
         done = root / "done"
         if not done.exists():
             root.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
     """The folder with the classes of Java sources that need the jars in `libs`; compiled again when they change."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = CACHE / name / f"classes-{digest}"
-    with _alone(f"{name}-classes"):
+    with alone(f"{name}-classes"):
         if not (classes / "done").exists():
             compiler = jars("ecj", COMPILER)
             class_path = ":".join(map(str, sorted(libs.glob("*.jar"))))
@@ -82,7 +82,7 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """Test workers share the cache: one fetches, the others wait."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:

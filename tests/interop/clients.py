@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import re
 import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Protocol
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -30,6 +32,10 @@ class Client(Protocol):
     @staticmethod
     def missing() -> str | None:
         """Why this client cannot be used here, or None."""
+
+    @staticmethod
+    def version() -> str:
+        """Which version of it is used here."""
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None: ...
 
@@ -59,12 +65,24 @@ def module_missing(name: str) -> str | None:
     return None if importlib.util.find_spec(name) else f"{name} is not installed"
 
 
+def kcat_version() -> str:
+    """As `kcat -V` tells it: "Version 1.7.1 (JSON, …, librdkafka 2.0.2 …)"."""
+    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Version ([\d.]+)", told)
+    library = re.search(r"librdkafka ([\d.]+)", told)
+    return f"{found[1] if found else '?'} (librdkafka {library[1] if library else '?'})"
+
+
 class Kcat:
     name = "kcat"
 
     @staticmethod
     def missing() -> str | None:
         return None if shutil.which("kcat") else "kcat is not installed (apt-get install kcat)"
+
+    @staticmethod
+    def version() -> str:
+        return kcat_version()
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
         # kcat has no call for it: asking for a topic's metadata creates it
@@ -124,6 +142,10 @@ class Confluent:
     def missing() -> str | None:
         return module_missing("confluent_kafka")
 
+    @staticmethod
+    def version() -> str:
+        return metadata.version("confluent-kafka")
+
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -178,6 +200,10 @@ class KafkaPython:
     def missing() -> str | None:
         return module_missing("kafka")
 
+    @staticmethod
+    def version() -> str:
+        return metadata.version("kafka-python")
+
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
         from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -226,6 +252,10 @@ class AioKafka:
     @staticmethod
     def missing() -> str | None:
         return module_missing("aiokafka")
+
+    @staticmethod
+    def version() -> str:
+        return metadata.version("aiokafka")
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
         asyncio.run(self._create(bootstrap, topic, partitions))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from typing import Any
 
 import pytest
-from scripts import compatibility_page
+from scripts import apache_kafka, compatibility_page
 
 from ottla.broker.embedded import Broker
 
@@ -34,9 +35,25 @@ def compatibility(request: pytest.FixtureRequest) -> Callable[[str, str, str, li
     return note
 
 
+VERSIONS: dict[str, Callable[[], str]] = {
+    "Java": lambda: apache_kafka.VERSION,
+    "aiokafka": lambda: metadata.version("aiokafka"),
+    "confluent-kafka": lambda: metadata.version("confluent-kafka"),
+    "Kafka's tools": lambda: apache_kafka.VERSION,
+}
+
+
+@pytest.fixture(autouse=True)
+def _note_marked(request: pytest.FixtureRequest) -> None:
+    """`@pytest.mark.compatibility(client, subject, what)`: passing says that the client did `what`."""
+    for mark in request.node.iter_markers("compatibility"):
+        client, subject, what = mark.args
+        request.node.user_properties.append(("compatibility", (client, VERSIONS[client](), subject, [what])))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what the tests noted, in the process that sees all workers' reports."""
-    if report.when == "call":
+    if report.when == "call" and report.passed:
         for name, noted in report.user_properties:
             if name == "compatibility":
                 _noted.append(list(noted))

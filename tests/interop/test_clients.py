@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from tests.interop.clients import CLIENTS, CODECS, Client, Seen
@@ -14,6 +15,7 @@ from ottla.records.batch import split
 pytestmark = pytest.mark.interop
 
 PER_CODEC = 2000
+Record = Callable[[str, str, str, list[str]], None]
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
@@ -25,7 +27,9 @@ def client(request: pytest.FixtureRequest) -> Client:
     return found
 
 
-def test_group_of_three_sees_every_record_of_every_codec_once(client: Client, bootstrap: str) -> None:
+def test_group_of_three_sees_every_record_of_every_codec_once(
+    client: Client, bootstrap: str, compatibility: Record
+) -> None:
     topic = group = f"{client.name}-{uuid.uuid4().hex[:8]}"
     client.create_topic(bootstrap, topic, 6)
     seen = Seen()
@@ -45,9 +49,15 @@ def test_group_of_three_sees_every_record_of_every_codec_once(client: Client, bo
         for member in members:
             member.close()
     assert Counter(seen.values) == Counter(sent)
+    codecs = [f"produce {codec}" for codec in CODECS]
+    compatibility(
+        client.name, client.version(), "records and groups", [*codecs, "a group of three, one joining, one leaving"]
+    )
 
 
-def test_committed_offsets_are_where_the_next_member_goes_on(client: Client, bootstrap: str) -> None:
+def test_committed_offsets_are_where_the_next_member_goes_on(
+    client: Client, bootstrap: str, compatibility: Record
+) -> None:
     topic = group = f"{client.name}-{uuid.uuid4().hex[:8]}"
     client.create_topic(bootstrap, topic, 6)
     for part in ("first", "second"):
@@ -58,6 +68,7 @@ def test_committed_offsets_are_where_the_next_member_goes_on(client: Client, boo
         assert seen.wait(len(values))
         member.close()
         assert Counter(seen.values) == Counter(values)
+    compatibility(client.name, client.version(), "offsets", ["commit", "go on where the group committed"])
 
 
 def test_batches_arrive_in_the_codec_that_was_asked_for(client: Client, bootstrap: str, broker: Broker) -> None:

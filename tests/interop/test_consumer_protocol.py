@@ -142,6 +142,7 @@ def kind(bootstrap: str, group: str) -> str:
 
 
 @pytest.mark.parametrize("pattern", [False, True], ids=["name", "pattern"])
+@pytest.mark.compatibility("confluent-kafka", "group.protocol=consumer", "members come and go")
 def test_members_share_the_partitions_as_they_come_and_go(
     quick: str, topic: str, sent: list[bytes], pattern: bool
 ) -> None:
@@ -161,6 +162,9 @@ def test_members_share_the_partitions_as_they_come_and_go(
     assert len(read) == len(set(read)), "each record was read once"
 
 
+@pytest.mark.compatibility(
+    "confluent-kafka", "group.protocol=consumer", "a topic that comes later is found by a pattern"
+)
 def test_a_topic_that_comes_later_is_found_by_a_pattern(quick: str) -> None:
     prefix = f"topic-{uuid.uuid4().hex[:8]}"
     with KafkaAdminClient(bootstrap_servers=quick) as admin:
@@ -175,6 +179,7 @@ def test_a_topic_that_comes_later_is_found_by_a_pattern(quick: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["classic", "consumer"])
+@pytest.mark.compatibility("confluent-kafka", "group.protocol=consumer", "a group changes its protocol while it reads")
 def test_a_group_changes_its_protocol_while_it_reads(quick: str, topic: str, sent: list[bytes], first: str) -> None:
     second = "consumer" if first == "classic" else "classic"
     one = Member(quick, topic, topic, first)
@@ -197,6 +202,7 @@ def test_a_group_changes_its_protocol_while_it_reads(quick: str, topic: str, sen
     assert not any(m.errors for m in members)
 
 
+@pytest.mark.compatibility("Java", "group.protocol=consumer", "console consumer and tools")
 def test_javas_consumer_and_tools_know_such_a_group(quick: str, topic: str, sent: list[bytes], tmp_path: Path) -> None:
     reason = apache_kafka.missing()
     if reason:

@@ -21,6 +21,11 @@ def tool(bootstrap: str, name: str, *arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.compatibility(
+    "Kafka's tools",
+    "topics, records, groups",
+    "TopicCommand, ConsoleProducer, ConsoleConsumer, GetOffsetShell, ConsumerGroupCommand",
+)
 def test_topics_records_and_groups_are_what_the_tools_say(bootstrap: str) -> None:
     topic = group = f"java-{uuid.uuid4().hex[:8]}"
     assert f"Created topic {topic}." in tool(
@@ -44,6 +49,7 @@ def test_topics_records_and_groups_are_what_the_tools_say(bootstrap: str) -> Non
     assert topic not in tool(bootstrap, "TopicCommand", "--list").split()
 
 
+@pytest.mark.compatibility("Kafka's tools", "throughput", "ProducerPerformance, ConsumerPerformance")
 def test_javas_producer_and_consumer_move_a_hundred_thousand_records(bootstrap: str) -> None:
     topic = f"perf-{uuid.uuid4().hex[:8]}"
     load = ("--topic", topic, "--num-records", "100000")

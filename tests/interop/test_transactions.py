@@ -62,6 +62,7 @@ def rdkafka_values(consumer: Any, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.compatibility("confluent-kafka", "transactions", "committed and rolled back transactions")
 def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) -> None:
     topic = name("committed")
     producer = rdkafka_producer(bootstrap, name("tx"))
@@ -85,6 +86,7 @@ def test_librdkafka_reads_what_was_committed_and_nothing_else(bootstrap: str) ->
     everything.close()
 
 
+@pytest.mark.compatibility("confluent-kafka", "transactions", "offsets in transactions")
 def test_librdkafkas_offsets_come_with_its_records(bootstrap: str) -> None:
     """Consume, transform, produce: what is rolled back is read again, what is committed is not."""
     source, target, group = name("in"), name("out"), name("g")
@@ -112,6 +114,7 @@ def test_librdkafkas_offsets_come_with_its_records(bootstrap: str) -> None:
     reader.close()
 
 
+@pytest.mark.compatibility("confluent-kafka", "transactions", "a zombie is fenced")
 def test_librdkafkas_zombie_is_fenced(bootstrap: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     topic, transactional_id = name("fenced"), name("tx")
@@ -134,6 +137,7 @@ def test_librdkafkas_zombie_is_fenced(bootstrap: str) -> None:
 # aiokafka: the classic transactions
 
 
+@pytest.mark.compatibility("aiokafka", "transactions", "committed and rolled back transactions")
 def test_aiokafka_commits_and_rolls_back(bootstrap: str) -> None:
     aiokafka = pytest.importorskip("aiokafka")
     topic, group = name("aio"), name("g")
@@ -166,6 +170,7 @@ def test_aiokafka_commits_and_rolls_back(bootstrap: str) -> None:
 # Java
 
 
+@pytest.mark.compatibility("Kafka's tools", "transactions", "TransactionalMessageCopier")
 def test_javas_copier_moves_each_record_once_although_it_rolls_back(bootstrap: str) -> None:
     source, target, transactional_id = name("in"), name("out"), name("copy")
     for topic in (source, target):
@@ -188,6 +193,7 @@ def test_javas_copier_moves_each_record_once_although_it_rolls_back(bootstrap: s
     )
 
 
+@pytest.mark.compatibility("Kafka's tools", "transactions", "find and abort a hanging transaction")
 def test_javas_tool_finds_and_aborts_a_transaction_that_is_left_open(bootstrap: str) -> None:
     topic, transactional_id = name("open"), name("tx")
     producer = rdkafka_producer(bootstrap, transactional_id)
@@ -205,6 +211,7 @@ def test_javas_tool_finds_and_aborts_a_transaction_that_is_left_open(bootstrap: 
     assert producers.splitlines()[1].split()[-1] == "None"
 
 
+@pytest.mark.compatibility("Kafka's tools", "transactions", "force a transaction to end")
 def test_javas_tool_ends_a_transactional_id_by_force(bootstrap: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     topic, transactional_id = name("open"), name("tx")

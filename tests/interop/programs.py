@@ -1,0 +1,91 @@
+"""Programs in Go and JavaScript that run scenarios with the clients of those languages; built once into `.cache/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from scripts.maven import CACHE, alone
+
+HERE = Path(__file__).parent
+BUILD_SECONDS = 600
+RUN_SECONDS = 240
+
+
+@cache
+def _go_program() -> Path | str:
+    """The program built from `go/`, or why it cannot be had."""
+    if shutil.which("go") is None:
+        return "go is not on the PATH"
+    target = CACHE / "go" / "interop"
+    with alone("go"):
+        done = subprocess.run(
+            ["go", "build", "-o", str(target), "."],
+            cwd=HERE / "go",
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+        )
+    return target if done.returncode == 0 else f"go build failed: {done.stderr[-500:]}"
+
+
+@cache
+def _node_modules() -> Path | str:
+    """The folder with kafkajs, or why it cannot be had."""
+    for command in ("node", "npm"):
+        if shutil.which(command) is None:
+            return f"{command} is not on the PATH"
+    home = CACHE / "node"
+    with alone("node"):
+        if not (home / "done").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(HERE / "node" / name, home / name)
+            command = ["npm", "ci", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=BUILD_SECONDS)
+            if done.returncode:
+                return f"npm failed: {done.stderr[-500:]}"
+            (home / "done").touch()
+    return home / "node_modules"
+
+
+def go_version(module: str) -> str:
+    """The version of a module that the program is built with."""
+    lines = (HERE / "go" / "go.mod").read_text().split()
+    return lines[lines.index(module) + 1].lstrip("v")
+
+
+def kafkajs_version() -> str:
+    """The version of kafkajs."""
+    found: str = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]["kafkajs"]
+    return found
+
+
+def run_go(scenario: str, bootstrap: str, name: str) -> list[str]:
+    """Run a scenario of the Go program; what it checked. Skips where there is no Go."""
+    program = _go_program()
+    if isinstance(program, str):
+        pytest.skip(f"Go clients: {program}")
+    return _run([str(program), scenario, bootstrap, name])
+
+
+def run_kafkajs(bootstrap: str, topic: str) -> list[str]:
+    """Run the scenario of kafkajs; what it checked. Skips where there is no Node.js."""
+    modules = _node_modules()
+    if isinstance(modules, str):
+        pytest.skip(f"kafkajs: {modules}")
+    return _run(["node", str(HERE / "node" / "scenario.js"), bootstrap, topic], NODE_PATH=str(modules))
+
+
+def _run(command: list[str], **environment: str) -> list[str]:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_SECONDS, env={**os.environ, **environment}
+    )
+    assert done.stdout.endswith("done\n"), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0
+    return [line.removeprefix("checked: ") for line in done.stdout.splitlines() if line.startswith("checked: ")]
