@@ -33,6 +33,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -241,6 +242,18 @@ def test_offsets_count_with_the_transaction(tmp_path: Path, newer: bool, commit:
 
     at_clock(test, tmp_path)
     at_clock(after_a_restart, tmp_path)
+
+
+def test_transaction_may_commit_the_first_offsets_of_all(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        found = await client.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
+        assert found.coordinators[0].error_code == 0
+        await create(client)
+        producer = Transactor(client)
+        assert await producer.init() == 0
+        assert await producer.commit_offset(T0, 1) == 0
+
+    at_clock(test, tmp_path)
 
 
 def test_pending_offsets_outlive_a_restart(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """AddOffsetsToTxn: a transaction is going to commit offsets of a group. Served in all versions.
 
-It takes the group's partition of `__consumer_offsets` into the transaction.
+It takes the group's partition of `__consumer_offsets` into the transaction; the topic is made if there is none yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker import topic_creation
 from ottla.broker.services import Call
+from ottla.cluster.metadata import CONSUMER_OFFSETS
 from ottla.coordinator.state_log import Producer
 from ottla.errors import InvalidProducerEpochError, ProducerFencedError
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -23,6 +25,7 @@ def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsT
 
 async def _answer(request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
     services = call.services
+    await topic_creation.create_internal(services, CONSUMER_OFFSETS)
     offsets = services.groups.partition_of(request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     try:
