@@ -18,6 +18,7 @@ from ottla.coordinator.consumer_topics import named
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.group import Group, Member, State
 from ottla.coordinator.groups import Groups
+from ottla.coordinator.rebalance import interrupt
 from ottla.coordinator.subscriptions import CONSUMER, assignment_bytes
 from ottla.errors import GroupIdNotFoundError, MalformedMessageError, RebalanceInProgressError
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -38,7 +39,7 @@ class Conversion:
 
     def interrupt(self, group: Group, effects: Effects) -> None:
         """Have the members of a group that was upgraded join anew, if they wait for a rebalance to end."""
-        self._groups.interrupt(group, RebalanceInProgressError(), effects)
+        interrupt(group, RebalanceInProgressError(), effects)
 
     def upgrade(self, group: Group) -> tuple[ConsumerGroup, list[Record]]:
         """The KIP-848 group that takes the place of a classic one, and the records that make it."""

@@ -16,6 +16,7 @@ from ottla.coordinator import records
 from ottla.coordinator.any_group import NEVER, AnyGroup
 from ottla.coordinator.effects import Effects, Token
 from ottla.coordinator.group import Group, Member, State
+from ottla.coordinator.rebalance import Rebalance, interrupt, join_error, joined_answer, synced_answer
 from ottla.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -30,7 +31,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -81,6 +82,7 @@ class Groups:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._rebalance = Rebalance(config, clock)
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
         self.by_id: dict[str, AnyGroup] = {} if by_id is None else by_id
 
@@ -148,34 +150,25 @@ class Groups:
         for member_id in [m for m, until in group.pending.items() if until <= now]:
             del group.pending[member_id]
         for member in [m for m in group.members.values() if m.timer <= now]:
-            self._remove(group, member, effects)
+            self._rebalance.remove(group, member, effects)
         if group.sync_deadline <= now:
             group.sync_deadline = NEVER
             for member in [m for m in group.members.values() if not m.synced]:
-                self._remove(group, member, effects)
+                self._rebalance.remove(group, member, effects)
         if group.state is State.PREPARING:
-            self._try_complete(group, effects)
+            self._rebalance.try_complete(group, effects)
         return effects
 
     def send_away(self, group: Group) -> Effects:
         """The coordinator closes: whoever waits is told that it is elsewhere."""
         effects = Effects()
-        self.interrupt(group, NotCoordinatorError(), effects)
+        interrupt(group, NotCoordinatorError(), effects)
         return effects
-
-    def interrupt(self, group: Group, error: KafkaError, effects: Effects) -> None:
-        """Answer whoever waits with an error."""
-        for member in group.members.values():
-            if member.awaiting_join is not None:
-                effects.reply(member.awaiting_join, join_error(error, member.id))
-            if member.awaiting_sync is not None:
-                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
-            member.awaiting_join = member.awaiting_sync = None
 
     def rebalance(self, group: Group, effects: Effects) -> None:
         """Have everybody join again."""
-        self._prepare(group, effects)
-        self._try_complete(group, effects)
+        self._rebalance.prepare(group, effects)
+        self._rebalance.try_complete(group, effects)
 
     def _group(self, group_id: str) -> Group:
         if not group_id:
@@ -228,7 +221,7 @@ class Groups:
         settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
         if settled and member.protocols == join.offered:
             member.touch(self._clock.monotonic())
-            effects.reply(join.token, _joined(group, member))
+            effects.reply(join.token, joined_answer(group, member))
         else:
             self._await_join(group, member, join, effects)
 
@@ -263,7 +256,7 @@ class Groups:
             return
         self._refresh(member, join)
         effects.records.append(records.group_record(group, self._clock.now_ms()))
-        answer = _joined(group, member)
+        answer = joined_answer(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
             # an older client would assign anew if it were told that it leads
             answer.leader, answer.members = old_leader or "", []
@@ -277,8 +270,8 @@ class Groups:
         self._refresh(member, join)
         member.awaiting_join = join.token
         if group.state is not State.PREPARING:
-            self._prepare(group, effects)
-        self._try_complete(group, effects)
+            self._rebalance.prepare(group, effects)
+        self._rebalance.try_complete(group, effects)
 
     def _refresh(self, member: Member, join: Join) -> None:
         request = join.request
@@ -303,79 +296,7 @@ class Groups:
         group.pending.pop(member_id, None)
         raise GroupMaxSizeReachedError
 
-    # Rebalancing
-
-    def _prepare(self, group: Group, effects: Effects) -> None:
-        """Begin a rebalance: everybody has to join again."""
-        now = self._clock.monotonic()
-        for member in group.members.values():
-            member.synced = False
-            if member.awaiting_sync is not None:
-                code = code_of(RebalanceInProgressError())
-                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
-                member.awaiting_sync = None
-                member.touch(now)
-        group.sync_deadline = NEVER
-        group.initial = group.state is State.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
-        group.rebalance_began = now
-        group.joined_since = False
-        wait = group.rebalance_timeout
-        if group.initial:
-            wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
-        group.deadline = now + wait
-        group.move(State.PREPARING)
-
-    def _try_complete(self, group: Group, effects: Effects) -> None:
-        now = self._clock.monotonic()
-        if group.initial:
-            if now < group.deadline:
-                return
-            if group.joined_since and self._wait_longer(group, now):
-                return
-        elif not group.all_joined and now < group.deadline:
-            return
-        group.initial = False
-        for member in [m for m in group.members.values() if m.awaiting_join is None]:
-            if member.instance_id is None:
-                group.remove(member.id)
-        self._complete(group, effects)
-
-    def _wait_longer(self, group: Group, now: float) -> bool:
-        """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
-        left = group.rebalance_began + group.rebalance_timeout - now
-        if left <= 0:
-            return False
-        group.joined_since = False
-        group.deadline = now + min(left, self._config.group_initial_rebalance_delay_ms / 1000)
-        return True
-
-    def _complete(self, group: Group, effects: Effects) -> None:
-        """A new generation: everybody who joined is told, the leader of all members."""
-        now = self._clock.monotonic()
-        joined = group.awaiting_join
-        if group.members and not joined:
-            # only static members are left and none is back yet: wait on for them
-            group.deadline = now + group.rebalance_timeout
-            return
-        group.generation += 1
-        group.deadline = NEVER
-        if not joined:
-            group.protocol = group.leader = None
-            group.empty_since_ms = self._clock.now_ms()
-            group.move(State.EMPTY)
-            effects.records.append(records.group_record(group, self._clock.now_ms()))
-            return
-        if group.leader is None or group.members[group.leader].awaiting_join is None:
-            group.leader = joined[0].id
-        group.protocol = group.choose_protocol()
-        group.move(State.COMPLETING)
-        group.sync_deadline = now + group.rebalance_timeout
-        for member in joined:
-            assert member.awaiting_join is not None
-            effects.reply(member.awaiting_join, _joined(group, member))
-            member.awaiting_join = None
-            member.join_deadline = NEVER
-            member.touch(now)
+    # Syncing
 
     def _sync(self, request: SyncGroupRequest, token: Token, effects: Effects) -> None:
         group = self._group(request.group_id)
@@ -392,26 +313,14 @@ class Groups:
         member.touch(now)
         member.synced = True
         if group.state is State.STABLE:
-            effects.reply(token, _synced(group, member))
+            effects.reply(token, synced_answer(group, member))
             return
         if member.awaiting_sync is not None:
             code = code_of(RebalanceInProgressError())
             effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
         member.awaiting_sync = token
         if group.leader == member.id:
-            self._assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, effects)
-
-    def _assign(self, group: Group, assignments: dict[str, bytes], effects: Effects) -> None:
-        now = self._clock.monotonic()
-        group.move(State.STABLE)
-        for member in group.members.values():
-            member.assignment = assignments.get(member.id, b"")
-        effects.records.append(records.group_record(group, self._clock.now_ms()))
-        for member in group.members.values():
-            if member.awaiting_sync is not None:
-                effects.reply(member.awaiting_sync, _synced(group, member))
-                member.awaiting_sync = None
-                member.touch(now)
+            self._rebalance.assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, effects)
 
     # Leaving
 
@@ -423,62 +332,13 @@ class Groups:
             if who.member_id in group.pending:
                 del group.pending[who.member_id]
                 if group.state is State.PREPARING:
-                    self._try_complete(group, effects)
+                    self._rebalance.try_complete(group, effects)
                 return result
             member_id = who.member_id
             if who.group_instance_id is not None and not member_id:
                 # an admin removes a static member by its instance id alone
                 member_id = group.static.get(who.group_instance_id, "")
-            self._remove(group, group.member_of(member_id, who.group_instance_id), effects)
+            self._rebalance.remove(group, group.member_of(member_id, who.group_instance_id), effects)
         except KafkaError as error:
             result.error_code = code_of(error)
         return result
-
-    def _remove(self, group: Group, member: Member, effects: Effects) -> None:
-        if group.members.get(member.id) is not member:
-            return  # it went with a rebalance that another removal completed
-        unknown = UnknownMemberIdError()
-        if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_error(unknown, member.id))
-        if member.awaiting_sync is not None:
-            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
-        group.remove(member.id)
-        if group.state in (State.STABLE, State.COMPLETING):
-            self._prepare(group, effects)
-        if group.state is State.PREPARING:
-            if not group.members and not group.pending:
-                group.initial = False
-            self._try_complete(group, effects)
-
-
-def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
-    """The answer to a join that failed."""
-    if isinstance(error, MemberIdRequiredError):
-        member_id = error.message  # the id to come back with
-    return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
-
-
-def _joined(group: Group, member: Member) -> JoinGroupResponse:
-    leads = group.leader == member.id
-    members = []
-    if leads:
-        members = [
-            JoinGroupResponseMember(
-                member_id=m.id, group_instance_id=m.instance_id, metadata=m.protocols.get(group.protocol or "", b"")
-            )
-            for m in group.members.values()
-        ]
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        leader=group.leader or "",
-        member_id=member.id,
-        members=members,
-    )
-
-
-def _synced(group: Group, member: Member) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
-    )

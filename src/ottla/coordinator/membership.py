@@ -20,7 +20,8 @@ from ottla.coordinator.consumer_replay import is_known
 from ottla.coordinator.conversion import Conversion
 from ottla.coordinator.effects import Effects, Record, Token
 from ottla.coordinator.group import Group, State
-from ottla.coordinator.groups import NAMED_MEMBERS_SINCE, Client, Groups, join_error
+from ottla.coordinator.groups import NAMED_MEMBERS_SINCE, Client, Groups
+from ottla.coordinator.rebalance import join_error
 from ottla.errors import KafkaError, UnknownMemberIdError, code_of
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
