@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ottla.errors import KafkaStorageError
 from ottla.records import formats, message_set
-from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, write_header
+from ottla.records.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, write_header
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import Record
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
@@ -26,7 +26,7 @@ from ottla.storage.files import sync_directory
 from ottla.storage.log import Log
 from ottla.storage.log_dir import DEDUPE_BUFFER_BYTES
 from ottla.storage.offset_map import OffsetMap
-from ottla.storage.producer_state import ABORT, read_marker
+from ottla.storage.producer_state import read_marker
 from ottla.storage.retention import newest_ms
 from ottla.storage.scan import headers
 from ottla.storage.segment import (
@@ -124,7 +124,9 @@ class Cleaning:
         self._end = cleanable.first_dirty
         self._groups: list[tuple[list[Segment], Segment]] = []
         # Taken on the loop, since the worker must not look at what appends change.
-        self._last_batches = {p.batches[-1].last_offset for p in self.log.producers.producers.values() if p.batches}
+        producers = self.log.producers.producers.values()
+        self._last_batches = {p.batches[-1].last_offset for p in producers if p.batches}
+        self._last_epochs = {p.id: p.epoch for p in producers if not p.batches}
         self._aborted = self.log.aborted_transactions(self.log.log_start_offset, cleanable.end)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
         # Messages of formats 0 and 1 cannot carry a time: the age of their segment decides.
@@ -262,11 +264,14 @@ class Cleaning:
         if needs_horizon and horizon is None:
             horizon = self.now_ms + self.log.config.delete_retention_ms
             return _rewrite(header, kept, horizon)
-        if len(kept) == len(records):
-            return batch
         if kept:
-            return _rewrite(header, kept, horizon)
-        return _without_records(header) if header.last_offset in self._last_batches else None
+            return batch if len(kept) == len(records) else _rewrite(header, kept, horizon)
+        if header.is_control:
+            return batch if self._last_epochs.get(header.producer_id) == header.producer_epoch else None
+        if header.last_offset not in self._last_batches:
+            return None
+        transactions.keep_data_of(header)  # without its marker it would begin a transaction that never ends
+        return _without_records(header)
 
     def _keeps(self, record: Record, *, expired: bool) -> bool:
         """Whether a record stays: no later one has its key, and it is no tombstone past its time."""
@@ -339,7 +344,7 @@ class _Transactions:
         marker = read_marker(record)
         had = header.producer_id in self._with_data
         self._with_data.discard(header.producer_id)
-        return marker is None or (had and marker.type != ABORT)
+        return marker is None or had
 
 
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
@@ -386,7 +391,8 @@ def _rewrite(header: BatchHeader, kept: list[Record], horizon: int | None) -> me
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """Only the header, for the sequence in it."""
+    """Only the header, for the sequence in it. No codec: nothing, compressed, would be something."""
     out = bytearray(HEADER_BYTES)
-    write_header(out, 0, header._replace(length=HEADER_BYTES - LOG_OVERHEAD, count=0))
+    attributes = header.attributes & ~CODEC_MASK
+    write_header(out, 0, header._replace(length=HEADER_BYTES - LOG_OVERHEAD, attributes=attributes, count=0))
     return bytes(out)

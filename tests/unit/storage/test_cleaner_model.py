@@ -1,0 +1,172 @@
+"""Compaction against a list: whatever is written and whenever it runs, each key's last committed value is read."""
+
+import random
+
+import pytest
+
+from ottla.records.decoder import decode_records
+from ottla.storage import cleaner
+from ottla.storage.offset_map import BYTES_PER_KEY
+from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+
+from .conftest import NOW, batch, contents
+
+RETENTION_MS = 1000
+CONFIG = {
+    "segment_bytes": 700,
+    "index_interval_bytes": 150,
+    "segment_index_bytes": 4096,
+    "cleanup_policy": ("compact",),
+    "delete_retention_ms": RETENTION_MS,
+}
+
+
+class Model:
+    """A log, and all that was ever written to it."""
+
+    def __init__(self, make_log, clock, seed):
+        self.rng = random.Random(seed)
+        self.make_log = make_log
+        self.clock = clock
+        self.log = make_log(**CONFIG)
+        self.written = {}
+        """Offset → (key, value, timestamp) of users' records."""
+        self.aborted = set()
+        """Offsets of records that were rolled back."""
+        self.open = {}
+        """Producer id → offsets in its open transaction."""
+        self.sequence = {1: 0, 2: 0, 3: 0}
+        self.cleaned_to = 0
+        self.tombstones_met = {}
+        """Offset of a tombstone → when a pass first met it."""
+
+    def append(self, producer_id=-1):
+        rng = self.rng
+        rows = [
+            (NOW + rng.randrange(500), b"k%d" % rng.randrange(8), rng.choice((None, rng.randbytes(25), b"")))
+            for _ in range(rng.randint(1, 3))
+        ]
+        options = {}
+        if producer_id > 0:
+            options = {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": self.sequence[producer_id],
+                "transactional": producer_id > 1,
+            }
+            self.sequence[producer_id] += len(rows)
+        base = self.log.append(batch(*rows, codec=rng.randrange(3), **options), leader_epoch=0).base_offset
+        for i, (time, key, value) in enumerate(rows):
+            self.written[base + i] = (key, value, time)
+        if producer_id > 1:
+            self.open.setdefault(producer_id, []).extend(range(base, base + len(rows)))
+
+    def end(self):
+        if not self.open:
+            return
+        producer_id = self.rng.choice(sorted(self.open))
+        kind = self.rng.choice((ABORT, COMMIT))
+        marker = batch(
+            marker_record(kind, 0), producer_id=producer_id, producer_epoch=0, transactional=True, control=True
+        )
+        self.log.append(marker, leader_epoch=0, origin_client=False)
+        offsets = self.open.pop(producer_id)
+        if kind == ABORT:
+            self.aborted |= set(offsets)
+
+    def write(self):
+        match self.rng.random():
+            case x if x < 0.5:
+                self.append()
+            case x if x < 0.8:
+                self.append(self.rng.choice((1, 2, 3)))
+            case _:
+                self.end()
+        self.log.high_watermark = self.log.log_end_offset
+
+    def clean(self):
+        self.clock.advance(self.rng.choice((1, 300, 700, 1500)))
+        if self.rng.random() < 0.5:
+            self.log.roll()
+        keys = self.rng.choice((8, 1000))
+        self.cleaned_to = cleaner.clean(self.log, self.cleaned_to, map_bytes=keys * BYTES_PER_KEY)
+        for offset, (_, value, _) in self.written.items():
+            if value is None and offset < self.cleaned_to:
+                self.tombstones_met.setdefault(offset, self.clock.now_ms())
+
+    def restart(self):
+        if self.rng.random() < 0.5:
+            self.log.close()
+            self.log = self.make_log(clean=True, **CONFIG)
+        else:
+            self.log.abandon()
+            for path in self.log.dir.glob("*.snapshot"):
+                path.unlink()  # the batches must tell everything
+            self.log = self.make_log(**CONFIG)
+        self.log.high_watermark = self.log.log_end_offset
+        kept = {p.id: p.last_sequence for p in self.log.producers.producers.values()}
+        assert {p: kept[p] for p, n in self.sequence.items() if n} == {p: n - 1 for p, n in self.sequence.items() if n}
+
+    def committed(self, until):
+        """Key → (offset, value) as of `until`, for a reader of committed records."""
+        undecided = {offset for offsets in self.open.values() for offset in offsets}
+        return {
+            key: (offset, value)
+            for offset, (key, value, _) in sorted(self.written.items())
+            if offset < until and offset not in self.aborted and offset not in undecided
+        }
+
+    def read_committed(self):
+        """What such a reader finds: transactions that were rolled back are hidden by the log's own list."""
+        log = self.log
+        hidden = log.aborted_transactions(0, log.log_end_offset)
+        stable = log.last_stable_offset
+        found = []
+        for header, data in log.batches_from(0):
+            rolled_back = header.is_transactional and any(
+                a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
+                for a in hidden
+            )
+            if header.base_offset < stable and not header.is_control and not rolled_back:
+                found += decode_records(data, 0, header)
+        return found
+
+    def check(self):
+        log = self.log
+        found = self.read_committed()
+        assert [r.offset for r in found] == sorted({r.offset for r in found})
+        assert all(self.written[r.offset] == (r.key, r.value, r.timestamp) for r in found)
+        assert not {r.offset for r in found} & self.aborted
+        values = {r.key: (r.offset, r.value) for r in found}
+        for key, (offset, value) in self.committed(log.last_stable_offset).items():
+            assert values.get(key) == (offset, value) or (value is None and key not in values), key
+        clean = [r.key for r in found if r.offset < self.cleaned_to]
+        assert len(clean) == len(set(clean)), "one record of each key where compaction has been"
+        self._check_tombstones({r.offset for r in found})
+        for offset in range(log.log_start_offset, log.log_end_offset, 3):
+            header = next(iter(log.batches_from(offset)), (None,))[0]
+            later = [r.offset for r in contents(log) if r.offset >= offset]
+            assert header is None or header.last_offset >= offset
+            assert not later or (header is not None and header.base_offset <= later[0])
+
+    def _check_tombstones(self, found):
+        now = self.clock.now_ms()
+        latest = self.committed(self.cleaned_to)
+        for offset, value in latest.values():
+            if value is not None:
+                continue
+            met = self.tombstones_met[offset]
+            assert offset in found or now >= met + RETENTION_MS, "a reader may not have seen it yet"
+
+
+STEPS = ("write",) * 8 + ("clean", "restart")
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_compaction_loses_no_last_value(make_log, clock, seed):
+    model = Model(make_log, clock, seed)
+    for step in range(70):
+        getattr(model, model.rng.choice(STEPS))()
+        if step % 5 == 0:
+            model.check()
+    model.check()

@@ -1,0 +1,108 @@
+"""The two indexes against lists: a lookup finds what a linear scan does, in memory, in the file, and after a cut."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.storage.index import OFFSET, POSITION, CorruptIndexError, OffsetIndex, TimeIndex
+
+BASE = 1000
+steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40)
+# an entry of nothing but zeros does not count
+times = st.lists(st.tuples(st.sampled_from([-1, *range(1, 300)]), st.integers(0, 20)), max_size=40)
+
+
+def states(index):
+    """The index as it is written, then as it is read from its file, then as it is written on."""
+    yield index
+    index.finish()
+    index.open(writable=False)
+    yield index
+    index.close()
+    index.open(writable=True)
+    yield index
+
+
+def scan(entries, target, field):
+    """The number of the last entry that is not above the target."""
+    return max((i for i, entry in enumerate(entries) if entry[field] <= target), default=-1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=steps, targets=st.lists(st.integers(-5, 2500), max_size=8), cut=st.integers(0, 2500))
+def test_offset_index_finds_what_a_scan_does(steps, targets, cut):
+    with tempfile.TemporaryDirectory() as directory:
+        index = OffsetIndex(Path(directory) / "x.index", BASE, 4096)
+        index.create()
+        entries, offset, position = [], 0, 0
+        for more_offset, more_position in steps:
+            offset, position = offset + more_offset, position + more_position
+            index.append(BASE + offset, position)
+            entries.append((offset, position))
+        for state in states(index):
+            assert [state.entry(i) for i in range(state.entries)] == entries
+            for target in targets:
+                assert state.find(target, OFFSET) == scan(entries, target, OFFSET)
+                assert state.find(target * 30, POSITION) == scan(entries, target * 30, POSITION)
+            assert state.last_offset == BASE + (entries[-1][0] if entries else 0)
+        index.truncate_to(BASE + cut)
+        assert [index.entry(i) for i in range(index.entries)] == [e for e in entries if e[0] < cut]
+
+
+@settings(max_examples=60, deadline=None)
+@given(times=times, targets=st.lists(st.integers(-2, 320), max_size=8), cut=st.integers(0, 500))
+def test_time_index_finds_what_a_scan_does(times, targets, cut):
+    with tempfile.TemporaryDirectory() as directory:
+        index = TimeIndex(Path(directory) / "x.timeindex", BASE, 4096)
+        index.create()
+        entries, offset = [], 0
+        for time, more in times:
+            offset += more
+            index.maybe_append(time, BASE + offset)
+            if time > (entries[-1][0] if entries else -1):
+                entries.append((time, offset))
+        for state in states(index):
+            assert [state.entry(i) for i in range(state.entries)] == entries
+            for target in targets:
+                found = scan(entries, target, 0)
+                assert state.lookup(target) == BASE + (entries[found][1] if found >= 0 else 0)
+        index.truncate_to(BASE + cut)
+        assert [index.entry(i) for i in range(index.entries)] == [e for e in entries if e[1] < cut]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=steps, tail=st.integers(0, 40))
+def test_zeros_that_kafka_leaves_behind_the_entries_do_not_count(steps, tail):
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "x.index"
+        index = OffsetIndex(path, BASE, 4096)
+        index.create()
+        offset = 0
+        for more, _ in steps:
+            offset += more
+            index.append(BASE + offset, offset * 10)
+        index.finish()
+        path.write_bytes(path.read_bytes() + bytes(8 * tail))
+        index.open(writable=True)
+        assert index.entries == len(steps)
+        index.append(BASE + offset + 1, offset * 10 + 7)
+        index.finish()
+        assert path.stat().st_size == 8 * (len(steps) + 1)
+
+
+def test_index_of_an_impossible_size_or_order_is_corrupt(tmp_path):
+    index = OffsetIndex(tmp_path / "x.index", BASE, 4096)
+    index.create()
+    for i in range(1, 4):
+        index.append(BASE + i, i * 100)
+    index.finish()
+    good = index.path.read_bytes()
+    for bad in (good[:-3], good[16:] + good[:16], good + b"\0"):
+        index.path.write_bytes(bad)
+        index.open(writable=False)
+        with pytest.raises(CorruptIndexError):
+            index.sanity_check()
+        index.close()
