@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--deep-iteration", action="store_true", help="print each record; --print-data-log implies it")
     add("--skip-record-metadata", action="store_true", help="only keys and values, and no control records")
     add("--offsets-decoder", action="store_true", help="read records as those of __consumer_offsets")
+    add("--transaction-log-decoder", action="store_true", help="read records as those of __transaction_state")
     add("--index-sanity-check", action="store_true", help="only check indexes as a broker does when it starts")
     add("--verify-index-only", action="store_true", help="compare indexes with their log and print only differences")
     add("--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="bytes of batches to read of each log")
@@ -201,11 +202,11 @@ def _old_time(m: message_set.Message) -> str:
 
 
 def _decoder(args: argparse.Namespace) -> Decoder | None:
-    if not args.offsets_decoder:
+    if not (args.offsets_decoder or args.transaction_log_decoder):
         return None
-    from ottla.cli.record_texts import offsets_texts
+    from ottla.cli.record_texts import offsets_texts, transaction_texts
 
-    return offsets_texts
+    return offsets_texts if args.offsets_decoder else transaction_texts
 
 
 def _as_text(record: Record) -> tuple[str | None, str | None]:

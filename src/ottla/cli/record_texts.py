@@ -19,6 +19,7 @@ from ottla.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from ottla.protocol.versioned import decode_versioned, version_of
 from ottla.records.decoder import Record
 
@@ -30,17 +31,27 @@ OFFSETS_RECORDS: dict[int, tuple[type[Data], type[Data]]] = {
     GROUP_KEY: (GroupMetadataKey, GroupMetadataValue),
 }
 """The number that a key begins with → what key and value are."""
+TRANSACTION_RECORDS: dict[int, tuple[type[Data], type[Data]]] = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 def offsets_texts(record: Record) -> tuple[str | None, str | None]:
     """Key and value of a record in `__consumer_offsets`."""
+    return _texts(record, OFFSETS_RECORDS)
+
+
+def transaction_texts(record: Record) -> tuple[str | None, str | None]:
+    """Key and value of a record in `__transaction_state`."""
+    return _texts(record, TRANSACTION_RECORDS)
+
+
+def _texts(record: Record, kinds: dict[int, tuple[type[Data], type[Data]]]) -> tuple[str | None, str | None]:
     if record.key is None:
         raise CorruptMessageError(f"the record at offset {record.offset} has no key")
     try:
         number = version_of(record.key)
-        if number not in OFFSETS_RECORDS:
+        if number not in kinds:
             return f"Unknown record type {number} at offset {record.offset}, skipping.", None
-        key_class, value_class = OFFSETS_RECORDS[number]
+        key_class, value_class = kinds[number]
         key = as_json({"type": str(number), "data": fields_of(decode_versioned(key_class, record.key), number)})
         if record.value is None:
             return key, DELETE

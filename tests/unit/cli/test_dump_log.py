@@ -2,6 +2,8 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.config.topic import LogConfig
+from ottla.coordinator.transaction import Transaction
+from ottla.coordinator.transaction_records import tombstone, transaction_record
 from ottla.model import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.storage.recovery import open_log
@@ -50,6 +52,20 @@ def test_records_are_left_out_without_deep_iteration(segment, capsys):
     assert len(dump(capsys, "--deep-iteration", "--files", segment)[1]) == 8
     _, lines, _ = dump(capsys, "--print-data-log", "--skip-record-metadata", "--files", segment)
     assert lines[5] == "| key: key-1 payload: value"
+
+
+def test_transaction_records_are_printed_as_json(tmp_path, capsys):
+    log = open_log(tmp_path / "s-0", TopicPartition("s", 0), LogConfig())
+    builder = BatchBuilder(bytearray(500))
+    for record in (transaction_record(Transaction("tx", 7, 1, update_ms=5), 0), tombstone("tx")):
+        builder.append(NOW, record.key, record.value)
+    log.append(memoryview(bytearray(builder.close())), leader_epoch=0, origin_client=False)
+    log.close()
+    path = log.dir / "00000000000000000000.log"
+    _, lines, _ = dump(capsys, "--transaction-log-decoder", "--skip-record-metadata", "--files", path)
+    key = '| key: {"type":"0","data":{"transactionalId":"tx"}}'
+    assert lines[3].startswith(key + ' payload: {"version":"0","data":{"producerId":7,"producerEpoch":1,')
+    assert lines[4] == key + " payload: <DELETE>"
 
 
 def test_several_files_of_all_kinds(segment, capsys):
