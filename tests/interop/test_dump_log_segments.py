@@ -68,6 +68,16 @@ def fill(log: Log, rng: random.Random, count: int) -> None:
             append(log, marker, producer_id=7, producer_epoch=1, transactional=True, control=True)
 
 
+def fill_old(log: Log, rng: random.Random, count: int) -> None:
+    """Batches that messages of format 0 and 1 have room for."""
+    for i in range(count):
+        rows = [
+            (NOW + i * 10 + rng.randrange(10), b"k%d" % rng.randrange(30), rng.choice([None, b"v%d" % i * 9]))
+            for _ in range(rng.randint(1, 8))
+        ]
+        append(log, *rows, codec=i % 4)
+
+
 @pytest.fixture(scope="module")
 def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Logs as they are after a close, while they are written, after a kill and recovery, and after compaction."""
@@ -95,6 +105,19 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     compacted.roll()
     cleaner.clean(compacted, 0)
     compacted.close()
+    for magic in (0, 1):
+        log = make(f"format_{magic}", message_format=magic)
+        fill_old(log, rng, 150)
+        log.close()
+    adopted = make("adopted", message_format=1, cleanup_policy=("compact",))
+    for magic in (0, 1, 2):
+        adopted.config = adopted.config._replace(message_format=magic)
+        fill_old(adopted, rng, 100)
+    adopted.roll()
+    cleaner.clean(adopted, 0)
+    fill_old(adopted, rng, 50)
+    adopted.abandon()
+    make("adopted", cleanup_policy=("compact",)).close()
     return {path.name: path for path in root.iterdir()}
 
 
@@ -120,9 +143,10 @@ def compare(*arguments: str) -> str:
 
 
 NAMES = ["closed", "open", "killed", "append_time", "compacted"]
+OLD = ["format_0", "format_1", "adopted"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OLD])
 def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
     found = compare("--deep-iteration", "--print-data-log", "--files", files(directories[name], ".log"))
     assert "isvalid: true" in found
@@ -132,7 +156,7 @@ def test_logs_are_sound_to_kafka_and_printed_alike(directories, name):
     compare("--print-data-log", "--skip-record-metadata", "--files", files(directories[name], ".log"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OLD])
 def test_indexes_fit_their_logs(directories, name):
     if name == "open":
         pytest.skip("a broker that runs has zeros behind its entries, in Kafka as well")

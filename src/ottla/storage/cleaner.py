@@ -35,7 +35,6 @@ from ottla.storage.segment import (
     SWAP_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
-    TimestampAndOffset,
 )
 from ottla.storage.throttle import Throttle
 from ottla.storage.txn_index import TransactionIndex
@@ -215,9 +214,7 @@ class Cleaning:
                 if kept is None:
                     continue
                 self._throttle.spend(len(kept))
-                written = formats.read_header(kept)
-                latest = TimestampAndOffset(written.max_timestamp, written.last_offset)
-                target.append(kept, len(kept), written, written, latest)
+                target.append(kept, [(formats.read_header(kept), 0, len(kept))])
         self._copy_transaction_index(group, target)
         target.finish()
         target.keep_time()

@@ -39,7 +39,6 @@ from ottla.storage.segment import (
     DELETED_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
-    TimestampAndOffset,
 )
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch
@@ -205,18 +204,14 @@ class Log:
         if self.closed:
             raise KafkaStorageError(f"the log of {self.topic_partition} is closed")
         self._used = True
-        first, last = batches[0].header, batches[-1].header
-        latest = TimestampAndOffset(last.max_timestamp, last.last_offset)
-        for batch in batches[:-1]:
-            if batch.header.max_timestamp >= latest.timestamp:
-                latest = TimestampAndOffset(batch.header.max_timestamp, batch.header.last_offset)
-        nbytes = len(data)
+        last = batches[-1].header
+        latest_ms = last.max_timestamp if len(batches) == 1 else max(b.header.max_timestamp for b in batches)
         try:
-            self._roll_if_needed(nbytes, last.last_offset, latest.timestamp)
+            self._roll_if_needed(len(data), last.last_offset, latest_ms)
             for header, _, _ in batches:
                 if header.leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(header.leader_epoch, header.base_offset)
-            self.active.append(data, nbytes, first, last, latest)
+            self.active.append(data, batches)
         except OSError as error:
             raise self._storage_error("append to", error) from error
         self.log_end_offset = last.next_offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -169,10 +170,8 @@ class Segment:
 
     # Writing
 
-    def append(
-        self, data: Buffer, nbytes: int, first: BatchHeader, last: BatchHeader, latest: TimestampAndOffset
-    ) -> None:
-        """Write whole batches, from `first` to `last`, at the end. `latest` is their highest timestamp.
+    def append(self, data: Buffer, batches: Sequence[tuple[BatchHeader, int, int]]) -> None:
+        """Write whole batches at the end: (header, start, end) of each in `data`, which they fill.
 
         An OSError leaves the segment as it was.
         """
@@ -183,20 +182,21 @@ class Segment:
         except OSError:
             self.file.truncate(position)
             raise
-        if len(self._recent) >= RECENT_BATCHES:
-            del self._recent[next(iter(self._recent))]
-        self._recent[first.base_offset] = position
-        self.size = position + nbytes
-        self._note(position, nbytes, last.last_offset, latest)
+        self.size = position + batches[-1][2]
+        for header, start, end in batches:
+            if len(self._recent) >= RECENT_BATCHES:
+                del self._recent[next(iter(self._recent))]
+            self._recent[header.base_offset] = position + start
+            self._note(position + start, end - start, header)
         if self.first_timestamp < 0:
-            self.first_timestamp = latest.timestamp
+            self.first_timestamp = batches[0][0].max_timestamp
 
-    def _note(self, position: int, nbytes: int, last_offset: int, latest: TimestampAndOffset) -> None:
+    def _note(self, position: int, nbytes: int, header: BatchHeader) -> None:
         """Indexes and highest timestamp after a batch came to lie at `position`."""
-        if latest.timestamp > self.max_timestamp:
-            self.max_timestamp, self.offset_of_max_timestamp = latest
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes and not self.offset_index.is_full:
-            self.offset_index.append(last_offset, position)
+            self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += nbytes
