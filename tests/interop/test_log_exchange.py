@@ -8,8 +8,14 @@ import pytest
 from scripts import apache_kafka
 from tests.interop.kafka_jars import free_ports, kafka, run_tool
 
+from ottla.cluster.metadata import TRANSACTION_STATE
 from ottla.config.topic import LogConfig
+from ottla.coordinator.state_log import partition_of
+from ottla.coordinator.transaction import State, Transaction
+from ottla.coordinator.transaction_records import read_key, read_transaction, transaction_record
+from ottla.coordinator.transactions import RESULTS, fence
 from ottla.model import TopicPartition
+from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
 from ottla.storage import cleaner
@@ -157,3 +163,63 @@ def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kill: bool) -> None
     with kafka(tmp_path, port) as bootstrap:
         found = consume(bootstrap, len(expected))
     assert found == expected, "no key is there twice, so compaction keeps all that was committed"
+
+
+def states_in(log_dir: LogDir) -> dict[str, Transaction]:
+    """The transactional ids that the logs of `__transaction_state` tell of."""
+    found: dict[str, Transaction] = {}
+    for tp, log in log_dir.logs.items():
+        for _, data in log.batches_from(0) if tp.topic == TRANSACTION_STATE else ():
+            for record in records(data):
+                name = read_key(record.key)
+                assert name is not None
+                assert record.value is not None
+                found[name] = read_transaction(name, record.value)
+    return found
+
+
+def append_state(log_dir: LogDir, transaction: Transaction) -> None:
+    count = sum(tp.topic == TRANSACTION_STATE for tp in log_dir.logs)
+    log = log_dir.logs[TopicPartition(TRANSACTION_STATE, partition_of(transaction.id, count))]
+    record = transaction_record(transaction)
+    builder = BatchBuilder(bytearray(500))
+    builder.append(int(time.time() * 1000), record.key, record.value)
+    epoch = max(log.leader_epochs.latest, 0)
+    log.append(memoryview(bytearray(builder.close())), leader_epoch=epoch, origin_client=False)
+    log.high_watermark = log.log_end_offset
+
+
+def test_transactional_ids_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
+    """Kafka finishes a transaction whose end we have decided."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    port = free_ports()
+    with kafka(tmp_path, port) as bootstrap:
+        expected = produce(bootstrap, 1, 6)
+        left_open = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "open"}, logger=None)
+        left_open.init_transactions(60)
+        left_open.begin_transaction()
+        left_open.produce(TOPIC, b"never", partition=0)
+        left_open.flush(60)
+
+    now = int(time.time() * 1000)
+    with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
+        log_dir.load(lambda tp: CONFIG)
+        states = states_in(log_dir)
+        assert states["open"].state is State.ONGOING
+        assert states["open"].partitions == {TP}
+        assert {t.state for name, t in states.items() if name != "open"} <= set(RESULTS)
+        append_state(log_dir, fence(states["open"], now, states["open"].version))
+        append_state(log_dir, Transaction("ours", 12_345, 6, timeout_ms=5000, update_ms=now))
+
+    with kafka(tmp_path, port) as bootstrap:
+        assert consume(bootstrap, len(expected)) == expected
+        described = {}
+        for name in ("open", "ours"):
+            told = run_tool(
+                "org.apache.kafka.tools.TransactionsCommand",
+                *("--bootstrap-server", bootstrap, "describe", "--transactional-id", name),
+            )
+            assert told.returncode == 0, told.stdout + told.stderr
+            described[name] = told.stdout.splitlines()[1].split()
+        assert described["open"][4] == "CompleteAbort"
+        assert described["ours"][2:5] == ["12345", "6", "Empty"]
