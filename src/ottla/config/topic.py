@@ -88,7 +88,11 @@ class TopicConfig(Config, subject="topic"):
     min_cleanable_dirty_ratio = Option(0.5, number(0, 1), "Share of uncleaned bytes at which a log is compacted.")
     min_compaction_lag_ms = Option(0, long_, "How long a record stays uncompacted at least, in milliseconds.")
     min_insync_replicas = Option(1, integer(1, INT_MAX), "Replicas that must have a record that is sent with acks=all.")
-    preallocate = Option(False, boolean, "Kept for tools: a segment's space is not reserved.")
+    preallocate = Option(
+        False,
+        boolean,
+        "Reserve a segment's bytes on the disk while it is written; given back when it is closed or idle.",
+    )
     remote_log_copy_disable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")
     remote_log_delete_on_disable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")
     remote_storage_enable = Option(False, boolean, "Tiered storage, which is not offered; kept for tools.")

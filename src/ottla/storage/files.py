@@ -65,6 +65,11 @@ class LogFile:
         """Cut or extend the file."""
         os.ftruncate(self.fd, size)
 
+    def reserve(self, nbytes: int) -> None:
+        """Extend the file by zeros that have their room on the disk."""
+        if nbytes > 0:
+            os.posix_fallocate(self.fd, 0, nbytes)
+
     def sync(self) -> None:
         """Wait until the file is on the disk."""
         os.fsync(self.fd)

@@ -295,6 +295,7 @@ class Log:
             base_offset,
             index_bytes=self.config.segment_index_bytes,
             index_interval_bytes=self.config.index_interval_bytes,
+            reserve_bytes=self.config.segment_bytes if self.config.preallocate else 0,
         )
 
     def txn_index(self, segment: Segment) -> TransactionIndex:

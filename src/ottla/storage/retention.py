@@ -51,7 +51,7 @@ def _too_old(log: Log, now_ms: int) -> int:
 def newest_ms(segment: Segment) -> int:
     """The highest timestamp in a segment; the file's own time where records have none."""
     timestamp = segment.latest().timestamp
-    return timestamp if timestamp >= 0 else segment.created_ms
+    return timestamp if timestamp >= 0 else segment.modified_ms()
 
 
 def _too_many_bytes(log: Log) -> int:

@@ -62,9 +62,19 @@ class Segment:
     """One segment of a log, opened when it is first used."""
 
     def __init__(
-        self, directory: Path, base_offset: int, *, index_bytes: int, index_interval_bytes: int, ending: str = ""
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_bytes: int,
+        index_interval_bytes: int,
+        reserve_bytes: int = 0,
+        ending: str = "",
     ) -> None:
-        """`ending` is put behind every file's name, for segments that are not yet part of a log."""
+        """`reserve_bytes` are taken from the disk while the segment is written (preallocate).
+
+        `ending` is put behind every file's name, for segments that are not yet part of a log.
+        """
         self.directory = directory
         self.ending = ending
         self.base_offset = base_offset
@@ -80,6 +90,9 @@ class Segment:
         self._bytes_since_index_entry = 0
         self._recent: dict[int, int] = {}
         self._indexes = CLOSED
+        self._reserve_bytes = reserve_bytes
+        self._reserved = False
+        """Whether the file is longer than `size`, by what was reserved for appends."""
 
     def path(self, suffix: str) -> Path:
         """Path of one of the segment's files."""
@@ -131,13 +144,16 @@ class Segment:
             raise KafkaStorageError(f"{self.offset_index.path} points behind the end of its log")
 
     def finish(self) -> None:
-        """Make the segment read-only: the last time entry, both indexes written."""
+        """Make the segment read-only: the last time entry, both indexes written, what was reserved given back."""
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
         self.offset_index.finish()
         self.time_index.finish()
         self._indexes = CLOSED
         self._recent.clear()
+        if self._reserved:
+            self.file.truncate(self.size)
+            self._reserved = False
 
     def keep_time(self) -> None:
         """Give the file the segment's time, where it was written long after its records (compaction)."""
@@ -178,6 +194,9 @@ class Segment:
         self._load_indexes(WRITABLE)
         position = self.size
         try:
+            if self._reserve_bytes and not self._reserved:
+                self.file.reserve(self._reserve_bytes)
+                self._reserved = True
             self.file.write(position, data)
         except OSError:
             self.file.truncate(position)

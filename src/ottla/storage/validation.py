@@ -176,6 +176,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryvie
             check_old_format(view, batch, config.message_format)
         check_records(view, batch, config, now_ms)
     view, batches = _compress(view, batches, config)
+    check_size(batches, config.max_message_bytes)
     if append_time:
         batches = [_stamp(view, batch, now_ms) for batch in batches]
     return view, batches

@@ -510,3 +510,37 @@ def test_log_that_is_not_used_has_no_open_files(make_log):
     assert len(contents(log)) == 62
     log.abandon()
     assert not open_files(make_log(segment_bytes=1000)), "after a crash they were all looked at"
+
+
+def test_reserved_bytes_are_there_while_a_segment_is_written(make_log):
+    log = make_log(preallocate=True, segment_bytes=50_000)
+    fill(log, 3)
+    path = log.active.path(".log")
+    assert path.stat().st_size == 50_000
+    assert path.stat().st_blocks * 512 >= 50_000
+    log.roll()
+    assert path.stat().st_size == log.segments[0].size
+    fill(log, 3)
+    log.abandon()
+    again = make_log(preallocate=True, segment_bytes=50_000)
+    assert len(contents(again)) == 6
+    fill(again, 1)
+    again.close()
+    assert again.active.path(".log").stat().st_size == again.active.size
+    assert len(contents(make_log(clean=True))) == 7
+
+
+def test_segment_without_timestamps_ages_from_its_last_append(make_log, clock):
+    log = make_log(retention_ms=1000)
+    fill(log, 1, timestamp=-1)
+    log.high_watermark = 1
+    for modified_ms, left in ((NOW, 1), (NOW - 1001, 0)):
+        os.utime(log.active.path(".log"), (modified_ms / 1000, modified_ms / 1000))
+        log.apply_retention(NOW)
+        assert len(contents(log)) == left
+
+
+def test_batch_that_grows_above_max_message_bytes_is_too_large(make_log):
+    log = make_log(max_message_bytes=1000, compression_type="uncompressed")
+    with pytest.raises(MessageTooLargeError):
+        log.append(batch(b"x" * 5000, codec=compression.GZIP), leader_epoch=0)
