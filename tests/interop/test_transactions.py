@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.interop.kafka_jars import run_tool
 
+from ottla.broker.embedded import Broker
+
 pytestmark = pytest.mark.interop
 
 TOOLS = "org.apache.kafka.tools."
@@ -222,3 +224,23 @@ def test_javas_tool_ends_a_transactional_id_by_force(bootstrap: str) -> None:
     tool(bootstrap, "TransactionsCommand", "forceTerminateTransaction", "--transactionalId", transactional_id)
     with pytest.raises(confluent_kafka.KafkaException):
         producer.commit_transaction(SECONDS)
+
+
+def test_javas_clients_use_classic_transactions_where_the_feature_is_lowered() -> None:
+    with Broker({"transaction.state.log.num.partitions": 2}) as broker:
+        bootstrap, topic = broker.bootstrap_servers, name("classic")
+        tool(bootstrap, "FeatureCommand", "downgrade", "--feature", "transaction.version=0")
+        described = tool(bootstrap, "FeatureCommand", "describe")
+        assert re.search(r"transaction.version.*FinalizedVersionLevel: 0\s+Epoch: 1", described)
+        load = ("--topic", topic, "--num-records", "500", "--record-size", "20", "--throughput", "-1")
+        load += ("--transactional-id", "perf", "--transaction-duration-ms", "10")
+        tool(bootstrap, "ProducerPerformance", *load)
+        assert epoch_of(bootstrap, "perf") == 0
+        tool(bootstrap, "FeatureCommand", "upgrade", "--feature", "transaction.version=2")
+        tool(bootstrap, "ProducerPerformance", *load)
+        assert epoch_of(bootstrap, "perf") > 1
+
+
+def epoch_of(bootstrap: str, transactional_id: str) -> int:
+    described = tool(bootstrap, "TransactionsCommand", "describe", "--transactional-id", transactional_id)
+    return int(described.splitlines()[1].split()[3])

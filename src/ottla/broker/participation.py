@@ -53,9 +53,19 @@ async def join(services: Services, writer: Writer, partitions: Iterable[TopicPar
     if not new:
         return
     try:
-        await services.transactions.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
+        await _add(services, writer, new)
     except KafkaError as error:
         raise _told(error, rules) from None
+
+
+async def _add(services: Services, writer: Writer, new: list[TopicPartition]) -> None:
+    """Add partitions; where the last transaction is about to be complete, wait for that instead of the client."""
+    runtime = services.transactions
+    try:
+        await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
+    except ConcurrentTransactionsError:
+        await runtime.finished(writer.transactional_id, services.config.add_partitions_to_txn_retry_backoff_max_ms)
+        await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
 
 def check(services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:

@@ -240,6 +240,9 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     transaction_partition_verification_enable = Option(
         True, boolean, "Ask the coordinator whether a transaction has a partition before its first batch is taken."
     )
+    add_partitions_to_txn_retry_backoff_max_ms = Option(
+        100, integer(0), "How long a first write may wait until the producer's last transaction has all its markers."
+    )
     transaction_two_phase_commit_enable = Option(
         False, boolean, "Let producers open transactions that somebody else decides about."
     )

@@ -130,13 +130,8 @@ class GroupRuntime:
 
     def transaction_ended(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
         """A transaction has its marker in a partition of `__consumer_offsets`: its offsets count now, or never."""
-        transaction = Open(partition.partition, producer_id)
-        if not commit:
-            self.offsets.pending.end(transaction)
-            return
-        for key, committed in self.offsets.pending.commit(transaction).items():
-            self.offsets.keep(key.group_id, key.tp, committed)
-            self._reschedule(key.group_id)
+        topics = self._end(Open(partition.partition, producer_id), commit)
+        self.topics_deleted(topics - self._image().topics.keys())  # deleted while the transaction was open
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget offsets of topics that are no more."""
@@ -167,15 +162,24 @@ class GroupRuntime:
     def _load(self, partition: Partition) -> None:
         count = 0
         for header, data in partition.log.batches_from(partition.log.log_start_offset):
+            transaction = Open(partition.topic_partition.partition, header.producer_id)
             if header.is_control:
-                self.transaction_ended(partition.topic_partition, header.producer_id, _commits(data))
+                self._end(transaction, _commits(data))
             elif header.is_transactional:
-                transaction = Open(partition.topic_partition.partition, header.producer_id)
                 count += self._log.read_batch(data, functools.partial(self._hold, transaction))
             else:
                 count += self._load_batch(data)
         if count:
             log.info("%s: %d records of groups and offsets read", partition.topic_partition, count)
+
+    def _end(self, transaction: Open, commit: bool) -> frozenset[str]:
+        """Take over, or drop, the offsets of a transaction; the topics that they are of."""
+        pending = self.offsets.pending
+        ended = pending.commit(transaction) if commit else pending.end(transaction)
+        for key, committed in ended.items() if commit else ():
+            self.offsets.keep(key.group_id, key.tp, committed)
+            self._reschedule(key.group_id)
+        return frozenset(key.tp.topic for key in ended)
 
     def _load_batch(self, data: Batch) -> int:
         return self._log.read_batch(data, lambda key, value: self._replay(key, value, live=False))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
 
 from ottla.clock import Clock
 from ottla.cluster.features import TRANSACTION_VERSION
@@ -43,7 +42,8 @@ from ottla.replication.partitions import Partitions
 log = logging.getLogger("ottla.coordinator")
 
 RETRY_SECONDS = 0.5
-"""Pause before a marker, or the record of a completion, that could not be written is tried again."""
+"""Pause before a marker, or the record of a completion, that could not be written is tried again; it doubles."""
+MAX_RETRY_SECONDS = 30.0
 TOMBSTONES = 1000
 """The most ids that are forgotten with one batch."""
 MAX_TIMEOUT_MS = 2**31 - 1
@@ -70,7 +70,8 @@ class TransactionRuntime:
         self._log = StateLog(TRANSACTION_STATE, clock, partitions, image)
         self._new_producer_id = new_producer_id
         self._markers = markers
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finishing: dict[str, asyncio.Task[None]] = {}
+        """By transactional id, what writes its markers."""
         self.by_id: dict[str, Transaction] = {}
 
     def start(self) -> None:
@@ -83,13 +84,18 @@ class TransactionRuntime:
                 log.info("%s: %d records of transactions read", partition.topic_partition, count)
         for transaction in self.by_id.values():
             if transaction.state in PREPARED:
-                self._run(self._finish(transaction, None))
+                self._finish_soon(transaction, None)
 
     def close(self) -> None:
         """Answer no more; what is not finished is finished after the next start."""
         self._log.close()
-        for task in self._finishing:
+        for task in self._finishing.values():
             task.cancel()
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id that a transactional id has; -1 without any."""
+        return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
 
     def get(self, transactional_id: str) -> Transaction | None:
         """The transaction of an id. Raises where this broker is not its coordinator."""
@@ -136,6 +142,12 @@ class TransactionRuntime:
             transactional_id,
             lambda known, _: transactions.add_partitions(known, producer, partitions, now, version),
         )
+
+    async def finished(self, transactional_id: str, timeout_ms: int) -> None:
+        """Wait until the markers of the id's last transaction are written, but no longer than the time limit."""
+        task = self._finishing.get(transactional_id)
+        if task is not None:
+            await asyncio.wait([task], timeout=timeout_ms / 1000)
 
     def missing(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -211,7 +223,7 @@ class TransactionRuntime:
             raise _told(error) from error
         self.by_id[after.id] = after
         if after.state in PREPARED:
-            self._run(self._finish(after, safe))
+            self._finish_soon(after, safe)
         return safe
 
     def _version(self) -> int:
@@ -229,28 +241,30 @@ class TransactionRuntime:
 
     # Ending
 
-    def _run(self, finish: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(finish)
-        self._finishing.add(task)
-        task.add_done_callback(self._finished)
+    def _finish_soon(self, prepared: Transaction, safe: asyncio.Future[None] | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._finish(prepared, safe))
+        self._finishing[prepared.id] = task
+        task.add_done_callback(functools.partial(self._finished, prepared.id))
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._finishing.discard(task)
+    def _finished(self, transactional_id: str, task: asyncio.Task[None]) -> None:
+        if self._finishing.get(transactional_id) is task:
+            del self._finishing[transactional_id]
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotCoordinatorError):
-            log.error("a transaction stays unfinished until the next start", exc_info=error)
+            log.error("transactional id %s stays unfinished until the next start", transactional_id, exc_info=error)
 
     async def _finish(self, prepared: Transaction, safe: asyncio.Future[None] | None) -> None:
         """Write the markers until all are there, then that the transaction is complete."""
         if safe is not None:
             await _until(safe)
         left: Collection[TopicPartition] = prepared.partitions
-        complete = False
+        complete, pause = False, RETRY_SECONDS
         while not complete:
             left = await self._write_markers(prepared, left)
             complete = not left and self._try_complete(prepared)
             if not complete:
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_RETRY_SECONDS)
 
     async def _write_markers(
         self, prepared: Transaction, partitions: Collection[TopicPartition]

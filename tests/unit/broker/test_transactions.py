@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from tests.unit.broker.transacting import (
     settle,
 )
 
+from ottla.broker import participation
 from ottla.clock import ManualClock
 from ottla.cluster.metadata import TRANSACTION_STATE
 from ottla.coordinator import transaction_runtime
+from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import State
-from ottla.errors import KafkaStorageError
+from ottla.errors import KafkaStorageError, NotEnoughReplicasError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -44,6 +47,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
+JOINS = participation.Rules(joins=True, abortable=True, come_again=NotEnoughReplicasError)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
@@ -208,6 +212,34 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
     at_clock(test, tmp_path)
 
 
+def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client, newer=True)
+        assert await producer.send(T0, b"a") == 0
+        runtime, released = client.services.transactions, asyncio.Event()
+        real = runtime._markers
+
+        class Slow:
+            async def write(self, ending: Any, partitions: Any) -> Any:
+                await released.wait()
+                return await real.write(ending, partitions)
+
+        runtime._markers = Slow()
+        assert await producer.end() == 0
+        writing = asyncio.ensure_future(participation.join(client.services, writer_of(producer), [T1], JOINS))
+        await asyncio.sleep(0)
+        assert not writing.done()
+        released.set()
+        await writing
+        assert client.services.transactions.by_id["tx"].partitions == {T1}
+
+    at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
+
+
+def writer_of(producer: Transactor) -> participation.Writer:
+    return participation.Writer(producer.transactional_id, Producer(producer.producer_id, producer.epoch))
+
+
 def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
@@ -252,6 +284,18 @@ def test_transaction_may_commit_the_first_offsets_of_all(tmp_path: Path) -> None
         producer = Transactor(client)
         assert await producer.init() == 0
         assert await producer.commit_offset(T0, 1) == 0
+
+    at_clock(test, tmp_path)
+
+
+def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.commit_offset(T0, 1) == 0
+        await client.services.controller.delete_topic("t")
+        assert await producer.end() == 0
+        await settle(client)
+        assert client.services.groups.offsets.by_group == {}
 
     at_clock(test, tmp_path)
 

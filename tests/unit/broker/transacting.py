@@ -163,7 +163,7 @@ class Transactor:
 async def settle(client: Asker) -> None:
     """Wait until no transaction is being completed."""
     while finishing := client.services.transactions._finishing:
-        await asyncio.wait(finishing)
+        await asyncio.wait(finishing.values())
 
 
 async def find_coordinator(client: Asker) -> None:
