@@ -17,6 +17,8 @@ from ottla.storage.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, S
 pytestmark = pytest.mark.slow
 
 CASES = 10_000
+READ_EACH = 3
+"""One in so many offsets is looked up after each crash."""
 PARTS = 40
 """Tests that the cases are spread over, to be run side by side."""
 
@@ -37,7 +39,7 @@ def check(case: Case) -> None:
         assert not log_dir.failed, log_dir.failed
         log = log_dir.logs[TP]
         found = check_records(log, case.template)
-        check_reads(log, found)
+        check_reads(log, found, case.rng.randrange(READ_EACH))
         for segment in log.segments:
             if f"{TP}/{segment.path('.index').name}" not in case.damage.unsure:
                 check_indexes(segment)
@@ -45,12 +47,12 @@ def check(case: Case) -> None:
         check_state(log, case.template, end)
         check_leftovers(log)
         log.append(a_batch(), leader_epoch=1000)
-        assert contents(log) == [*found, contents(log)[-1]]
+        after = contents(log)
+        assert after[:-1] == found
         if case.rng.random() < 0.2:
-            again = contents(log)
             log_dir.close()
             log_dir = case.open()
-            assert contents(log_dir.logs[TP]) == again
+            assert contents(log_dir.logs[TP]) == after
             check_state(log_dir.logs[TP], case.template, end)
     finally:
         log_dir.close()
@@ -73,10 +75,10 @@ def check_records(log: Log, template: Sound) -> list[Record]:
     return found
 
 
-def check_reads(log: Log, found: list[Record]) -> None:
-    """Every offset is found, and every time."""
+def check_reads(log: Log, found: list[Record], first: int) -> None:
+    """Offsets are found, and times."""
     batches = deque((header.last_offset, bytes(data)) for header, data in log.batches_from(0))
-    for offset in range(log.log_start_offset, log.log_end_offset):
+    for offset in range(log.log_start_offset + first, log.log_end_offset, READ_EACH):
         while batches and batches[0][0] < offset:
             batches.popleft()
         with log.read(offset, 1, max_offset=log.log_end_offset) as piece:
