@@ -24,6 +24,7 @@ from ottla.coordinator.transaction_markers import Ending, Markers
 from ottla.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     KafkaError,
@@ -33,6 +34,7 @@ from ottla.errors import (
     NotLeaderOrFollowerError,
     RecordListTooLargeError,
     TransactionalIdAuthorizationFailedError,
+    TransactionCoordinatorFencedError,
     UnknownServerError,
     UnsupportedVersionError,
 )
@@ -277,9 +279,11 @@ class TransactionRuntime:
         for tp, error in (await self._markers.write(ending, partitions)).items():
             if error is None:
                 continue
+            if isinstance(error, TransactionCoordinatorFencedError):
+                raise error  # another broker finishes it
             log.warning("transactional id %s: no marker in %s: %s", prepared.id, tp, error)
-            # Other errors say that the partition has seen a later epoch, and so had its marker, or can never have one
-            if error.retriable and self._image().partition(tp) is not None:
+            # a partition that has seen a later epoch had its marker before; one that is gone needs none
+            if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
                 left.append(tp)
         return left
 

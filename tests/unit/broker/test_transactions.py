@@ -26,7 +26,13 @@ from ottla.cluster.metadata import TRANSACTION_STATE
 from ottla.coordinator import transaction_runtime
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import State
-from ottla.errors import KafkaStorageError, NotEnoughReplicasError
+from ottla.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaStorageError,
+    NotEnoughReplicasError,
+    TransactionCoordinatorFencedError,
+)
 from ottla.model import TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -209,6 +215,29 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
         assert await read_committed(client, T0) == [b"a"]
 
     monkeypatch.setattr(transaction_runtime, "RETRY_SECONDS", 0)
+    at_clock(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(InvalidProducerEpochError, "CompleteCommit"), (TransactionCoordinatorFencedError, "PrepareCommit")],
+)
+def test_markers_that_can_never_be_written(tmp_path: Path, error: type[KafkaError], state: str) -> None:
+    """A partition with a later epoch had its marker before; a coordinator that was replaced leaves it to the other."""
+
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.send(T0, b"a") == 0
+
+        class Never:
+            async def write(self, ending: Any, partitions: Any) -> Any:
+                return dict.fromkeys(partitions, error())
+
+        client.services.transactions._markers = Never()
+        assert await producer.end() == 0
+        await settle(client)
+        assert client.services.transactions.by_id["tx"].state == state
+
     at_clock(test, tmp_path)
 
 
