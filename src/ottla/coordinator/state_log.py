@@ -84,6 +84,11 @@ class StateLog:
         appended = partition.append(_batch(records, self._clock.now_ms(), producer), from_client=False)
         return partition.safe(appended.last_offset + 1)
 
+    def safe(self, key: str) -> asyncio.Future[None] | None:
+        """None when everything appended so far for a key is safe, else what becomes done when it is."""
+        partition = self.partition(key)
+        return partition.safe(partition.log.log_end_offset)
+
     def led(self) -> Iterator[Partition]:
         """The partitions of the topic that this broker leads."""
         return (p for p in self._partitions if p.topic_partition.topic == self._topic)

@@ -211,10 +211,10 @@ class TransactionRuntime:
                 break
             except transactions.NeedsProducerId:
                 fresh = await self._new_producer_id()
-        if after is not known:
-            safe = self._append(after)
-            if safe is not None:
-                await _until(safe)
+        # a repeated request changes nothing, but what it found may still be on its way to the disk
+        safe = self._log.safe(transactional_id) if after is known else self._append(after)
+        if safe is not None:
+            await _until(safe)
         return after
 
     def _append(self, after: Transaction) -> asyncio.Future[None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -353,6 +354,32 @@ def test_offsets_outside_of_the_transaction_and_of_strangers_are_refused(tmp_pat
         assert await producer.commit_offset(T0, 1) == (47 if newer else 90)
 
     at_clock(test, tmp_path)
+
+
+def test_repeated_request_waits_until_the_first_is_on_disk(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        runtime = client.services.transactions
+        log = runtime._log.partition("tx").log
+        me = Producer(producer.producer_id, producer.epoch)
+        flushing, flush, loop = threading.Event(), log.flush, asyncio.get_running_loop()
+
+        def slow(up_to: int | None = None) -> None:
+            assert flushing.wait(20)
+            flush(up_to)
+
+        log.flush = slow  # type: ignore[method-assign]
+        first = loop.create_task(runtime.add_partitions("tx", me, [T0]))
+        await asyncio.sleep(0)
+        again = loop.create_task(runtime.add_partitions("tx", me, [T0]))
+        await asyncio.sleep(0)
+        assert runtime.by_id["tx"].partitions == {T0}
+        assert (first.done(), again.done()) == (False, False)
+        flushing.set()
+        await asyncio.gather(first, again)
+        log.flush = flush  # type: ignore[method-assign]
+
+    at_clock(test, tmp_path, log_flush_interval_messages=1)
 
 
 # Who may write
