@@ -8,7 +8,8 @@ marker can come in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ottla.broker.services import Services
@@ -27,6 +28,18 @@ from ottla.errors import (
 )
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
+
+FENCED_SINCE = 2
+"""Version of most transactional APIs that knows PRODUCER_FENCED (KIP-588)."""
+
+
+@contextmanager
+def in_known_terms(version: int, fenced_since: int = FENCED_SINCE) -> Iterator[None]:
+    """Tell clients that do not know PRODUCER_FENCED of it as INVALID_PRODUCER_EPOCH."""
+    try:
+        yield
+    except ProducerFencedError as error:
+        raise error if version >= fenced_since else InvalidProducerEpochError(error.message) from None
 
 
 class Rules(NamedTuple):

@@ -97,6 +97,14 @@ class Transaction:
         return self.producer_epoch >= MAX_EPOCH
 
     @property
+    def topics(self) -> dict[str, list[int]]:
+        """Its partitions by topic, in order."""
+        topics: dict[str, list[int]] = {}
+        for tp in sorted(self.partitions):
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        return topics
+
+    @property
     def committing(self) -> bool:
         """Which way a prepared transaction goes."""
         return self.state is State.PREPARE_COMMIT

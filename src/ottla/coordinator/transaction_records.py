@@ -25,7 +25,7 @@ def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=_NUMBER_OF[transaction.state],
-        transaction_partitions=None if transaction.state is State.EMPTY else _by_topic(transaction.partitions),
+        transaction_partitions=None if transaction.state is State.EMPTY else _partitions(transaction),
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.version,
@@ -73,8 +73,5 @@ def _key(transactional_id: str) -> bytes:
     return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
-def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
-    topics: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+def _partitions(transaction: Transaction) -> list[PartitionsSchema]:
+    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in transaction.topics.items()]

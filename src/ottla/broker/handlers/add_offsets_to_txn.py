@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
+from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.cluster.metadata import CONSUMER_OFFSETS
 from ottla.coordinator.state_log import Producer
-from ottla.errors import InvalidProducerEpochError, ProducerFencedError
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-
-FENCED_SINCE = 2
-"""The version that knows PRODUCER_FENCED."""
 
 
 def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsToTxnResponse]:
@@ -28,8 +25,6 @@ async def _answer(request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTx
     await topic_creation.create_internal(services, CONSUMER_OFFSETS)
     offsets = services.groups.partition_of(request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
-    try:
+    with in_known_terms(call.version):
         await services.transactions.add_partitions(request.transactional_id, producer, [offsets])
-    except ProducerFencedError as error:
-        raise error if call.version >= FENCED_SINCE else InvalidProducerEpochError() from None
     return AddOffsetsToTxnResponse()

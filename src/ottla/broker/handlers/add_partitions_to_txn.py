@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
+from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.cluster.metadata import INTERNAL_TOPICS
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.errors import (
-    InvalidProducerEpochError,
     KafkaError,
     OperationNotAttemptedError,
-    ProducerFencedError,
     TopicAuthorizationFailedError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
@@ -32,8 +31,6 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-FENCED_SINCE = 2
-"""The version that knows PRODUCER_FENCED."""
 SEVERAL_SINCE = 4
 """The version that brokers send."""
 
@@ -76,10 +73,8 @@ async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Cod
             missing = runtime.missing(wanted.transactional_id, producer, partitions)
             return {tp: TransactionAbortableError.code if tp in missing else 0 for tp in partitions}
         version = EPOCH_PER_TRANSACTION if call.version >= SEVERAL_SINCE else CLASSIC
-        await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
-    except ProducerFencedError:
-        fenced = ProducerFencedError if call.version >= FENCED_SINCE else InvalidProducerEpochError
-        return dict.fromkeys(partitions, fenced.code)
+        with in_known_terms(call.version):
+            await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
     return dict.fromkeys(partitions, 0)

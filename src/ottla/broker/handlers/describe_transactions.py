@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ottla.broker.services import Call
-from ottla.coordinator.transaction import Transaction
 from ottla.errors import InvalidRequestError, KafkaError, TransactionalIdNotFoundError, code_of
 from ottla.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -34,12 +33,5 @@ def _describe(transactional_id: str, call: Call) -> TransactionState:
         transaction_start_time_ms=known.start_ms,
         producer_id=known.producer_id,
         producer_epoch=known.producer_epoch,
-        topics=_topics(known),
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in known.topics.items()],
     )
-
-
-def _topics(known: Transaction) -> list[TopicData]:
-    topics: dict[str, list[int]] = {}
-    for tp in sorted(known.partitions):
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return [TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()]

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
-from ottla.errors import InvalidProducerEpochError, ProducerFencedError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-FENCED_SINCE = 2
-"""The version that knows PRODUCER_FENCED."""
 BUMPS_SINCE = 5
 
 
@@ -27,8 +25,6 @@ def handle(request: EndTxnRequest, call: Call) -> Awaitable[EndTxnResponse]:
 async def _answer(request: EndTxnRequest, call: Call) -> EndTxnResponse:
     producer = Producer(request.producer_id, request.producer_epoch)
     version = EPOCH_PER_TRANSACTION if call.version >= BUMPS_SINCE else CLASSIC
-    try:
+    with in_known_terms(call.version):
         following = await call.services.transactions.end(request.transactional_id, producer, request.committed, version)
-    except ProducerFencedError as error:
-        raise error if call.version >= FENCED_SINCE else InvalidProducerEpochError() from None
     return EndTxnResponse(producer_id=following.id, producer_epoch=following.epoch)

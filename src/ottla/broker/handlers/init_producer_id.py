@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
-from ottla.errors import InvalidProducerEpochError, InvalidRequestError, ProducerFencedError
+from ottla.errors import InvalidRequestError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -30,7 +31,7 @@ async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdR
     expected = _expected(request)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await call.services.producer_ids.next_id(), producer_epoch=0)
-    try:
+    with in_known_terms(call.version, FENCED_SINCE):
         producer = await call.services.transactions.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,
@@ -38,8 +39,6 @@ async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdR
             two_phase=request.enable_2pc,
             keep_prepared=request.keep_prepared_txn,
         )
-    except ProducerFencedError as error:
-        raise error if call.version >= FENCED_SINCE else InvalidProducerEpochError() from None
     return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
