@@ -39,11 +39,12 @@ def free_ports() -> int:
 
 
 @contextlib.contextmanager
-def kafka(directory: Path, port: int, *, kill: bool = False) -> Iterator[str]:
+def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apache_kafka.VERSION) -> Iterator[str]:
     """A running node on the data in `directory`; its address."""
-    command = apache_kafka.prepare_node(directory, port) if not (directory / "log").exists() else None
+    command = apache_kafka.prepare_node(directory, port, version) if not (directory / "log").exists() else None
     if command is None:
-        command = apache_kafka.java("kafka.Kafka", str(directory / "server.properties"), heap=("-Xmx512M",))
+        properties = str(directory / "server.properties")
+        command = apache_kafka.java("kafka.Kafka", properties, version=version, heap=("-Xmx512M",))
     with (directory / "out.txt").open("ab") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:

@@ -12,7 +12,7 @@ from ottla.client.admin_model import NewTopic
 pytestmark = pytest.mark.interop
 
 OLD, TRANSACTIONAL, ADMIN = "0.10.0.1", ("0.11.0.3", "1.1.1"), ("2.8.2",)
-NEWEST = ("3.9.1", "4.3.1")
+NEWEST = ("3.9.2", "4.4.0")
 Record = Callable[[str, str, str, list[str]], None]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -17,8 +17,10 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.live_config import LiveConfig, connection_limits
 from ottla.broker.quotas import Quotas
 from ottla.broker.services import Services
+from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.cluster.adoption import adopt
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.metadata import BrokerImage, ClusterImage
@@ -27,6 +29,7 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
+from ottla.coordinator.share.states import ShareStates
 from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
@@ -35,7 +38,7 @@ from ottla.net.admission import Admission
 from ottla.net.frame_memory import FrameMemory
 from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
-from ottla.storage.log_dir import LogDir, UnusableDirectoryError
+from ottla.storage.log_dir import LogDir, UnusableDirectoryError, owner_of
 
 log = logging.getLogger("ottla.broker")
 
@@ -51,7 +54,7 @@ class BrokerNode:
         if config.zookeeper_connect is not None:
             raise StartupError("zookeeper.connect: clusters are not served by this version; leave it out for one node")
         self.config = config
-        self.broker_id = max(0, config.id)
+        self.broker_id = config.id if config.id >= 0 else _stored_id(config.data_dirs)
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
         """Set when the data directory with the registry has failed: nothing can be served any more."""
@@ -96,9 +99,15 @@ class BrokerNode:
                 markers=markers,
                 transactions=transactions,
                 old_offsets=OldOffsets(self._registry),
+                share_states=ShareStates(config, clock, partitions, lambda: controller.image),
+                share_sessions=ShareSessions(
+                    config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
+                ),
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             )
             self._bind(Dispatch(self._services))
+            found = {tp: path for log_dir in self._log_dirs for tp, path in log_dir.partitions()}
+            await adopt(self._registry, [d.path for d in self._log_dirs], found, self.broker_id)
             await controller.start(
                 BrokerImage(self.broker_id, self._advertised(), config.broker_rack), self._log_dirs[0].cluster_id
             )
@@ -112,6 +121,9 @@ class BrokerNode:
             await partitions.start(controller.image, all_dirs=all_dirs)
             groups.start()
             transactions.start()
+            self._services.share_states.start()
+            if found:
+                await producer_ids.skip_past(_highest_producer_id(partitions, transactions))
             controller.on_change(self._take_options)
             controller.on_change(partitions.change)
             controller.on_change(self._forget_deleted)
@@ -134,6 +146,7 @@ class BrokerNode:
         if self._services is not None:
             self._services.groups.close()
             self._services.transactions.close()
+            self._services.share_states.close()
             await self._services.partitions.close()
         await self._drain()
         for listener in self._listeners:
@@ -228,6 +241,7 @@ class BrokerNode:
         gone = frozenset(before.topics.keys() - after.topics.keys())
         if gone and self._services is not None:
             self._services.groups.topics_deleted(gone)
+            self._services.share_states.topics_deleted()
 
     async def _drain(self) -> None:
         """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""
@@ -245,6 +259,17 @@ class BrokerNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _stored_id(data_dirs: Sequence[str]) -> int:
+    """The id that the data directories were written with; 0 for new ones."""
+    found = (owner_of(path) for path in data_dirs)
+    return next((owner for owner in found if owner is not None), 0)
+
+
+def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
+    in_logs = max((partition.log.producers.highest_id for partition in partitions), default=-1)
+    return max(in_logs, transactions.highest_producer_id)
 
 
 def _own_host_name() -> str:

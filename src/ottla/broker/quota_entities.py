@@ -27,16 +27,10 @@ def path_of(parts: Parts) -> str:
     """The path of an entity's options; InvalidRequestError for a combination that there is not."""
     if any(name == "" for name in parts.values()):
         raise InvalidRequestError("an entity's name must not be empty")
-    types = set(parts)
-    if types == {USER, CLIENT_ID}:
-        return entities.user_client(parts[USER], parts[CLIENT_ID])
-    if types == {USER}:
-        return entities.entity(entities.USERS, parts[USER])
-    if types == {CLIENT_ID}:
-        return entities.entity(entities.CLIENTS, parts[CLIENT_ID])
-    if types == {IP}:
-        return entities.entity(entities.IPS, parts[IP])
-    raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(types)) or 'nothing'}")
+    path = entities.quota_path(parts)
+    if path is None:
+        raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(parts)) or 'nothing'}")
+    return path
 
 
 def parts_of(path: str) -> dict[str, str | None] | None:

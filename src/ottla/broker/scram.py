@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from base64 import b64encode
 from typing import Final, NamedTuple
+
+from ottla.cluster.entities import scram_value
 
 
 class Mechanism(NamedTuple):
@@ -27,13 +28,9 @@ def credential(mechanism: Mechanism, salt: bytes, salted_password: bytes, iterat
     import hashlib
 
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.hash)
-    parts = {
-        "salt": salt,
-        "stored_key": hashlib.new(mechanism.hash, client_key).digest(),
-        "server_key": hmac.digest(salted_password, b"Server Key", mechanism.hash),
-    }
-    texts = [f"{name}={b64encode(value).decode()}" for name, value in parts.items()]
-    return ",".join([*texts, f"iterations={iterations}"])
+    stored_key = hashlib.new(mechanism.hash, client_key).digest()
+    server_key = hmac.digest(salted_password, b"Server Key", mechanism.hash)
+    return scram_value(salt, stored_key, server_key, iterations)
 
 
 def iterations_of(kept: str) -> int:

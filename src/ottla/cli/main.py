@@ -27,6 +27,7 @@ COMMANDS = (
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
+    Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("demo", "demo", "a year of flights through a broker into Spark, with an account of every row"),
 )
 """Every command."""

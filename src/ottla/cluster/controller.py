@@ -46,7 +46,7 @@ class Controller:
 
         `cluster_id` is what the data directory says; StartupError when the registry says otherwise.
         """
-        await self._make_persistent_nodes()
+        await make_persistent_nodes(self._registry)
         found = await self._cluster_id(cluster_id)
         epoch = await self._take_controller()
         image = ClusterImage(found, self._broker_id, epoch, {broker.id: broker})
@@ -188,11 +188,6 @@ class Controller:
                 # the change is in the registry and cannot be taken back; the other listeners have to hear of it
                 log.exception("a change of the cluster could not be followed")
 
-    async def _make_persistent_nodes(self) -> None:
-        missing = [path for path in znodes.PERSISTENT if await self._registry.get(path) is None]
-        if missing:
-            await self._registry.multi([Create(path) for path in missing])
-
     async def _cluster_id(self, expected: str | None) -> str:
         node = await self._registry.get(znodes.CLUSTER_ID)
         if node is None:
@@ -269,6 +264,13 @@ class Controller:
         if writes:
             await self._registry.multi([self._guard(), *writes])
             self.image = _with_topics(self.image, renewed)
+
+
+async def make_persistent_nodes(registry: Registry) -> None:
+    """Make the nodes that exist in every cluster."""
+    missing = [path for path in znodes.PERSISTENT if await registry.get(path) is None]
+    if missing:
+        await registry.multi([Create(path) for path in missing])
 
 
 def _with_topics(image: ClusterImage, all_topics: Mapping[str, TopicImage]) -> ClusterImage:

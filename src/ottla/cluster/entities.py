@@ -6,6 +6,8 @@ An entity is known by its path under `/config`, as Kafka writes it: `brokers/0`,
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -46,3 +48,22 @@ def decoded(part: str) -> str | None:
 def name_of(path: str) -> str | None:
     """The name at the end of a path; None for the default."""
     return decoded(path.rpartition("/")[2])
+
+
+def quota_path(parts: Mapping[str, str | None]) -> str | None:
+    """The path of whom a quota is for, by types and names as the protocol has them; None for no such combination."""
+    types = set(parts)
+    if types == {"user", "client-id"}:
+        return user_client(parts["user"], parts["client-id"])
+    if len(types) == 1:
+        kind, name = next(iter(parts.items()))
+        of_type = {"user": USERS, "client-id": CLIENTS, "ip": IPS}.get(kind)
+        return None if of_type is None else entity(of_type, name)
+    return None
+
+
+def scram_value(salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> str:
+    """A SCRAM credential as it is kept among the options of its user."""
+    parts = {"salt": salt, "stored_key": stored_key, "server_key": server_key}
+    texts = [f"{name}={b64encode(value).decode()}" for name, value in parts.items()]
+    return ",".join([*texts, f"iterations={iterations}"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 
@@ -20,6 +21,8 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     # 1: group.protocol=consumer (KIP-848)
     Feature(GROUP_VERSION, 0, 1),
+    # 1: share groups (KIP-932)
+    Feature(SHARE_VERSION, 0, 1),
     # 1: flexible records in __transaction_state; 2: an epoch per transaction (KIP-890)
     Feature(TRANSACTION_VERSION, 0, 2),
 )

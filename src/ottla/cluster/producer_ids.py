@@ -7,8 +7,6 @@ import asyncio
 from ottla.cluster import znodes
 from ottla.cluster.registry import BadVersionError, Create, NodeExistsError, Registry, Set
 
-BLOCK = 1000
-
 
 class ProducerIds:
     """Hands out producer ids. Loop thread."""
@@ -29,15 +27,21 @@ class ProducerIds:
             self._next += 1
             return found
 
+    async def skip_past(self, producer_id: int) -> None:
+        """Hand out none up to this one: it was met in a log, although the registry does not know of it."""
+        node = await self._registry.get(znodes.PRODUCER_ID_BLOCK)
+        if node is None or int(znodes.load(node.value)["block_end"]) < producer_id:
+            path, value = znodes.PRODUCER_ID_BLOCK, znodes.producer_ids_value(self._broker_id, producer_id + 1)
+            await self._registry.multi([Create(path, value) if node is None else Set(path, value, node.version)])
+
     async def _take_block(self) -> None:
         node = await self._registry.get(znodes.PRODUCER_ID_BLOCK)
         start = 0 if node is None else int(znodes.load(node.value)["block_end"]) + 1
-        value = znodes.dump(
-            {"version": 1, "broker": self._broker_id, "block_start": str(start), "block_end": str(start + BLOCK - 1)}
-        )
+        end = start + znodes.PRODUCER_ID_BLOCK_SIZE
+        value = znodes.producer_ids_value(self._broker_id, end)
         path = znodes.PRODUCER_ID_BLOCK
         try:
             await self._registry.multi([Create(path, value) if node is None else Set(path, value, node.version)])
         except (BadVersionError, NodeExistsError):
             return  # another broker took this block; read again
-        self._next, self._end = start, start + BLOCK
+        self._next, self._end = start, end

@@ -17,6 +17,7 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 CONFIG_TOPICS: Final = "/config/topics"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
 DELETE_TOPICS: Final = "/admin/delete_topics"
 CONSUMERS: Final = "/consumers"
 FEATURE: Final = "/feature"
@@ -115,6 +116,12 @@ def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequ
             "isr": list(isr),
         }
     )
+
+
+def producer_ids_value(broker_id: int, end: int) -> bytes:
+    """`/latest_producer_id_block`: the block that was taken last, of which the last id comes before `end`."""
+    start = max(0, end - PRODUCER_ID_BLOCK_SIZE)
+    return dump({"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(end - 1)})
 
 
 def config_value(options: Mapping[str, str]) -> bytes:

@@ -70,7 +70,7 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
     # Who and where
-    broker_id = Option(0, integer(-1), "This broker's id. -1 takes the id from the data directory, or 0.")
+    broker_id = Option(-1, integer(-1), "This broker's id. -1 takes the id from the data directory, or 0.")
     node_id = Option(-1, integer(-1), "Newer name of broker.id; wins where both are set.")
     listeners = Option(
         endpoints("PLAINTEXT://127.0.0.1:9092"), endpoints, "Where the broker listens; port 0: any free."
@@ -174,7 +174,7 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         "3.0-IV1", format_version, "Below 0.11 batches are stored in the message format of that version."
     )
     log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
-    log_preallocate = Option(False, boolean, "Reserve a segment's bytes when it is made.")
+    log_preallocate = Option(False, boolean, "Reserve a segment's bytes on the disk while it is written.")
     num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")
     producer_id_expiration_ms = Option(DAY_MS, integer(1), "How long the state of a silent producer is kept.")
 
@@ -186,7 +186,7 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     group_initial_rebalance_delay_ms = Option(3000, integer(0), "How long an empty group waits for more members.")
     group_max_size = Option(MAX_INT, integer(1), "The most members of a group.")
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
-        ("classic", "consumer"), words("classic", "consumer"), "The protocols that groups may use."
+        ("classic", "consumer", "share"), words("classic", "consumer", "share"), "The protocols that groups may use."
     )
     group_consumer_session_timeout_ms = Option(
         45000, integer(1), "How long a member of a group.protocol=consumer group may be silent."
@@ -207,6 +207,21 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         one_of("bidirectional", "upgrade", "downgrade", "disabled"),
         "Which groups change their protocol while members are in them: classic ones to consumer (upgrade) and back.",
     )
+    group_share_session_timeout_ms = Option(45000, integer(1), "How long a member of a share group may be silent.")
+    group_share_heartbeat_interval_ms = Option(5000, integer(1), "How often its members send heartbeats.")
+    group_share_max_size = Option(200, integer(1, 1000), "The most members of a share group.")
+    group_share_record_lock_duration_ms = Option(
+        30000, integer(1000, 3600000), "How long a record belongs to the member that acquired it."
+    )
+    group_share_delivery_count_limit = Option(5, integer(2, 10), "How often a record is delivered at the most.")
+    group_share_partition_max_record_locks = Option(
+        2000, integer(100, 10000), "Records of a partition that a share group may have in the works."
+    )
+    group_share_max_share_sessions = Option(2000, integer(1), "Share sessions kept at the most.")
+    share_coordinator_state_topic_num_partitions = Option(50, integer(1), "Partitions of __share_group_state.")
+    share_coordinator_state_topic_replication_factor = Option(3, integer(1), "Replicas of __share_group_state.")
+    share_coordinator_state_topic_min_isr = Option(2, integer(1), "min.insync.replicas of __share_group_state.")
+    share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "Segment size of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
         600000, integer(10000), "How old the topics of a regular expression may be; other topics are seen at once."
     )

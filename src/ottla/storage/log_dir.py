@@ -185,7 +185,7 @@ class LogDir:
         self._checkpointed = {name: self._offsets(name) for name in names}
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
-        found = self._partitions()
+        found = self.partitions()
         marker.unlink(missing_ok=True)
         reported = began
 
@@ -212,7 +212,7 @@ class LogDir:
             log.warning("%s; going on without it", error)
             return {}
 
-    def _partitions(self) -> list[tuple[TopicPartition, Path]]:
+    def partitions(self) -> list[tuple[TopicPartition, Path]]:
         """The log directories; those that were being deleted, or had not taken another's place yet, go now."""
         found = []
         with os.scandir(self.path) as entries:
@@ -462,10 +462,17 @@ def new_id() -> str:
             return text
 
 
+def owner_of(path: Path | str) -> int | None:
+    """The id of the broker that a data directory belongs to; None for a new one."""
+    known = _read_properties(Path(path) / META_PROPERTIES)
+    owner = known.get("broker.id", known.get("node.id"))
+    return int(owner) if owner is not None and owner.isdecimal() else None
+
+
 def _read_properties(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UnusableDirectoryError(f"{path} cannot be read: {error}") from None

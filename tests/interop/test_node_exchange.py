@@ -1,0 +1,242 @@
+"""A whole node changes hands: Apache Kafka opens what we wrote, and we open what it wrote, with all that is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.kafka_jars import free_ports, kafka
+
+from ottla import Broker
+from ottla.cli.main import main as ottla
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+WITH_ZOOKEEPER = "3.9.2"
+START_SECONDS = 90
+Record = Callable[[str, str, str, list[str]], None]
+
+
+class Work:
+    """What clients do on a node, and what has to be found on the next one."""
+
+    def __init__(self) -> None:
+        self.rdkafka: Any = pytest.importorskip("confluent_kafka")
+        self.admin: Any = pytest.importorskip("confluent_kafka.admin")
+        self.values: set[bytes] = set()
+        self.committed: dict[int, int] = {}
+        self.rounds = 0
+
+    def set_up(self, bootstrap: str) -> None:
+        admin = self.admin.AdminClient({"bootstrap.servers": bootstrap})
+        topics = [
+            self.admin.NewTopic("t", 3, 1, config={"retention.ms": "-1", "segment.bytes": "1048576"}),
+            self.admin.NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"}),
+        ]
+        for done in admin.create_topics(topics).values():
+            done.result(30)
+        info = self.admin.ScramCredentialInfo(self.admin.ScramMechanism.SCRAM_SHA_256, 8192)
+        change = self.admin.UserScramCredentialUpsertion("alice", info, b"secret")
+        for done in admin.alter_user_scram_credentials([change]).values():
+            done.result(30)
+
+    def go_on(self, bootstrap: str) -> None:
+        """A round of records in all codecs, transactions committed, rolled back and left open, and group offsets."""
+        self.rounds += 1
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            producer = self.rdkafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
+            self.send(producer, f"{codec}", 200)
+            assert producer.flush(30) == 0
+        producer = self.transactional(bootstrap, "steady")
+        for number in range(4):
+            producer.begin_transaction()
+            self.send(producer, f"tx{number}", 50, counts=number % 2 == 0)
+            if number % 2 == 0:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
+        self.commit_offsets(bootstrap)
+        left = self.transactional(bootstrap, "left-open")
+        left.begin_transaction()
+        self.send(left, "open", 50, counts=False)
+        left.flush(30)
+
+    def transactional(self, bootstrap: str, transactional_id: str) -> Any:
+        producer = self.rdkafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+        producer.init_transactions(30)
+        return producer
+
+    def send(self, producer: Any, what: str, count: int, *, counts: bool = True) -> None:
+        for i in range(count):
+            value = b"%d-%s-%d-%s" % (self.rounds, what.encode(), i, b"x" * (i % 500))
+            producer.produce("t", value, key=b"k%d" % (i % 30))
+            producer.poll(0)
+            if counts:
+                self.values.add(value)
+
+    def commit_offsets(self, bootstrap: str) -> None:
+        consumer = self.consumer(bootstrap, "steady-group")
+        self.committed = {p: self.rounds * 10 + p for p in range(3)}
+        offsets = [self.rdkafka.TopicPartition("t", p, offset, "noted") for p, offset in self.committed.items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+
+    def consumer(self, bootstrap: str, group: str) -> Any:
+        return self.rdkafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+
+    def check(self, bootstrap: str) -> list[str]:
+        """See that all of it is there; what was seen."""
+        self.transactional(bootstrap, "left-open")  # its fence ends what was left open
+        consumer = self.consumer(bootstrap, "steady-group")
+        partitions = [self.rdkafka.TopicPartition("t", p) for p in range(3)]
+        found = {tp.partition: (tp.offset, tp.metadata) for tp in consumer.committed(partitions, 30)}
+        assert found == {p: (offset, "noted") for p, offset in self.committed.items()}
+        consumer.assign([self.rdkafka.TopicPartition("t", p, 0) for p in range(3)])
+        values: list[bytes] = []
+        deadline = time.monotonic() + 60
+        while len(values) < len(self.values) and time.monotonic() < deadline:
+            values += [message.value() for message in consumer.consume(1000, 0.5) if message.error() is None]
+        consumer.close()
+        assert len(values) == len(set(values)) == len(self.values)
+        assert set(values) == self.values
+        self.check_options(bootstrap)
+        producer = self.transactional(bootstrap, "steady")
+        producer.begin_transaction()
+        self.rounds += 1
+        self.send(producer, "next", 10)
+        producer.commit_transaction(30)
+        return [
+            "records",
+            "committed and aborted transactions",
+            "offsets",
+            "transactional ids go on",
+            "options",
+            "SCRAM",
+        ]
+
+    def check_options(self, bootstrap: str) -> None:
+        admin = self.admin.AdminClient({"bootstrap.servers": bootstrap})
+        resource = self.admin.ConfigResource(self.admin.ConfigResource.Type.TOPIC, "t")
+        options = admin.describe_configs([resource])[resource].result(30)
+        assert options["retention.ms"].value == "-1"
+        users = admin.describe_user_scram_credentials(["alice"])["alice"].result(30)
+        assert [c.iterations for c in users.scram_credential_infos] == [8192]
+
+
+@contextlib.contextmanager
+def process(command: list[str], port: int, out: Path) -> Iterator[None]:
+    """A server that is up when its port answers."""
+    with out.open("ab") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            assert server.poll() is None, out.read_text()[-3000:]
+            assert time.monotonic() < deadline, "the server does not start"
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.1)
+        yield
+    finally:
+        apache_kafka.wait_for_end(server)
+
+
+@contextlib.contextmanager
+def zookeeper(directory: Path) -> Iterator[str]:
+    port = free_ports()
+    config = directory / "zoo.cfg"
+    lines = ["tickTime=500", f"dataDir={directory / 'zk'}", f"clientPort={port}", "clientPortAddress=127.0.0.1"]
+    config.write_text("\n".join([*lines, "admin.enableServer=false", ""]))
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    command = apache_kafka.java(main, str(config), version=WITH_ZOOKEEPER)
+    with process(command, port, directory / "zk.txt"):
+        yield f"127.0.0.1:{port}/kafka"
+
+
+@contextlib.contextmanager
+def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
+    port = free_ports()
+    settings = {
+        "broker.id": 0,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "zookeeper.connect": connect,
+        "log.dirs": directory / "data",
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
+    properties = directory / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    heap = ("-Xmx512M",)
+    command = apache_kafka.java("kafka.Kafka", str(properties), version=WITH_ZOOKEEPER, heap=heap)
+    with process(command, port, directory / "kafka.txt"):
+        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def ours(data: Path) -> Iterator[str]:
+    with Broker(
+        {"transaction.state.log.num.partitions": 50, "offsets.topic.num.partitions": 50}, data_dir=data
+    ) as node:
+        yield node.bootstrap_servers
+
+
+def kafka_or_skip(version: str) -> None:
+    reason = apache_kafka.missing(version)
+    if reason:
+        pytest.skip(f"Apache Kafka {version}: {reason}")
+
+
+def test_a_node_goes_from_us_to_kafka_on_zookeeper_and_back(tmp_path: Path, compatibility: Record) -> None:
+    kafka_or_skip(WITH_ZOOKEEPER)
+    pytest.importorskip("kazoo")
+    data, work = tmp_path / "data", Work()
+    with ours(data) as bootstrap:
+        work.set_up(bootstrap)
+        work.go_on(bootstrap)
+    with zookeeper(tmp_path) as connect:
+        assert ottla(["registry", "export", "--data", str(data), "--zookeeper", connect]) == 0
+        with kafka_on_zookeeper(tmp_path, connect) as bootstrap:
+            seen = work.check(bootstrap)
+            compatibility("Apache Kafka", WITH_ZOOKEEPER, "takes over our data directory (ZooKeeper)", seen)
+            work.go_on(bootstrap)
+        (data / "registry.sqlite").unlink()
+        assert ottla(["registry", "import", "--data", str(data), "--zookeeper", connect]) == 0
+    with ours(data) as bootstrap:
+        seen = work.check(bootstrap)
+        compatibility("Apache Kafka", WITH_ZOOKEEPER, "its data directory is taken over (ZooKeeper)", seen)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", [WITH_ZOOKEEPER, apache_kafka.VERSION])
+def test_a_node_goes_from_kafka_without_zookeeper_to_us_and_back(
+    tmp_path: Path, compatibility: Record, version: str, kill: bool
+) -> None:
+    kafka_or_skip(version)
+    port, work = free_ports(), Work()
+    with kafka(tmp_path, port, kill=kill, version=version) as bootstrap:
+        work.set_up(bootstrap)
+        work.go_on(bootstrap)
+        work.check(bootstrap)
+    with ours(tmp_path / "log") as bootstrap:
+        seen = work.check(bootstrap)
+        compatibility("Apache Kafka", version, "its data directory is taken over (KRaft)", seen)
+        work.go_on(bootstrap)
+    with kafka(tmp_path, port, version=version) as bootstrap:
+        compatibility("Apache Kafka", version, "takes its own back after us (KRaft)", work.check(bootstrap))
