@@ -9,6 +9,7 @@ import argparse
 import random
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,10 @@ from ottla.errors import CorruptMessageError, KafkaError, MalformedMessageError,
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import decode, encode
-from ottla.records import compression
+from ottla.records import compression, formats, message_set
 from ottla.records.batch import records, split
 from ottla.records.builder import BatchBuilder
+from ottla.records.scanner import Scanner
 
 Target = Callable[[random.Random], None]
 
@@ -83,7 +85,45 @@ def batches(r: random.Random) -> None:
         pass
 
 
-TARGETS: tuple[Target, ...] = (messages, headers, batches)
+def old_messages(r: random.Random) -> None:
+    """A set of format 0 or 1 among newer batches, damaged within and sealed anew, or not."""
+    builder = BatchBuilder(bytearray(5000), r.randrange(4))
+    for i in range(r.randint(1, 9)):
+        builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 9)), r.randbytes(r.randint(0, 50)))
+    new = bytes(builder.close())
+    data = bytearray(damaged(message_set.from_batches(new, r.randrange(2)), r))
+    if r.random() < 0.7 and len(data) > formats.MIN_BATCH_BYTES:
+        end = 12 + int.from_bytes(data[8:12], "big")
+        data[12:16] = zlib.crc32(data[16:end]).to_bytes(4, "big")
+    data += r.choice((b"", new))
+    for read in (_read_any, message_set.to_batches, lambda d: message_set.from_batches(d, 0)):
+        try:
+            read(data)
+        except (CorruptMessageError, UnsupportedCompressionTypeError):
+            pass
+
+
+def _read_any(data: bytearray) -> None:
+    for header, start, _ in formats.split(data):
+        formats.decode_records(data, start, header)
+
+
+def log_files(r: random.Random) -> None:
+    """What recovery looks at: a file of batches of any format, in pieces of any size."""
+    builder = BatchBuilder(bytearray(2000), 0)
+    builder.append(1_700_000_000_000, b"k", b"v" * r.randint(0, 90))
+    new = bytes(builder.close())
+    good = b"".join(r.choice((new, message_set.from_batches(new, r.randrange(2)))) for _ in range(5))
+    data = memoryview(damaged(good, r))
+    scanner = Scanner(0, 0, check_crc=r.random() < 0.5, contiguous_from=r.choice((0, 1 << 62)))
+    while not scanner.damaged and len(data) - scanner.position >= scanner.needed:
+        before = scanner.position, scanner.needed
+        scanner.feed(data[scanner.position : scanner.position + max(scanner.needed, r.randint(1, 300))])
+        assert scanner.damaged or (scanner.position, scanner.needed) != before, "the walk gets nowhere"
+    assert 0 <= scanner.position <= len(data)
+
+
+TARGETS: tuple[Target, ...] = (messages, headers, batches, old_messages, log_files)
 
 
 def main() -> int:
