@@ -31,7 +31,9 @@ from ottla.errors import (
     InvalidProducerEpochError,
     KafkaError,
     KafkaStorageError,
+    MessageTooLargeError,
     NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
     TransactionCoordinatorFencedError,
 )
 from ottla.model import TopicPartition
@@ -544,6 +546,33 @@ def test_wishes_that_cannot_be_granted(tmp_path: Path) -> None:
         assert await code(producer_id=1) == 42
         assert await code(enable_2pc=True) == 53
         assert await code(keep_prepared_txn=True) == 35
+
+    at_clock(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KafkaStorageError, 16), (NotLeaderOrFollowerError, 16), (NotEnoughReplicasError, 15), (MessageTooLargeError, -1)],
+)
+def test_state_that_cannot_be_written_changes_nothing(tmp_path: Path, error: type[KafkaError], code: int) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        producer = await begin(client)
+        assert await producer.send(T0, b"a") == 0
+        runtime = client.services.transactions
+        before, real = runtime.by_id["tx"], runtime._log.append
+
+        def fail(*_: Any) -> Any:
+            raise error
+
+        runtime._log.append = fail  # type: ignore[method-assign]
+        assert await producer.end() == code
+        clock.advance(2 * TIMEOUT_MS)
+        runtime.abort_late()
+        assert runtime.by_id["tx"] is before
+        runtime._log.append = real  # type: ignore[method-assign]
+        assert await producer.end() == 0
+        await settle(client)
+        assert await read_committed(client, T0) == [b"a"]
 
     at_clock(test, tmp_path)
 

@@ -5,8 +5,8 @@ and checksum; those of versions 0 to 2 (message formats 0 and 1) are made into b
 when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics refuse
 clients' batches.
 
-A partition takes part in a producer's transaction before its first batch is taken: since version 12 it joins with that
-batch, before the producer has it added by AddPartitionsToTxn and the broker looks that up (KIP-890).
+A partition takes part in a producer's transaction before its first batch is taken. From version 12 on the broker makes
+it join with that batch; older producers add it by AddPartitionsToTxn, and the broker looks whether they did (KIP-890).
 """
 
 from __future__ import annotations
