@@ -13,6 +13,7 @@ sequence that the next one must follow.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from ottla.storage.segment import (
     Segment,
 )
 from ottla.storage.throttle import Throttle
-from ottla.storage.txn_index import TransactionIndex
+from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 log = logging.getLogger("ottla.storage.cleaner")
 
@@ -126,7 +127,10 @@ class Cleaning:
         producers = self.log.producers.producers.values()
         self._last_batches = {p.batches[-1].last_offset for p in producers if p.batches}
         self._last_epochs = {p.id: p.epoch for p in producers if not p.batches}
-        self._aborted = self.log.aborted_transactions(self.log.log_start_offset, cleanable.end)
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        """By producer, in the order of their offsets."""
+        for aborted in self.log.aborted_transactions(self.log.log_start_offset, cleanable.end):
+            self._aborted.setdefault(aborted.producer_id, []).append(aborted)
         self._rolled_back = {s.base_offset: list(self.log.txn_index(s).entries) for s in self._sources}
         # Messages of formats 0 and 1 cannot carry a time: the age of their segment decides.
         clean = [s.created_ms for s in self._sources if s.base_offset < cleanable.first_dirty]
@@ -192,10 +196,11 @@ class Cleaning:
                 yield header, batch, formats.decode_records(batch, 0, header, from_offset)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
-        return header.is_transactional and any(
-            a.producer_id == header.producer_id and a.first_offset <= header.base_offset <= a.last_offset
-            for a in self._aborted
-        )
+        if not header.is_transactional:
+            return False
+        found = self._aborted.get(header.producer_id, [])
+        i = bisect_left(found, header.base_offset, key=lambda a: a.last_offset)
+        return i < len(found) and found[i].first_offset <= header.base_offset
 
     def _copy_group(self, group: list[Segment], transactions: _Transactions) -> None:
         target = Segment(
