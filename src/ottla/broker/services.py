@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.live_config import LiveConfig
 from ottla.broker.quotas import ANONYMOUS, Quotas
+from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
@@ -15,6 +16,7 @@ from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
+from ottla.coordinator.share.states import ShareStates
 from ottla.coordinator.transaction_markers import Markers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.net.connection import Connection
@@ -34,6 +36,8 @@ class Services:
     markers: Markers
     transactions: TransactionRuntime
     old_offsets: OldOffsets
+    share_states: ShareStates
+    share_sessions: ShareSessions
     quotas: Quotas
     telemetry: Telemetry
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.broker.services import Services
 from ottla.cluster import topics
-from ottla.cluster.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicImage
+from ottla.cluster.metadata import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
@@ -92,7 +92,22 @@ def _transaction_state(config: BrokerConfig) -> tuple[int, int, dict[str, str | 
     return config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor, options
 
 
-INTERNAL = {CONSUMER_OFFSETS: _consumer_offsets, TRANSACTION_STATE: _transaction_state}
+def _share_group_state(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
+    options: dict[str, str | None] = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+        "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+    }
+    factor = config.share_coordinator_state_topic_replication_factor
+    return config.share_coordinator_state_topic_num_partitions, factor, options
+
+
+INTERNAL = {
+    CONSUMER_OFFSETS: _consumer_offsets,
+    TRANSACTION_STATE: _transaction_state,
+    SHARE_GROUP_STATE: _share_group_state,
+}
 """How each internal topic is made."""
 
 

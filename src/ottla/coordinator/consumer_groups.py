@@ -242,7 +242,8 @@ class ConsumerGroups:
             raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
         if group is None:
             return self.draft(ConsumerGroup(group_id))
-        assert isinstance(group, Group)
+        if not isinstance(group, Group):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
         new, written = self._conversion.upgrade(group)
         return Draft(new, self._image(), self._clock.now_ms(), written)
 

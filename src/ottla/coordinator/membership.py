@@ -22,11 +22,15 @@ from ottla.coordinator.effects import Effects, Record, Token
 from ottla.coordinator.group import Group, State
 from ottla.coordinator.groups import NAMED_MEMBERS_SINCE, Client, Groups
 from ottla.coordinator.rebalance import join_error
-from ottla.errors import KafkaError, UnknownMemberIdError, code_of
+from ottla.coordinator.share import group_records as share_records
+from ottla.coordinator.share.group import ShareGroup
+from ottla.coordinator.share.groups import ShareGroups
+from ottla.errors import InconsistentGroupProtocolError, KafkaError, UnknownMemberIdError, code_of
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -45,14 +49,18 @@ class Membership:
         self.classic = Groups(config, clock, new_id, self.by_id)
         conversion = Conversion(config, clock, image, self.classic)
         self.consumer = ConsumerGroups(config, clock, image, self.by_id, conversion)
+        self.share = ShareGroups(config, clock, image, self.by_id)
         self._classic_members = ClassicMembers(self.consumer, conversion, clock, image)
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
         """JoinGroup."""
         group = self.by_id.get(request.group_id)
+        effects = Effects()
+        if isinstance(group, ShareGroup):
+            effects.reply(token, join_error(InconsistentGroupProtocolError(), request.member_id))
+            return effects
         if not isinstance(group, ConsumerGroup):
             return self.classic.join(request, version, client, token)
-        effects = Effects()
         if group.is_empty and request.member_id:
             effects.reply(token, join_error(UnknownMemberIdError(), request.member_id))
             return effects
@@ -108,10 +116,16 @@ class Membership:
         """ConsumerGroupHeartbeat."""
         return self.consumer.heartbeat(request, version, client, token)
 
+    def share_heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client, token: Token) -> Effects:
+        """ShareGroupHeartbeat."""
+        return self.share.heartbeat(request, client, token)
+
     def tick(self, group: AnyGroup) -> Effects:
         """Do what is due by now."""
         if isinstance(group, ConsumerGroup):
             return self.consumer.tick(group)
+        if isinstance(group, ShareGroup):
+            return self.share.tick(group)
         assert isinstance(group, Group)
         return self.classic.tick(group)
 
@@ -123,6 +137,9 @@ class Membership:
         """Take the record of a group over. A live classic group's own describes what is in memory already."""
         if is_known(key):
             self.consumer.replay(key, value)
+            return
+        if share_records.is_known(key):
+            self.share.replay(key, value)
             return
         found = records.read_key(key)
         if found is None:
@@ -142,4 +159,6 @@ def tombstones(group: AnyGroup) -> list[Record]:
     """What takes a group out of the log."""
     if isinstance(group, ConsumerGroup):
         return consumer_records.group_tombstones(group)
+    if isinstance(group, ShareGroup):
+        return share_records.group_tombstones(group)
     return [records.group_tombstone(group.id)]

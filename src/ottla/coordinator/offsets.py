@@ -13,6 +13,7 @@ from ottla.coordinator.group import Group
 from ottla.coordinator.membership import Membership, tombstones
 from ottla.coordinator.pending_offsets import Key, PendingOffsets
 from ottla.coordinator.records import Committed
+from ottla.coordinator.share.group import ShareGroup
 from ottla.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -84,6 +85,8 @@ class Offsets:
     def expire(self, group: AnyGroup) -> Effects:
         """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
         effects = Effects()
+        if isinstance(group, ShareGroup):
+            return effects  # its progress is kept elsewhere, and for as long as the group
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
         pending = set(self.pending.of_group(group.id))

@@ -95,6 +95,10 @@ APIS: Final = (
     Api(72, "PushTelemetry", 0),
     Api(74, "ListConfigResources", 0),
     Api(75, "DescribeTopicPartitions", 0),
+    Api(76, "ShareGroupHeartbeat", 0),
+    Api(77, "ShareGroupDescribe", 0),
+    Api(78, "ShareFetch", 0),
+    Api(79, "ShareAcknowledge", 0),
 )
 """Every declared API, by its number."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ottla.broker.config_entries import Entry, class_entries
 from ottla.broker.services import Call
@@ -28,8 +29,7 @@ class GroupResource:
 
     def entries(self, name: str, call: Call) -> Iterable[Entry]:
         """All options; where nothing is set, with the broker's value."""
-        values = call.services.config.values
-        defaults = {key: values[f"group.{key}"] for key in GroupConfig.options}
+        defaults = _defaults(call.services.config.values)
         return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, defaults)
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
@@ -48,13 +48,14 @@ class GroupResource:
                 raise InvalidConfigError(f"Null value not supported for group configs: {key}")
             checked[key] = value
         values = call.services.config.values
-        given = {key: values[f"group.{key}"] for key in GroupConfig.options} | checked
+        given = _defaults(values) | checked
         try:
             config = GroupConfig(given)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         for key, value in config.values.items():
-            _check_bounds(key, value, values)
+            if f"group.{key}" in values:
+                _check_bounds(key, value, values)
         if config.consumer_heartbeat_interval_ms >= config.consumer_session_timeout_ms:
             raise InvalidConfigError("consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms")
         return checked
@@ -62,6 +63,11 @@ class GroupResource:
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
         """Have just these options from now on."""
         await call.services.controller.set_options(entities.entity(entities.GROUPS, name), options)
+
+
+def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
+    """The broker's values, where it has such options."""
+    return {key: broker.get(f"group.{key}", option.default) for key, option in GroupConfig.options.items()}
 
 
 def _check_bounds(key: str, value: int, broker: Mapping[str, int]) -> None:

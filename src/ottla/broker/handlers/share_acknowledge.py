@@ -1,0 +1,38 @@
+"""ShareAcknowledge: what became of records that a member of a share group had (KIP-932). Served in all versions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.broker.share_reading import ShareReader
+from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
+from ottla.protocol.messages import share_acknowledge as m
+
+
+def handle(request: m.ShareAcknowledgeRequest, call: Call) -> Awaitable[m.ShareAcknowledgeResponse]:
+    """Take over each partition's batches; the last request of a session releases all that is left."""
+    if not request.group_id or not request.member_id:
+        raise InvalidRequestError("a share group and a member are needed")
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise InvalidShareSessionEpochError
+    key = SessionKey(request.group_id, request.member_id)
+    call.services.share_sessions.go_on(key, request.share_session_epoch)
+    return _answer(request, ShareReader(call.services, key), call)
+
+
+async def _answer(request: m.ShareAcknowledgeRequest, reader: ShareReader, call: Call) -> m.ShareAcknowledgeResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            tip = TopicIdPartition(topic.topic_id, partition.partition_index)
+            code = await reader.acknowledge(tip, partition.acknowledgement_batches)
+            answers.append(m.PartitionData(partition_index=partition.partition_index, error_code=code))
+        topics.append(m.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=answers))
+    if request.share_session_epoch == FINAL_EPOCH:
+        reader.release()
+    lock_ms = call.services.config.group_share_record_lock_duration_ms
+    return m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)

@@ -1,0 +1,123 @@
+"""ShareFetch: acquire records for a member of a share group, after taking over what became of others (KIP-932).
+
+Served in all versions; from 2 on a member can ask for no more records than it names, and renew its time. A request is
+answered when there is something to acquire or `max_wait_ms` is over; `min_bytes` is left alone, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from itertools import groupby
+
+from ottla.broker.services import Call
+from ottla.broker.share_reading import Acquired, ShareReader
+from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.protocol.messages import share_fetch as m
+
+STRICT = 1
+"""ShareAcquireMode in which max_records is never exceeded."""
+
+
+def handle(request: m.ShareFetchRequest, call: Call) -> Awaitable[m.ShareFetchResponse]:
+    """Answered when there is something to read or the time is over."""
+    return ShareFetch(request, call).answer()
+
+
+class ShareFetch:
+    """One request while it is being answered."""
+
+    def __init__(self, request: m.ShareFetchRequest, call: Call) -> None:
+        if not request.group_id or not request.member_id:
+            raise InvalidRequestError("a share group and a member are needed")
+        self._request = request
+        self._services = call.services
+        self._key = SessionKey(request.group_id, request.member_id)
+        self._reader = ShareReader(call.services, self._key)
+        self._answers: dict[TopicIdPartition, m.PartitionData] = {}
+
+    async def answer(self) -> m.ShareFetchResponse:
+        """Acknowledge, then acquire."""
+        session = self._session()
+        await self._reader.ready()
+        await self._acknowledge()
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            self._reader.release()
+        elif not self._request.is_renew_ack:
+            await self._acquire(session)
+        return self._response()
+
+    def _session(self) -> ShareSession:
+        request, sessions = self._request, self._services.share_sessions
+        if request.share_session_epoch == INITIAL_EPOCH:
+            session = sessions.open(self._key)
+        else:
+            session = sessions.go_on(self._key, request.share_session_epoch)
+        added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)
+        gone = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
+        session.update(added, gone)
+        return session
+
+    async def _acknowledge(self) -> None:
+        for topic in self._request.topics:
+            for partition in topic.partitions:
+                if partition.acknowledgement_batches:
+                    tip = TopicIdPartition(topic.topic_id, partition.partition_index)
+                    code = await self._reader.acknowledge(tip, partition.acknowledgement_batches)
+                    self._data(tip).acknowledge_error_code = code
+
+    async def _acquire(self, session: ShareSession) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._request.max_wait_ms / 1000
+        while not self._acquire_now(session):
+            left = deadline - loop.time()
+            if left <= 0 or not session.partitions:
+                return
+            await self._reader.wait_for_news(list(session.partitions), left)
+
+    def _acquire_now(self, session: ShareSession) -> bool:
+        """Whether there is anything to tell."""
+        request = self._request
+        records, size = max(1, request.max_records), min(request.max_bytes, self._services.config.fetch_max_bytes)
+        strict = request.share_acquire_mode == STRICT
+        told = False
+        for tip in list(session.partitions):
+            if records <= 0 or size <= 0:
+                break
+            try:
+                found = self._reader.acquire(tip, size, records, strict=strict)
+            except KafkaError as error:
+                self._data(tip).error_code = code_of(error)
+                told = True
+                continue
+            if found is not None:
+                self._tell(tip, found)
+                session.partitions.move_to_end(tip)
+                records -= sum(run.last - run.first + 1 for run in found.runs)
+                size -= len(found.data)
+                told = True
+        return told
+
+    def _tell(self, tip: TopicIdPartition, found: Acquired) -> None:
+        data = self._data(tip)
+        data.records = found.data
+        data.acquired_records = [
+            m.AcquiredRecords(first_offset=r.first, last_offset=r.last, delivery_count=r.delivered) for r in found.runs
+        ]
+
+    def _data(self, tip: TopicIdPartition) -> m.PartitionData:
+        if tip not in self._answers:
+            self._answers[tip] = m.PartitionData(partition_index=tip.partition, records=b"")
+        return self._answers[tip]
+
+    def _response(self) -> m.ShareFetchResponse:
+        ordered = sorted(self._answers.items(), key=lambda item: (item[0].topic_id.int, item[0].partition))
+        return m.ShareFetchResponse(
+            acquisition_lock_timeout_ms=self._services.config.group_share_record_lock_duration_ms,
+            responses=[
+                m.ShareFetchableTopicResponse(topic_id=topic_id, partitions=[data for _, data in some])
+                for topic_id, some in groupby(ordered, key=lambda item: item[0].topic_id)
+            ],
+        )

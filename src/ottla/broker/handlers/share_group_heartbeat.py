@@ -1,0 +1,24 @@
+"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Served in version 1; decided in `coordinator.share`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.services import Call
+from ottla.coordinator.groups import Client
+from ottla.errors import UnsupportedVersionError
+from ottla.protocol.message import Response
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+
+def handle(request: ShareGroupHeartbeatRequest, call: Call) -> Awaitable[Response]:
+    """Answered when what has changed is safe."""
+    if "share" not in call.services.config.group_coordinator_rebalance_protocols:
+        raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow share groups")
+    runtime = call.services.groups
+    if request.group_id:
+        runtime.check(request.group_id)
+    token = runtime.token()
+    client = Client(call.client_id, "/" + call.connection.peer.rpartition(":")[0])
+    runtime.carry_out(request.group_id, runtime.groups.share_heartbeat(request, client, token))
+    return token

@@ -1,0 +1,81 @@
+"""Share sessions: which partitions a member of a share group reads, kept between its requests (KIP-932)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.clock import Clock
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.errors import InvalidShareSessionEpochError, ShareSessionLimitReachedError, ShareSessionNotFoundError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+
+
+class SessionKey(NamedTuple):
+    """Whose session it is."""
+
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """One session. Partitions that gave records go to the end, so that all get their turn."""
+
+    __slots__ = ("epoch", "partitions", "used")
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.used = 0.0
+        self.partitions: OrderedDict[TopicIdPartition, None] = OrderedDict()
+
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+        """Take over what a request adds and forgets."""
+        for partition in added:
+            self.partitions[partition] = None
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+
+
+class ShareSessions:
+    """All share sessions of this broker. At the limit, those of members that fell silent make way for new ones."""
+
+    def __init__(self, limit: int, idle_ms: int, clock: Clock) -> None:
+        self._limit = limit
+        self._idle_seconds = idle_ms / 1000
+        self._clock = clock
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def open(self, key: SessionKey) -> ShareSession:
+        """A new session, in the place of the member's old one."""
+        if key not in self._sessions and len(self._sessions) >= self._limit:
+            self._drop_silent()
+        if key not in self._sessions and len(self._sessions) >= self._limit:
+            raise ShareSessionLimitReachedError
+        session = self._sessions[key] = ShareSession()
+        session.used = self._clock.monotonic()
+        return session
+
+    def go_on(self, key: SessionKey, epoch: int) -> ShareSession:
+        """The session of a request that follows another; the final one ends it."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise ShareSessionNotFoundError
+        if epoch == FINAL_EPOCH:
+            del self._sessions[key]
+        elif epoch != session.epoch:
+            raise InvalidShareSessionEpochError
+        else:
+            session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+            session.used = self._clock.monotonic()
+        return session
+
+    def _drop_silent(self) -> None:
+        since = self._clock.monotonic() - self._idle_seconds
+        self._sessions = {key: session for key, session in self._sessions.items() if session.used >= since}
+
+    def __len__(self) -> int:
+        return len(self._sessions)

@@ -1,0 +1,164 @@
+"""All partitions that share groups read, with their log (`__share_group_state`) and the time that members have.
+
+Kept are the start and what was acknowledged or delivered before, not who has a record now: after a restart nobody has.
+Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.clock import Clock
+from ottla.cluster.metadata import SHARE_GROUP_STATE, ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.effects import Record
+from ottla.coordinator.share import state_records as records
+from ottla.coordinator.share.partition import Limits, SharePartition
+from ottla.coordinator.share.state_records import Progress, ShareKey
+from ottla.coordinator.state_log import StateLog
+from ottla.errors import KafkaError
+from ottla.replication.partitions import Partitions
+
+log = logging.getLogger("ottla.coordinator")
+
+
+@dataclass(slots=True)
+class Kept:
+    """A partition, and how often it was written."""
+
+    partition: SharePartition
+    snapshot_epoch: int = 0
+
+
+class ShareStates:
+    """The progress of all share groups in the partitions that this broker leads."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._log = StateLog(SHARE_GROUP_STATE, clock, partitions, image)
+        self._kept: dict[ShareKey, Kept] = {}
+        self._due: list[tuple[float, ShareKey]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.limits = Limits(
+            config.group_share_partition_max_record_locks,
+            config.group_share_delivery_count_limit,
+            config.group_share_record_lock_duration_ms / 1000,
+        )
+
+    def start(self) -> None:
+        """Read what the log holds."""
+        for partition in self._log.led():
+            for header, data in partition.log.batches_from(partition.log.log_start_offset):
+                if not header.is_control:
+                    self._log.read_batch(data, self.replay)
+        self.topics_deleted()
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._log.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def get(self, key: ShareKey) -> SharePartition | None:
+        """A partition that the group has read before."""
+        found = self._kept.get(key)
+        return found.partition if found is not None else None
+
+    def open(self, key: ShareKey, start: int) -> SharePartition:
+        """Begin to read a partition at an offset, which is kept."""
+        partition = SharePartition(start, start, self.limits)
+        kept = Kept(partition)
+        self._log.append(str(key), [self._snapshot(key, kept)])
+        self._kept[key] = kept
+        return partition
+
+    def save(self, key: ShareKey) -> asyncio.Future[None] | None:
+        """Keep how far it is; None when that is safe at once, else what becomes done when it is."""
+        kept = self._kept[key]
+        kept.snapshot_epoch += 1
+        return self._log.append(str(key), [self._snapshot(key, kept)])
+
+    def watch(self, key: ShareKey, until: float) -> None:
+        """Records were acquired until then."""
+        heapq.heappush(self._due, (until, key))
+        self._set_timer()
+
+    def release(self, group_id: str, member_id: str) -> None:
+        """A member is gone: what it has is for others."""
+        for key, kept in self._kept.items():
+            if key.group_id == group_id:
+                self._save_quietly(key, kept.partition.release(member_id))
+
+    def group_deleted(self, group_id: str) -> None:
+        """Forget how far a group was."""
+        self._forget([key for key in self._kept if key.group_id == group_id])
+
+    def topics_deleted(self) -> None:
+        """Forget partitions of topics that are no more."""
+        known = self._image().names
+        self._forget([key for key in self._kept if key.topic_id not in known])
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take a record over that the log holds."""
+        found = records.read(key, value)
+        if found is None:
+            return
+        share_key, progress = found
+        if progress is None:
+            self._kept.pop(share_key, None)
+        else:
+            self._restore(share_key, progress)
+
+    def _restore(self, key: ShareKey, progress: Progress) -> None:
+        kept = self._kept.get(key)
+        if progress.is_snapshot or kept is None:
+            kept = self._kept[key] = Kept(SharePartition(progress.start, progress.start, self.limits))
+            kept.snapshot_epoch = progress.snapshot_epoch
+        elif progress.snapshot_epoch < kept.snapshot_epoch:
+            return  # a snapshot came after it
+        kept.partition.restore(max(progress.start, kept.partition.start), progress.runs)
+
+    def _snapshot(self, key: ShareKey, kept: Kept) -> Record:
+        partition = kept.partition
+        return records.snapshot_record(
+            key, kept.snapshot_epoch, partition.start, partition.kept(), self._clock.now_ms()
+        )
+
+    def _forget(self, keys: list[ShareKey]) -> None:
+        for key in keys:
+            del self._kept[key]
+            try:
+                self._log.append(str(key), records.tombstones(key))
+            except KafkaError as error:
+                log.error("share group %s: its progress stays: %s", key, error)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._due:
+            wait = max(0.0, self._due[0][0] - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        due = set()
+        while self._due and self._due[0][0] <= now:
+            due.add(heapq.heappop(self._due)[1])
+        for key in due & self._kept.keys():
+            self._save_quietly(key, self._kept[key].partition.expire(now))
+        self._set_timer()
+
+    def _save_quietly(self, key: ShareKey, changed: list[int]) -> None:
+        if not changed:
+            return
+        try:
+            self.save(key)
+        except KafkaError as error:
+            log.warning("share group %s: %s", key, error)  # it is only how often they were delivered

@@ -1,0 +1,62 @@
+"""ShareGroupDescribe (key 77): state, epochs and members of share groups (KIP-932)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"], api_key=77, versions="1", flexible="0+"):
+    """Which groups."""
+
+    group_ids: list[str] = f.array(f.string(), "0+")
+    include_authorized_operations: bool = f.boolean("0+")
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic_id: UUID = f.uuid("0+")
+    topic_name: str = f.string("0+")
+    partitions: list[int] = f.array(f.int32(), "0+")
+
+
+class Assignment(Struct):
+    """What a member reads."""
+
+    topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
+
+
+class Member(Struct):
+    """One member."""
+
+    member_id: str = f.string("0+")
+    rack_id: str | None = f.string("0+", nullable="0+", default=None)
+    member_epoch: int = f.int32("0+")
+    client_id: str = f.string("0+")
+    client_host: str = f.string("0+")
+    subscribed_topic_names: list[str] = f.array(f.string(), "0+")
+    assignment: Assignment = f.struct(Assignment, "0+")
+
+
+class DescribedGroup(Struct):
+    """One group."""
+
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+", default=None)
+    group_id: str = f.string("0+")
+    group_state: str = f.string("0+")
+    group_epoch: int = f.int32("0+")
+    assignment_epoch: int = f.int32("0+")
+    assignor_name: str = f.string("0+")
+    members: list[Member] = f.array(Member, "0+")
+    authorized_operations: int = f.int32("0+", default=-0x8000_0000)
+
+
+class ShareGroupDescribeResponse(Response, api_key=77, versions="1", flexible="0+"):
+    """What the coordinator knows of them."""
+
+    throttle_time_ms: int = f.int32("0+")
+    groups: list[DescribedGroup] = f.array(DescribedGroup, "0+")

@@ -1,0 +1,119 @@
+"""Keys and values of a share group's records in `__consumer_offsets`, and of its progress in `__share_group_state`.
+
+In the first topic the number that a key begins with is 10 to 15, in the second 0 (a snapshot) or 1 (what has changed
+since it).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Data, Struct
+
+MEMBER_KEY: Final = 10
+METADATA_KEY: Final = 11
+TARGET_METADATA_KEY: Final = 12
+TARGET_MEMBER_KEY: Final = 13
+CURRENT_MEMBER_KEY: Final = 14
+STATE_PARTITIONS_KEY: Final = 15
+
+SNAPSHOT_KEY: Final = 0
+UPDATE_KEY: Final = 1
+
+
+class ShareGroupMetadataKey(Data, versions="0"):
+    """Key of a group, of its target assignment's epoch, and of the partitions with a state (11, 12 and 15)."""
+
+    group_id: str = f.string("0")
+
+
+class ShareGroupMemberMetadataKey(Data, versions="0"):
+    """Key of a member, of its target and of its current assignment (10, 13 and 14)."""
+
+    group_id: str = f.string("0")
+    member_id: str = f.string("0")
+
+
+class ShareGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
+    """A member as it described itself."""
+
+    rack_id: str | None = f.string("0+", nullable="0+")
+    client_id: str = f.string("0+")
+    client_host: str = f.string("0+")
+    subscribed_topic_names: list[str] = f.array(f.string(), "0+")
+
+
+class ShareGroupMetadataValue(Data, versions="0", flexible="0+"):
+    """A group's epoch, and a hash of the topics that it was last assigned for."""
+
+    epoch: int = f.int32("0+")
+    metadata_hash: int = f.int64("0+")
+
+
+class ShareGroupTargetAssignmentMetadataValue(Data, versions="0", flexible="0+"):
+    """The group epoch that the target assignment is for."""
+
+    assignment_epoch: int = f.int32("0+")
+    assignment_timestamp: int = f.int64("0+", tag=0, ignorable=True)
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic_id: UUID = f.uuid("0+")
+    partitions: list[int] = f.array(f.int32(), "0+")
+
+
+class ShareGroupTargetAssignmentMemberValue(Data, versions="0", flexible="0+"):
+    """What a member is to read."""
+
+    topic_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
+
+
+class ShareGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"):
+    """What a member reads now."""
+
+    member_epoch: int = f.int32("0+")
+    previous_member_epoch: int = f.int32("0+")
+    state: int = f.int8("0+")
+    assigned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
+
+
+class SharePartitionKey(Data, versions="0"):
+    """Key of a partition's progress in a group (0 and 1)."""
+
+    group_id: str = f.string("0")
+    topic_id: UUID = f.uuid("0")
+    partition: int = f.int32("0")
+
+
+class StateBatch(Struct):
+    """Records in a row that are alike: 0 available, 2 acknowledged, 4 archived."""
+
+    first_offset: int = f.int64("0+")
+    last_offset: int = f.int64("0+")
+    delivery_state: int = f.int8("0+")
+    delivery_count: int = f.int16("0+")
+
+
+class ShareSnapshotValue(Data, versions="0", flexible="0+"):
+    """A partition's whole progress."""
+
+    snapshot_epoch: int = f.int32("0+")
+    state_epoch: int = f.int32("0+")
+    leader_epoch: int = f.int32("0+")
+    start_offset: int = f.int64("0+")
+    create_timestamp: int = f.int64("0+")
+    write_timestamp: int = f.int64("0+")
+    state_batches: list[StateBatch] = f.array(StateBatch, "0+")
+
+
+class ShareUpdateValue(Data, versions="0", flexible="0+"):
+    """What has changed since the snapshot of this epoch."""
+
+    snapshot_epoch: int = f.int32("0+")
+    leader_epoch: int = f.int32("0+")
+    start_offset: int = f.int64("0+")
+    state_batches: list[StateBatch] = f.array(StateBatch, "0+")

@@ -1,0 +1,226 @@
+"""Share groups through dispatch: records are acquired, acknowledged, come back, and a restart knows what is done."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.errors import for_code
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from ottla.protocol.messages.share_fetch import (
+    FetchPartition,
+    FetchTopic,
+    PartitionData,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.records.batch import records
+
+ACCEPT, RELEASE = 1, 2
+Acks = list[tuple[int, int, int]]
+
+
+async def prepare(client: Asker, values: int = 5) -> None:
+    wish = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+    await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6)
+    option = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
+    await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    await produce(client, values)
+
+
+async def produce(client: Asker, values: int) -> None:
+    data = [PartitionProduceData(index=0, records=batch(*(b"%d" % i for i in range(values))))]
+    await client.ask(
+        ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9
+    )
+
+
+def said(acks: Acks) -> list[AcknowledgementBatch]:
+    return [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=[kind]) for a, b, kind in acks]
+
+
+async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], **more: Any) -> ShareFetchResponse:  # noqa: B006
+    topic_id = client.services.image.topics["t"].id
+    partition = FetchPartition(partition_index=0, acknowledgement_batches=said(acks))
+    request = ShareFetchRequest(
+        group_id="g",
+        member_id=member,
+        share_session_epoch=epoch,
+        max_wait_ms=more.pop("max_wait_ms", 0),
+        max_records=more.pop("max_records", 100),
+        topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+        **more,
+    )
+    return await client.ask(request, 2)
+
+
+def only(answer: ShareFetchResponse) -> PartitionData | None:
+    assert answer.error_code == 0, for_code(answer.error_code).name
+    return answer.responses[0].partitions[0] if answer.responses else None
+
+
+def got(answer: ShareFetchResponse) -> list[tuple[int, int, int]]:
+    data = only(answer)
+    return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data else []
+
+
+async def acknowledge(client: Asker, epoch: int, acks: Acks, member: str = "m") -> str | None:
+    topic_id = client.services.image.topics["t"].id
+    partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=said(acks))
+    topics = [AcknowledgeTopic(topic_id=topic_id, partitions=[partition])] if acks else []
+    request = ShareAcknowledgeRequest(group_id="g", member_id=member, share_session_epoch=epoch, topics=topics)
+    answer = await client.ask(request, 1)
+    code = answer.error_code or (answer.responses[0].partitions[0].error_code if answer.responses else 0)
+    return for_code(code).name if code else None
+
+
+def test_records_are_acquired_once_and_acknowledged(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        first = await fetch(client, 0)
+        data = only(first)
+        assert data is not None
+        assert data.records is not None
+        assert [r.value for r in records(memoryview(data.records))] == [b"0", b"1", b"2", b"3", b"4"]
+        assert got(first) == [(0, 4, 1)]
+        assert first.acquisition_lock_timeout_ms == 30_000
+        assert got(await fetch(client, 0, "other")) == []
+        assert await acknowledge(client, 1, [(0, 2, ACCEPT), (3, 4, RELEASE)]) is None
+        assert got(await fetch(client, 1, "other")) == [(3, 4, 2)]
+        assert await acknowledge(client, 2, [(3, 3, ACCEPT)]) == "INVALID_RECORD_STATE"
+
+    with_broker(test, tmp_path)
+
+
+def test_acknowledgements_come_with_the_next_fetch(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert got(await fetch(client, 0, max_records=2, share_acquire_mode=1)) == [(0, 1, 1)]
+        assert got(await fetch(client, 1, acks=[(0, 1, ACCEPT)], max_records=1)) == [(2, 4, 1)]
+        data = only(await fetch(client, 2, acks=[(0, 9, ACCEPT)]))
+        assert data is not None
+        assert for_code(data.acknowledge_error_code).name == "INVALID_REQUEST"
+
+    with_broker(test, tmp_path)
+
+
+def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client, 1)
+        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        waiting = asyncio.ensure_future(fetch(client, 0, "other", max_wait_ms=10_000))
+        await asyncio.sleep(0)
+        assert await acknowledge(client, -1, []) is None  # the session ends, its record is free
+        assert got(await waiting) == [(0, 0, 2)]
+        waiting = asyncio.ensure_future(fetch(client, 1, "other", max_wait_ms=10_000))
+        await asyncio.sleep(0)
+        await produce(client, 1)
+        assert got(await waiting) == [(1, 1, 1)]
+
+    with_broker(test, tmp_path)
+
+
+def test_records_come_back_when_the_time_is_over(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client, 1)
+        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        assert got(await fetch(client, 0, "other", max_wait_ms=10_000)) == [(0, 0, 2)]
+
+    with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
+
+
+def test_sessions_are_checked(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert for_code((await fetch(client, 1)).error_code).name == "SHARE_SESSION_NOT_FOUND"
+        await fetch(client, 0)
+        assert for_code((await fetch(client, 5)).error_code).name == "INVALID_SHARE_SESSION_EPOCH"
+        assert await acknowledge(client, 0, []) == "INVALID_SHARE_SESSION_EPOCH"
+        assert for_code((await fetch(client, 0, "other")).error_code).name == "SHARE_SESSION_LIMIT_REACHED"
+
+    with_broker(test, tmp_path, group_share_max_share_sessions=1)
+
+
+def test_a_new_group_begins_at_the_end_where_nothing_else_is_set(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        option = AlterableConfig(name="share.auto.offset.reset", config_operation=1, value=None)
+        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[option])
+        await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert got(await fetch(client, 0)) == []
+        await produce(client, 1)
+        assert got(await fetch(client, 1)) == [(5, 5, 1)]
+
+    with_broker(test, tmp_path)
+
+
+def test_a_restart_knows_what_is_done_and_who_was_a_member(tmp_path: Path) -> None:
+    async def first(client: Asker) -> None:
+        await prepare(client)
+        beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+        assert (await client.ask(beat, 1)).member_epoch == 1
+        await fetch(client, 0)
+        assert await acknowledge(client, 1, [(0, 1, ACCEPT), (3, 3, ACCEPT)]) is None
+
+    async def second(client: Asker) -> None:
+        assert got(await fetch(client, 0, "new")) == [(2, 2, 1), (4, 4, 1)]
+        (group,) = (await client.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups
+        assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 1, "simple")
+        assert [t.topic_name for t in group.members[0].assignment.topic_partitions] == ["t"]
+        listed = (await client.ask(ListGroupsRequest(types_filter=["share"]), 5)).groups
+        assert [(g.group_id, g.group_type, g.protocol_type) for g in listed] == [("g", "share", "share")]
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        states = client.services.share_states
+        beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
+        await client.ask(beat, 1)
+        await fetch(client, 0)
+        delete = DeleteGroupsRequest(groups_names=["g"])
+        assert (await client.ask(delete, 2)).results[0].error_code == 68
+        beat.member_epoch = -1
+        await client.ask(beat, 1)
+        assert (await client.ask(delete, 2)).results[0].error_code == 0
+        assert states._kept == {}
+        await fetch(client, 0)
+        await client.services.controller.delete_topic("t")
+        assert states._kept == {}
+
+    with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["group_id", "member_id"])
+def test_group_and_member_have_to_be_named(tmp_path: Path, missing: str) -> None:
+    async def test(client: Asker) -> None:
+        request = ShareFetchRequest(**{"group_id": "g", "member_id": "m", missing: None})
+        assert for_code((await client.ask(request, 1)).error_code).name == "INVALID_REQUEST"
+
+    with_broker(test, tmp_path)
