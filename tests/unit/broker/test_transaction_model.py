@@ -1,4 +1,4 @@
-"""Many producers, zombies, timeouts and restarts at random, held against a plain model of what transactions promise.
+"""Many producers, zombies, timeouts, restarts and kills at random, against a plain model of what transactions promise.
 
 The model knows for each write in which transaction it was, and for each transaction how it ended. A read_committed
 reader sees the writes of committed transactions in the order of the log, up to the first that is open; the group's
@@ -8,6 +8,7 @@ offset is the latest in the log that was committed; who was fenced writes nothin
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,7 +180,8 @@ class World:
                     break
                 if transaction.committed:
                     expected.append(value)
-            assert await read_committed(client, tp) == expected, f"step {self.number}: {tp}"
+            found = await read_committed(client, tp, self.dice.choice([1, 500, 1 << 20]))
+            assert found == expected, f"step {self.number}: {tp}"
             _, offset = await committed_offset(client, tp)
             assert offset == self.offsets.get(tp, (-1, -1))[1], f"step {self.number}: offset of {tp}"
 
@@ -189,7 +191,7 @@ class World:
         return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in known}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
     world, clock = World(seed), ManualClock()
     states: dict[str, Any] = {}
@@ -198,7 +200,7 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
         nonlocal states
         await find_coordinator(client)
         if "t" not in client.services.image.topics:
-            await create(client, partitions=len(PARTITIONS))
+            await create(client, partitions=len(PARTITIONS), segment_bytes="2000")
         world.enter(client)
         await world.check(client)
         assert {i: s for i, s in world.states(client).items() if not str(s[1]).startswith("Complete")} == {
@@ -216,9 +218,14 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
                 if instance.may_go_on and instance.current is not None:
                     await world.end(instance, world.dice.random() < 0.5)
         states = world.states(client)
+        if world.dice.random() < 0.5:
+            # what lies in the files now is what a broker finds that was killed now
+            data.append(tmp_path / str(len(data)))
+            shutil.copytree(data[-2], data[-1])
 
+    data = [tmp_path / "0"]
     for _ in range(LIVES):
-        at_clock(live, tmp_path, clock)
+        at_clock(live, data[-1], clock)
 
     async def last(client: Asker, clock: ManualClock) -> None:
         world.enter(client)
@@ -230,5 +237,5 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
             log = client.services.partitions._partitions[tp].log
             assert log.last_stable_offset == log.log_end_offset
 
-    at_clock(last, tmp_path, clock)
+    at_clock(last, data[-1], clock)
     assert min(world.done[what] for what in ("committed", "aborted", "refused", "fenced", "timed out")) > 0, world.done

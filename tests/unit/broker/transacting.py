@@ -173,18 +173,29 @@ async def find_coordinator(client: Asker) -> None:
         assert answer.coordinators[0].error_code == 0, answer
 
 
-async def read_committed(client: Asker, tp: TopicPartition) -> list[bytes]:
+async def read_committed(client: Asker, tp: TopicPartition, max_bytes: int = 1 << 20) -> list[bytes]:
     """What a read_committed consumer gets: up to the last stable offset, without aborted batches and markers."""
-    answer = await client.ask(fetch_request(topic=tp.topic, partition=tp.partition, isolation_level=1), 11)
-    (found,) = answer.responses[0].partitions
-    assert found.error_code == 0, found
-    aborted = sorted(found.aborted_transactions or [], key=lambda a: a.first_offset, reverse=True)
+    values: list[bytes] = []
+    offset = 0
+    while True:
+        wanted = fetch_request(offset, tp.topic, tp.partition, isolation_level=1, partition_max=max_bytes)
+        (found,) = (await client.ask(wanted, 11)).responses[0].partitions
+        assert found.error_code == 0, found
+        data = bytes(found.records or b"")
+        if not data:
+            assert offset == found.last_stable_offset
+            return values
+        aborted = [(a.first_offset, a.producer_id) for a in found.aborted_transactions or []]
+        values += _committed(data, sorted(aborted, reverse=True))
+        offset = max(header.next_offset for header, _, _ in split(data))
+
+
+def _committed(data: bytes, aborted: list[tuple[int, int]]) -> list[bytes]:
     skipped: set[int] = set()
     values: list[bytes] = []
-    data = bytes(found.records or b"")
     for header, start, end in split(data):
-        while aborted and aborted[-1].first_offset <= header.last_offset:
-            skipped.add(aborted.pop().producer_id)
+        while aborted and aborted[-1][0] <= header.last_offset:
+            skipped.add(aborted.pop()[1])
         if header.is_control:
             marker = read_marker(next(iter(records(data[start:end]))))
             if marker is not None and marker.type == ABORT:
