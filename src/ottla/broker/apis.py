@@ -80,6 +80,7 @@ SERVED = (
     Served("ShareGroupDescribe", 1, 1),
     Served("ShareFetch", 1, 2),
     Served("ShareAcknowledge", 1, 2),
+    Served("DescribeShareGroupOffsets", 0, 1),
     Served("DescribeCluster", 0, 2),
     Served("DescribeProducers", 0, 0),
     Served("DescribeTransactions", 0, 0),

@@ -21,6 +21,9 @@ from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
 from ottla.replication.partition import Partition
 
+READ_BYTES = 1 << 20
+"""The most that is read of a partition at a time, but for a single larger batch: the records of one answer are few."""
+
 
 class Acquired(NamedTuple):
     """Whole batches, and which of their records the member has now."""
@@ -67,7 +70,7 @@ class ShareReader:
         offset = shared.next_offset
         if offset >= partition.high_watermark:
             return None
-        with partition.read(offset, max_bytes, committed_only=False, at_least_one=True) as found:
+        with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
             data = found.read()
         now = self._services.clock.monotonic()
         runs: list[Run] = []

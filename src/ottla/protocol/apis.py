@@ -99,6 +99,7 @@ APIS: Final = (
     Api(77, "ShareGroupDescribe", 0),
     Api(78, "ShareFetch", 0),
     Api(79, "ShareAcknowledge", 0),
+    Api(90, "DescribeShareGroupOffsets", 0),
 )
 """Every declared API, by its number."""
 

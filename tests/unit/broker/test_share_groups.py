@@ -12,6 +12,10 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 from ottla.errors import for_code
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -186,6 +190,10 @@ def test_a_restart_knows_what_is_done_and_who_was_a_member(tmp_path: Path) -> No
         assert await acknowledge(client, 1, [(0, 1, ACCEPT), (3, 3, ACCEPT)]) is None
 
     async def second(client: Asker) -> None:
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        described = await client.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), 1)
+        where = described.groups[0].topics[0].partitions[0]
+        assert (where.start_offset, where.lag, where.error_code) == (2, 2, 0)
         assert got(await fetch(client, 0, "new")) == [(2, 2, 1), (4, 4, 1)]
         (group,) = (await client.ask(ShareGroupDescribeRequest(group_ids=["g"]), 1)).groups
         assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 1, "simple")

@@ -101,6 +101,11 @@ class SharePartition:
         """The first record that can be acquired."""
         return next((o for o in range(self.start, self.end) if self.slots[o].state is State.AVAILABLE), self.end)
 
+    @property
+    def done(self) -> int:
+        """Records after the start that are done with."""
+        return sum(slot.state in DONE for slot in self.slots.values())
+
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[Run]:
         """Give a member up to `most` of the records from `first` to `last` that nobody has."""
         taken: list[int] = []

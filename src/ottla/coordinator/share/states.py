@@ -72,6 +72,10 @@ class ShareStates:
         found = self._kept.get(key)
         return found.partition if found is not None else None
 
+    def of_group(self, group_id: str) -> list[ShareKey]:
+        """The partitions that a group has begun to read."""
+        return [key for key in self._kept if key.group_id == group_id]
+
     def open(self, key: ShareKey, start: int) -> SharePartition:
         """Begin to read a partition at an offset, which is kept."""
         partition = SharePartition(start, start, self.limits)
@@ -93,13 +97,12 @@ class ShareStates:
 
     def release(self, group_id: str, member_id: str) -> None:
         """A member is gone: what it has is for others."""
-        for key, kept in self._kept.items():
-            if key.group_id == group_id:
-                self._save_quietly(key, kept.partition.release(member_id))
+        for key in self.of_group(group_id):
+            self._save_quietly(key, self._kept[key].partition.release(member_id))
 
     def group_deleted(self, group_id: str) -> None:
         """Forget how far a group was."""
-        self._forget([key for key in self._kept if key.group_id == group_id])
+        self._forget(self.of_group(group_id))
 
     def topics_deleted(self) -> None:
         """Forget partitions of topics that are no more."""

@@ -1,0 +1,76 @@
+"""DescribeShareGroupOffsets: where share groups are in their partitions. Served in all versions; the lag from 1 on.
+
+A partition that the group has not begun has offset -1 and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.services import Call
+from ottla.cluster.metadata import TopicImage
+from ottla.coordinator.share.group import ShareGroup
+from ottla.coordinator.share.state_records import ShareKey
+from ottla.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages import describe_share_group_offsets as m
+
+NOT_BEGUN = -1
+
+
+def handle(request: m.DescribeShareGroupOffsetsRequest, call: Call) -> m.DescribeShareGroupOffsetsResponse:
+    """Describe each group."""
+    return m.DescribeShareGroupOffsetsResponse(groups=[_group(group, call) for group in request.groups])
+
+
+def _group(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> m.DescribeShareGroupOffsetsResponseGroup:
+    try:
+        call.services.groups.check(wanted.group_id)
+        group = call.services.groups.groups.by_id.get(wanted.group_id)
+        if not isinstance(group, ShareGroup):
+            raise GroupIdNotFoundError(f"Group {wanted.group_id} is not a share group.")
+    except KafkaError as error:
+        return m.DescribeShareGroupOffsetsResponseGroup(
+            group_id=wanted.group_id, error_code=code_of(error), error_message=error.message
+        )
+    topics = [_topic(wanted.group_id, name, partitions, call) for name, partitions in _wanted(wanted, call)]
+    return m.DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
+
+
+def _wanted(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> Iterator[tuple[str, list[int]]]:
+    if wanted.topics is not None:
+        yield from ((t.topic_name, t.partitions) for t in wanted.topics)
+        return
+    begun: dict[str, list[int]] = {}
+    for key in call.services.share_states.of_group(wanted.group_id):
+        name = call.services.image.names.get(key.topic_id)
+        if name is not None:
+            begun.setdefault(name, []).append(key.partition)
+    yield from sorted((name, sorted(partitions)) for name, partitions in begun.items())
+
+
+def _topic(group_id: str, name: str, partitions: list[int], call: Call) -> m.DescribeShareGroupOffsetsResponseTopic:
+    topic = call.services.image.topics.get(name)
+    if topic is None:
+        code = code_of(UnknownTopicOrPartitionError())
+        answers = [
+            m.DescribeShareGroupOffsetsResponsePartition(partition_index=p, start_offset=NOT_BEGUN, error_code=code)
+            for p in partitions
+        ]
+        return m.DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=answers)
+    return m.DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=topic.id, partitions=[_partition(group_id, topic, p, call) for p in partitions]
+    )
+
+
+def _partition(
+    group_id: str, topic: TopicImage, index: int, call: Call
+) -> m.DescribeShareGroupOffsetsResponsePartition:
+    shared = call.services.share_states.get(ShareKey(group_id, topic.id, index))
+    answer = m.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NOT_BEGUN)
+    if shared is not None:
+        answer.start_offset = shared.start
+        partition = call.services.partitions.get(TopicPartition(topic.name, index))
+        if partition is not None:
+            answer.lag = partition.high_watermark - shared.start - shared.done
+    return answer
