@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ottla.clock import ManualClock
 from ottla.cluster.metadata import TRANSACTION_STATE
 from ottla.coordinator import transaction_runtime
 from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction import State
+from ottla.coordinator.transaction import State, Transaction
 from ottla.errors import (
     InvalidProducerEpochError,
     KafkaError,
@@ -382,6 +383,44 @@ def test_repeated_request_waits_until_the_first_is_on_disk(tmp_path: Path) -> No
         log.flush = flush  # type: ignore[method-assign]
 
     at_clock(test, tmp_path, log_flush_interval_messages=1)
+
+
+@both
+def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
+    """Of `__transaction_state` the last of each id, of `__consumer_offsets` what is committed or still pending."""
+
+    async def first(client: Asker, clock: ManualClock) -> None:
+        producer, other = await begin(client, newer=newer), await begin(client, newer=newer, transactional_id="other")
+        for offset in range(60):
+            assert await producer.commit_offset(T0, offset) == 0
+            assert await producer.end(offset % 2 == 0) == 0
+            await settle(client)
+        assert await other.commit_offset(T1, 1) == 0
+        assert await producer.commit_offset(T0, 99) == 0
+        assert await producer.end(False) == 0
+        await settle(client)
+        logs = [p.log for p in client.services.partitions if p.topic_partition.topic.startswith("__")]
+        for log in logs:
+            log.roll()
+        clock.advance(1000)
+        before = sum(log.size for log in logs)
+        housekeeping = client.node._housekeeping
+        assert housekeeping is not None
+        for log_dir in client.node._log_dirs:
+            await housekeeping.compact(log_dir)
+        assert sum(log.size for log in logs) < before / 2
+        states.update(client.services.transactions.by_id)
+
+    async def second(client: Asker, clock: ManualClock) -> None:
+        kept = client.services.transactions.by_id
+        assert {i: replace(t, last_producer_epoch=-1) for i, t in states.items()} == kept
+        assert await committed_offset(client, T0, stable=True) == (0, 58)
+        assert await committed_offset(client, T1, stable=True) == (88, -1)
+
+    states: dict[str, Transaction] = {}
+    options = {"log_cleaner_min_cleanable_ratio": "0.01", "transaction_state_log_segment_bytes": 3000}
+    at_clock(first, tmp_path, **options, offsets_topic_segment_bytes=3000)
+    at_clock(second, tmp_path)
 
 
 # Who may write
