@@ -223,6 +223,10 @@ def test_javas_consumer_and_tools_know_such_a_group(quick: str, topic: str, sent
         state = groups_tool(quick, "--describe", "--group", topic, "--state")
         assert re.search(rf"{topic}\s+127.0.0.1:\d+\s+\(0\)\s+uniform\s+Stable\s+2", state), state
         assert re.search(rf"{topic}\s+Consumer", groups_tool(quick, "--list", "--type")), "the type is listed"
+        with KafkaAdminClient(bootstrap_servers=quick) as admin:
+            ours = admin.describe_consumer_groups([topic])[topic]
+        assert (ours.state, ours.protocol) == ("Stable", "uniform")
+        assert sorted(tp.partition for m in ours.members for tp in m.assignment) == list(range(PARTITIONS))
         goal = set(sent)
         until(lambda: goal <= {*output.read_bytes().split(), *member.values}, "a record is missing")
     finally:

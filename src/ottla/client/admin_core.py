@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla import errors
+from ottla.client import admin_groups
 from ottla.client.admin_model import (
     BROKER,
     ClusterDescription,
@@ -16,7 +17,6 @@ from ottla.client.admin_model import (
     ConfigResource,
     GroupDescription,
     GroupListing,
-    GroupMember,
     NewPartitions,
     NewTopic,
 )
@@ -30,7 +30,7 @@ from ottla.protocol.message import Request, Response
 from ottla.protocol.messages import alter_configs as alter
 from ottla.protocol.messages import create_partitions as partitions_api
 from ottla.protocol.messages import incremental_alter_configs as incremental
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -41,7 +41,7 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -56,7 +56,6 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.protocol.versioned import decode_versioned
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -419,10 +418,22 @@ class AdminCore:
                 for group in response.groups:
                     if group.error_code != errors.GroupIdNotFoundError.code:
                         self._raise_first([(group.group_id, group.error_code, group.error_message)])
-                    found[group.group_id] = _group(group)
+                    found[group.group_id] = admin_groups.classic(group)
+                dead = [g for g in groups if found[g].state == admin_groups.DEAD]
+                found |= await self._describe_new_kind(node, dead)
             return found
 
         return await self._retry(attempt, timeout_ms)
+
+    async def _describe_new_kind(self, node: int, groups: list[str]) -> dict[str, GroupDescription]:
+        """Those of the groups that are of the new kind (KIP-848); none on a broker that does not know it."""
+        if not groups:
+            return {}
+        try:
+            response = await self.connections.ask(node, ConsumerGroupDescribeRequest(group_ids=groups))
+        except errors.UnsupportedVersionError:
+            return {}
+        return {g.group_id: admin_groups.of_new_kind(g) for g in response.groups if not g.error_code}
 
     async def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, timeout_ms: float | None = None
@@ -549,22 +560,6 @@ def _settings(resource: ConfigResource) -> alter.AlterConfigsResource:
         resource_name=resource.name,
         configs=[alter.AlterableConfig(name=name, value=value) for name, value in _options(resource).items()],
     )
-
-
-def _group(group: DescribedGroup) -> GroupDescription:
-    members = []
-    for member in group.members:
-        assigned: list[TopicPartition] = []
-        if group.protocol_type == "consumer" and member.member_assignment:
-            assignment = decode_versioned(ConsumerProtocolAssignment, member.member_assignment)
-            assigned = [TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions]
-        members.append(
-            GroupMember(
-                member.member_id, member.group_instance_id, member.client_id, member.client_host, tuple(assigned)
-            )
-        )
-    state = group.group_state or "Dead"
-    return GroupDescription(group.group_id, state, group.protocol_type, group.protocol_data, tuple(members))
 
 
 def _final(error: type[KafkaError], message: str) -> KafkaError:
