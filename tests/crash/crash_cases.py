@@ -16,7 +16,7 @@ from ottla.records import compression
 from ottla.records.batch import split
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import Record, decode_records
-from ottla.storage import cleaner
+from ottla.storage import cleanable, cleaner
 from ottla.storage.checkpoints import RECOVERY_POINTS
 from ottla.storage.log import Log
 from ottla.storage.log_dir import CLEAN_SHUTDOWN, LogDir
@@ -177,7 +177,7 @@ def _stop_within_compaction(log: Log, rng: random.Random) -> None:
         return wrapped
 
     rename, unlink = Path.rename, Path.unlink
-    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, NOW), NOW)
+    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, NOW), NOW)
     cleaning.copy()
     Path.rename, Path.unlink = counted(rename), counted(unlink)  # type: ignore[method-assign]
     try:

@@ -351,7 +351,8 @@ class LogDir:
 
         Until then there is no other pass over this log.
         """
-        from ottla.storage.cleaner import Cleaning, dirtiest, measure
+        from ottla.storage.cleanable import dirtiest, measure
+        from ottla.storage.cleaner import Cleaning
 
         busy = self._cleaning | self.uncleanable
         logs = [opened for tp, opened in self.logs.items() if opened.config.compacted and tp not in busy]

@@ -7,7 +7,7 @@ from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.model import TopicPartition
 from ottla.records import compression
 from ottla.records.decoder import decode_records
-from ottla.storage import cleaner
+from ottla.storage import cleanable, cleaner
 from ottla.storage.log_dir import LogDir
 from ottla.storage.offset_map import BYTES_PER_KEY, OffsetMap
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
@@ -210,7 +210,7 @@ def test_pass_is_given_up_if_the_log_lost_segments_meanwhile(log):
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
-    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now)
+    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now)
     cleaning.copy()
     log.delete_records_before(15)
     before = contents(log)
@@ -235,15 +235,15 @@ def test_dirtiest_log_is_chosen_once_it_reaches_its_ratio(log):
     for i in range(30):
         put(log, (b"k", b"%d" % i + b"x" * 80))
     now = log.clock.now_ms()
-    all_dirty = cleaner.measure(log, 0, now)
+    all_dirty = cleanable.measure(log, 0, now)
     assert all_dirty.ratio == 1.0
     half = log.segments[len(log.segments) * 3 // 4].base_offset
-    mostly_clean = cleaner.measure(log, half, now)
+    mostly_clean = cleanable.measure(log, half, now)
     assert 0 < mostly_clean.ratio < 0.5
-    assert cleaner.dirtiest([mostly_clean]) is None
-    assert cleaner.dirtiest([mostly_clean, all_dirty]) is all_dirty
+    assert cleanable.dirtiest([mostly_clean]) is None
+    assert cleanable.dirtiest([mostly_clean, all_dirty]) is all_dirty
     log.config = log.config._replace(max_compaction_lag_ms=1)
-    assert cleaner.dirtiest([cleaner.measure(log, half, now + 10**12)]) is not None
+    assert cleanable.dirtiest([cleanable.measure(log, half, now + 10**12)]) is not None
 
 
 def test_keys_of_all_lengths_are_told_apart():
@@ -267,8 +267,8 @@ def test_segment_is_closed_in_time_for_its_compaction(make_log, clock):
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"), timestamp=NOW + 1001)
     assert len(log.segments) == 2
-    assert cleaner.dirtiest([cleaner.measure(log, 0, NOW + 1000)._replace(clean_bytes=10**6)]) is None
-    assert cleaner.dirtiest([cleaner.measure(log, 0, NOW + 1001)._replace(clean_bytes=10**6)]) is not None
+    assert cleanable.dirtiest([cleanable.measure(log, 0, NOW + 1000)._replace(clean_bytes=10**6)]) is None
+    assert cleanable.dirtiest([cleanable.measure(log, 0, NOW + 1001)._replace(clean_bytes=10**6)]) is not None
 
 
 def test_pass_ends_when_the_throttle_is_stopped(log):
@@ -277,7 +277,7 @@ def test_pass_ends_when_the_throttle_is_stopped(log):
     before = contents(log)
     now = log.clock.now_ms()
     throttle = Throttle()
-    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now, throttle=throttle)
+    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now, throttle=throttle)
     throttle.stop()
     with pytest.raises(StoppedError):
         cleaning.copy()

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from ottla.records.decoder import decode_records
-from ottla.storage import cleaner
+from ottla.storage import cleanable, cleaner
 from ottla.storage.scan import headers
 from ottla.storage.segment import SEGMENT_SUFFIXES
 
@@ -203,7 +203,7 @@ def compacted(make_log):
     fill(log, random.Random(3), 60)
     log.flush()
     now = log.clock.now_ms()
-    cleaning = cleaner.Cleaning(cleaner.measure(log, 0, now), now)
+    cleaning = cleaner.Cleaning(cleanable.measure(log, 0, now), now)
     before = {r.key: r for r in contents(log)}
     cleaning.copy()
     return log, cleaning, before

@@ -1,0 +1,70 @@
+"""What compaction could do for a log, and which log needs it most. Runs on the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.storage.log import Log
+from ottla.storage.retention import newest_ms
+from ottla.storage.segment import Segment
+
+
+class Cleanable(NamedTuple):
+    """A log and what of it a pass could clean: offsets from `first_dirty` up to `end`."""
+
+    log: Log
+    first_dirty: int
+    end: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """Share of uncleaned bytes."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
+    """How much of a log could be cleaned. `first_dirty` is where the last pass ended (the log's start for none)."""
+    first_dirty = max(first_dirty, opened.log_start_offset)
+    if first_dirty > opened.log_end_offset:  # truncated since
+        first_dirty = opened.log_start_offset
+    end = _first_uncleanable(opened, now_ms)
+    clean = dirty = 0
+    overdue = False
+    for segment in opened.segments[:-1]:
+        if segment.base_offset >= end:
+            break
+        if segment.base_offset < first_dirty:
+            clean += segment.size
+        else:
+            dirty += segment.size
+            overdue = overdue or _is_overdue(segment, now_ms - opened.config.max_compaction_lag_ms)
+    return Cleanable(opened, first_dirty, max(end, first_dirty), clean, dirty, overdue)
+
+
+def _is_overdue(segment: Segment, latest_ms: int) -> bool:
+    """Whether the segment's first batch has waited for longer than max.compaction.lag.ms."""
+    return latest_ms > 0 and 0 < segment.first_batch_timestamp() < latest_ms
+
+
+def _first_uncleanable(opened: Log, now_ms: int) -> int:
+    """Never the active segment, nothing undecided, nothing younger than min.compaction.lag.ms."""
+    end = min(opened.active.base_offset, opened.last_stable_offset)
+    lag = opened.config.min_compaction_lag_ms
+    if lag > 0:
+        for segment in opened.segments[:-1]:
+            if newest_ms(segment) > now_ms - lag:
+                return min(end, segment.base_offset)
+    return end
+
+
+def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
+    """The log that is most worth a pass, if one has reached min.cleanable.dirty.ratio or max.compaction.lag.ms."""
+    ready = [
+        c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)
+    ]
+    return max(ready, key=lambda c: (c.overdue, c.ratio), default=None)
