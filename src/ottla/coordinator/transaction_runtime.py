@@ -114,11 +114,10 @@ class TransactionRuntime:
         keep_prepared: bool = False,
     ) -> Producer:
         """The id and epoch that a producer writes with from now on."""
-        timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
-        now = self._clock.now_ms()
+        wish = transactions.Wish(transactional_id, self._timeout(timeout_ms, two_phase, keep_prepared), expected)
+        now, version = self._clock.now_ms(), self._version()
         after = await self._carry_out(
-            transactional_id,
-            functools.partial(transactions.init_producer, transactional_id, timeout_ms, expected, now, self._version()),
+            transactional_id, lambda known, fresh: transactions.init_producer(known, wish, now, version, fresh)
         )
         if after.state is State.PREPARE_ABORT:
             raise ConcurrentTransactionsError  # the producer asks again when the open transaction is gone

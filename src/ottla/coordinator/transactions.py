@@ -8,6 +8,7 @@ transaction coordinator: KIP-98, 360, 588, 890.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import (
@@ -38,22 +39,25 @@ class NeedsProducerId(Exception):  # noqa: N818
     """A decision has to hand out a new producer id and was given none: come again with one."""
 
 
+class Wish(NamedTuple):
+    """An InitProducerId request. `expected` is what a producer has that wants to go on (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: Producer | None = None
+
+
 def init_producer(
-    transactional_id: str,
-    timeout_ms: int,
-    expected: Producer | None,
-    now_ms: int,
-    version: int,
-    known: Transaction | None,
-    fresh_id: int | None,
+    known: Transaction | None, wish: Wish, now_ms: int, version: int, fresh_id: int | None
 ) -> Transaction:
     """InitProducerId: the next epoch, which fences all before it.
 
-    `expected` is what a producer has that wants to go on (KIP-360). An open transaction is aborted first; the result
-    is then PrepareAbort, and the producer has to ask again.
+    An open transaction is aborted first, in the `version` of the cluster; the result is then PrepareAbort, and the
+    producer has to ask again.
     """
+    expected = wish.expected
     if known is None:
-        known = Transaction(transactional_id, _taken(fresh_id))
+        known = Transaction(wish.transactional_id, _taken(fresh_id))
     if known.state in PREPARED:
         raise ConcurrentTransactionsError
     if expected is not None and not _was_given(expected, known):
@@ -64,7 +68,7 @@ def init_producer(
         return fence(known, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, known)
     last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
-    begin = {"partitions": frozenset(), "timeout_ms": timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
+    begin = {"partitions": frozenset(), "timeout_ms": wish.timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
     if repeated and known.producer_epoch <= MAX_EPOCH:
         return known.to(State.EMPTY, **begin)
     if known.epochs_used_up:

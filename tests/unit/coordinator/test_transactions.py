@@ -8,6 +8,7 @@ from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
 from ottla.coordinator.transactions import (
     NeedsProducerId,
+    Wish,
     add_partitions,
     complete,
     end,
@@ -42,7 +43,7 @@ def at(state: State, **changes: object) -> Transaction:
 
 
 def init(known: Transaction | None, expected: Producer | None = None, fresh: int | None = None) -> Transaction:
-    return init_producer("tx", 100, expected, NOW, BUMPS, known, fresh)
+    return init_producer(known, Wish("tx", 100, expected), NOW, BUMPS, fresh)
 
 
 # InitProducerId
