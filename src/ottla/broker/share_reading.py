@@ -68,7 +68,7 @@ class ShareReader:
         """Records that nobody has; the last batch may exceed `max_records` unless `strict`. None if there are none."""
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset
-        if offset >= partition.high_watermark:
+        if offset >= partition.high_watermark or shared.is_full:
             return None
         with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
             data = found.read()

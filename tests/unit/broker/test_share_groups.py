@@ -135,14 +135,20 @@ def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) 
     async def test(client: Asker) -> None:
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
-        waiting = asyncio.ensure_future(fetch(client, 0, "other", max_wait_ms=10_000))
-        await asyncio.sleep(0)
+        (kept,) = client.services.share_states._kept.values()
+
+        async def fetch_and_wait(epoch: int) -> asyncio.Future[ShareFetchResponse]:
+            waiting = asyncio.ensure_future(fetch(client, epoch, "other", max_wait_ms=15_000))
+            while not kept.partition.waiters:
+                await asyncio.sleep(0)
+            return waiting
+
+        waiting = await fetch_and_wait(0)
         assert await acknowledge(client, -1, []) is None  # the session ends, its record is free
-        assert got(await waiting) == [(0, 0, 2)]
-        waiting = asyncio.ensure_future(fetch(client, 1, "other", max_wait_ms=10_000))
-        await asyncio.sleep(0)
+        assert got(await asyncio.wait_for(waiting, 5)) == [(0, 0, 2)]
+        waiting = await fetch_and_wait(1)
         await produce(client, 1)
-        assert got(await waiting) == [(1, 1, 1)]
+        assert got(await asyncio.wait_for(waiting, 5)) == [(1, 1, 1)]
 
     with_broker(test, tmp_path)
 
@@ -151,7 +157,8 @@ def test_records_come_back_when_the_time_is_over(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
-        assert got(await fetch(client, 0, "other", max_wait_ms=10_000)) == [(0, 0, 2)]
+        again = fetch(client, 0, "other", max_wait_ms=15_000)
+        assert got(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
 
     with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
 

@@ -104,8 +104,7 @@ class ShareGroup:
         raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Share groups have no offsets to read."""
-        raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
+        """Share groups have no offsets, which is no error."""
 
     def check_offset_delete(self) -> None:
         """Share groups have no offsets to delete."""

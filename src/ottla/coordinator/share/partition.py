@@ -102,6 +102,11 @@ class SharePartition:
         return next((o for o in range(self.start, self.end) if self.slots[o].state is State.AVAILABLE), self.end)
 
     @property
+    def is_full(self) -> bool:
+        """Whether nothing can be acquired before some of it is done with or comes back."""
+        return len(self.slots) >= self.limits.max_records and self.next_offset == self.end
+
+    @property
     def done(self) -> int:
         """Records after the start that are done with."""
         return sum(slot.state in DONE for slot in self.slots.values())

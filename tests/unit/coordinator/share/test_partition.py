@@ -108,6 +108,7 @@ def test_who_waits_is_told_when_records_come_back() -> None:
 def test_only_so_many_records_are_in_the_works() -> None:
     shared = begun()
     assert ranges(shared.acquire("a", 0, 99, 99, 0)) == [(0, 9, 1)]
+    assert shared.is_full
     assert shared.acquire("a", 10, 99, 99, 0) == []
     shared.acknowledge("a", [Said(0, 3, [ACCEPT])], 0)
     assert ranges(shared.acquire("a", 10, 99, 99, 0)) == [(10, 13, 1)]
