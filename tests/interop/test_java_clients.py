@@ -63,6 +63,13 @@ def test_what_came_last(bootstrap: str, version: str, compatibility: Record) -> 
     compatibility("Java", version, "the newest calls", checked)
 
 
+@pytest.mark.parametrize("version", NEWEST)
+def test_members_of_the_new_group_protocol(bootstrap: str, version: str, compatibility: Record) -> None:
+    topic = topic_of(bootstrap)
+    checked = run_java("kafka-clients", version, "Members", bootstrap, topic, with_=["Consumers"])
+    compatibility("Java", version, "group.protocol=consumer", checked)
+
+
 def test_the_scala_producer_and_the_simple_consumer(bootstrap: str, compatibility: Record) -> None:
     topic = topic_of(bootstrap, 5)
     checked = run_java("kafka_2.10", "0.8.2.2", "Classic", bootstrap, topic, "5")
