@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from fuzz import state
+from fuzz.damage import damaged
 from ottla.errors import CorruptMessageError, KafkaError, MalformedMessageError, UnsupportedCompressionTypeError
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import decode_request_header
@@ -23,27 +25,6 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.scanner import Scanner
 
 Target = Callable[[random.Random], None]
-
-
-def damaged(data: bytes, r: random.Random) -> bytes:
-    """The bytes with a few of them changed, cut or doubled."""
-    out = bytearray(data)
-    for _ in range(r.randint(1, 4)):
-        if not out:
-            break
-        at = r.randrange(len(out))
-        how = r.randrange(4)
-        if how == 0:
-            out[at] ^= 1 << r.randrange(8)
-        elif how == 1:
-            del out[at:]
-        elif how == 2:
-            out[at:at] = out[: r.randrange(64)]
-        else:
-            out[at : at + 4] = r.choice(
-                [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\x0f"]
-            )
-    return bytes(out)
 
 
 def messages(r: random.Random) -> None:
@@ -123,7 +104,17 @@ def log_files(r: random.Random) -> None:
     assert 0 <= scanner.position <= len(data)
 
 
-TARGETS: tuple[Target, ...] = (messages, headers, batches, old_messages, log_files)
+TARGETS: tuple[Target, ...] = (
+    messages,
+    headers,
+    batches,
+    old_messages,
+    log_files,
+    state.group_state,
+    state.versioned_data,
+    state.controller_metadata,
+    state.state_files,
+)
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +22,15 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+def _drain(process: subprocess.Popen[bytes]) -> None:
+    """Take what the broker says, so that it never waits for us."""
+    assert process.stderr is not None
+    with process.stderr as said:
+        os.set_blocking(said.fileno(), True)
+        while said.read(65536):
+            pass
 
 
 class BrokerProcess:
@@ -51,6 +61,7 @@ class BrokerProcess:
             piece = self._process.stderr.read() if ready else b""
             assert piece, f"the broker did not start: {self.said}"
             self.said += piece.decode()
+        threading.Thread(target=_drain, args=(self._process,), daemon=True).start()
         return self
 
     @property
@@ -70,8 +81,6 @@ class BrokerProcess:
         assert self._process is not None
         self._process.send_signal(number)
         code = self._process.wait(START_SECONDS)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
         self._process = None
         return code
 

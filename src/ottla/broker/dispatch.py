@@ -21,6 +21,7 @@ from ottla.protocol.message import Request, Response, decode, encode_chunks
 log = logging.getLogger("ottla.broker")
 
 LENGTH_PLACE = bytes(4)
+PRODUCE = 0
 
 
 class Dispatch:
@@ -54,6 +55,8 @@ class Dispatch:
             meter.stop()
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
+        if header.api_key != PRODUCE:
+            connection.release_frame()  # only records are read from the frame itself
         return self._later(answer, header, served, meter)
 
     async def _later(

@@ -123,7 +123,7 @@ def read(directory: Path) -> Metadata:
                 held.append(record)
             else:
                 found.replay(record)
-    except (KafkaError, OSError, KeyError, ValueError) as error:
+    except (KafkaError, OSError, KeyError, IndexError, ValueError) as error:
         raise StartupError(f"log.dirs: {directory}: Apache Kafka's metadata cannot be read: {error}") from error
     return found
 

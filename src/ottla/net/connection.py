@@ -19,11 +19,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from ottla.net.flood import FloodFilter
 from ottla.net.frame_memory import LARGE_BYTES, STANDARD_BYTES, FrameMemory
 
 log = logging.getLogger("ottla.net")
+log.addFilter(FloodFilter())
 
 Buffer = bytes | bytearray | memoryview
+STALL_SECONDS = 10.0
+"""How long a large request may take to arrive while others wait for its memory."""
 IOV_MAX = 512
 """Buffers handed to one sendmsg; the kernel takes 1,024."""
 
@@ -83,6 +87,8 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_filled",
+        "_frame_began",
+        "_frame_free",
         "_loop",
         "_max_frame",
         "_memory",
@@ -90,7 +96,6 @@ class Connection:
         "_pause",
         "_proven",
         "_reading",
-        "_reserved",
         "_service",
         "_sock",
         "_start",
@@ -123,7 +128,8 @@ class Connection:
         self._start = 0  # where the first unhandled frame begins
         self._filled = 0  # where received bytes end
         self._stash = b""  # the beginning of a frame, while no buffer is held
-        self._reserved = 0
+        self._frame_began = 0.0  # when a frame began that does not fit the standard buffer
+        self._frame_free = False  # whether the request being worked on needs its frame no more
         self._proven = False  # has sent a large frame to its end, so the next one gets its room at once
         self._out: list[Chunk] = []
         self._reading = self._writing = False
@@ -149,12 +155,10 @@ class Connection:
         self._stop_writing()
         if self._pause is not None:
             self._pause.cancel()
-        self._memory.forget(self._resume)
         if self._task is not None:
-            self._task.cancel()  # its buffer goes with it: views into it may be alive
-            self._memory.release(self._reserved)
-        else:
-            self._let_go()
+            self._task.cancel()
+            self._buffer = None  # it goes with the task: views into it may be alive
+        self._let_go()
         release(self._out)
         self._out = []
         self._sock.close()
@@ -165,6 +169,10 @@ class Connection:
     def throttle(self, seconds: float) -> None:
         """Read nothing more for this long after the answer to the present request (KIP-219)."""
         self._throttle_seconds = max(self._throttle_seconds, seconds)
+
+    def release_frame(self) -> None:
+        """The request being worked on has been read out of its frame; the buffer can serve others while it waits."""
+        self._frame_free = True
 
     @property
     def busy(self) -> bool:
@@ -183,8 +191,6 @@ class Connection:
 
     def _on_readable(self) -> None:
         buffer = self._buffer or self._take_buffer()
-        if buffer is None:
-            return
         try:
             n = self._sock.recv_into(memoryview(buffer)[self._filled :])
         except (BlockingIOError, InterruptedError):
@@ -207,12 +213,13 @@ class Connection:
                 break
             if size + 4 > STANDARD_BYTES:
                 self._proven = True
+                self._frame_began = time.monotonic() if self._frame_began else 0.0
             begin = self._start + 4
             self._start = begin + size
             assert self._buffer is not None
             self._handle(memoryview(self._buffer)[begin : self._start])
             self._begin_pause()
-        if self._sock.fileno() < 0 or self._task is not None:
+        if self._sock.fileno() < 0 or (self._task is not None and not self._frame_free):
             return
         if self._make_room() and not self.busy and self._pause is None:
             self._read_on()
@@ -232,6 +239,7 @@ class Connection:
         return None
 
     def _handle(self, frame: memoryview) -> None:
+        self._frame_free = False
         try:
             answer = self._service(frame, self)
         except HangupError as reason:
@@ -269,7 +277,7 @@ class Connection:
             return
         self._send(task.result() or ())
         self._begin_pause()
-        self._handle_frames()
+        self.resume()
 
     def _begin_pause(self) -> None:
         if self._throttle_seconds and self._task is None and self._sock.fileno() >= 0:
@@ -279,16 +287,12 @@ class Connection:
 
     def _end_pause(self) -> None:
         self._pause = None
-        self._resume()
+        self.resume()
 
     # Memory
 
-    def _take_buffer(self) -> bytearray | None:
-        """A buffer with what came before in it; None when there is no memory for another request now."""
-        if not self._memory.reserve(STANDARD_BYTES, self._resume):
-            self._stop_reading()
-            return None
-        self._reserved = STANDARD_BYTES
+    def _take_buffer(self) -> bytearray:
+        """A buffer with what came before in it."""
         buffer = self._buffer = self._memory.take(STANDARD_BYTES)
         self._filled = len(self._stash)
         buffer[: self._filled] = self._stash
@@ -308,29 +312,28 @@ class Connection:
             self._stash = bytes(memoryview(buffer)[start : self._filled])
             self._let_go()
             return True
-        if self._reserved < size and not self._reserve(size + 4):
-            return False
         wanted = _rounded(size + 4) if self._proven else min(size + 4, max(STANDARD_BYTES, 2 * have))
         if wanted > len(buffer):
+            if not self._frame_began:
+                self._frame_began = time.monotonic()
+            if not self._memory.hold(self, wanted):
+                self._start, self._filled = 0, self._move(buffer, start, have)
+                self._stop_reading()
+                return False
             grown = self._memory.take(wanted)
             grown[:have] = memoryview(buffer)[start : self._filled]
             self._memory.give_back(buffer)
             self._buffer = grown
         elif start:
-            view = memoryview(buffer)
-            view[:have] = bytes(view[start : self._filled])
+            self._move(buffer, start, have)
         self._start, self._filled = 0, have
         return True
 
-    def _reserve(self, nbytes: int) -> bool:
-        """Hold `nbytes` in all. Who has to wait holds nothing meanwhile, so that those in front can finish."""
-        self._memory.release(self._reserved)
-        self._reserved = 0
-        if not self._memory.reserve(nbytes, self._resume):
-            self._stop_reading()
-            return False
-        self._reserved = nbytes
-        return True
+    @staticmethod
+    def _move(buffer: bytearray, start: int, have: int) -> int:
+        view = memoryview(buffer)
+        view[:have] = bytes(view[start : start + have])
+        return have
 
     def _let_go(self) -> None:
         """Hold no buffer."""
@@ -338,16 +341,20 @@ class Connection:
             self._memory.give_back(self._buffer)
             self._buffer = None
         self._start = self._filled = 0
-        if self._reserved:
-            reserved, self._reserved = self._reserved, 0
-            self._memory.release(reserved)
+        if self._frame_began:
+            self._frame_began = 0.0
+            self._memory.drop(self)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         """Go on after a pause, or when memory is there again."""
         if self._sock.fileno() >= 0:
-            if self._stash and self._take_buffer() is None:
-                return
+            if self._stash:
+                self._take_buffer()
             self._handle_frames()
+
+    def overdue(self) -> bool:
+        """Whether the peer has had its time to send the rest of a large request."""
+        return not self.busy and 0 < self._frame_began < time.monotonic() - STALL_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
         self._out = list(chunks)
@@ -403,7 +410,7 @@ class Connection:
         self._flush()
         self.last_active = time.monotonic()
         if not self._out:
-            self._resume()
+            self.resume()
 
     def _read_on(self) -> None:
         if not self._reading:

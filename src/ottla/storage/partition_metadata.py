@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ottla.errors import KafkaStorageError
 from ottla.storage.files import replace_file
 
 FILE_NAME = "partition.metadata"
+TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+"""16 bytes in URL-safe base64."""
 
 
 def read_topic_id(directory: Path) -> str | None:
@@ -20,12 +23,15 @@ def read_topic_id(directory: Path) -> str | None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError as error:
+        raise KafkaStorageError(f"{path} is damaged: {error}") from None
     if not lines:
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
-    if fields.get("version") != "0" or not fields.get("topic_id"):
+    topic_id = fields.get("topic_id", "").strip()
+    if fields.get("version") != "0" or not TOPIC_ID.fullmatch(topic_id):
         raise KafkaStorageError(f"{path} holds no topic id")
-    return fields["topic_id"].strip()
+    return topic_id
 
 
 def write_topic_id(directory: Path, topic_id: str) -> None:

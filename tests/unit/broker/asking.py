@@ -31,7 +31,7 @@ class Asker:
         self._dispatch = Dispatch(node._services)
         listener = SimpleNamespace(name="PLAINTEXT")
         self.connection: Any = SimpleNamespace(
-            peer="127.0.0.1:5000", listener=listener, state={}, throttle=self._throttle
+            peer="127.0.0.1:5000", listener=listener, state={}, throttle=self._throttle, release_frame=lambda: None
         )
         self.client_id = "tester"
         self.throttled_seconds = 0.0

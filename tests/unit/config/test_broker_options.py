@@ -12,7 +12,7 @@ def test_the_default_is_one_node_on_loopback() -> None:
     config = BrokerConfig.from_kafka({})
     assert config.listeners == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     assert config.data_dirs == ("./ottla-data",)
-    assert config.id == 0
+    assert config.id == -1
 
 
 @pytest.mark.parametrize(

@@ -319,37 +319,96 @@ def test_idle_peers_and_small_unfinished_frames_hold_no_buffers() -> None:
     run(test)
 
 
-def test_requests_beyond_the_bound_wait_until_others_are_done() -> None:
+def test_large_requests_beyond_the_bound_wait_and_small_ones_do_not() -> None:
     size, count = 300_000, 12
 
     async def test() -> None:
         let_go = asyncio.Event()
-        working = 0
 
         async def answer_later(body: bytes) -> Reply:
-            nonlocal working
-            working += 1
             await let_go.wait()
-            return [frame(body[:4])]
+            return [frame(body)]
 
-        def handle(body: memoryview, connection: Connection) -> Awaitable[Reply]:
-            return answer_later(bytes(body[:4]))
+        def handle(body: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
+            return answer_later(bytes(body[:4])) if len(body) > 4 else [frame(bytes(body))]
 
         async with Server(handle, memory_bytes=2 * size) as server:
             peers = [await server.connect() for _ in range(count)]
-            writes = [
-                asyncio.ensure_future(_write(w, frame(b"%04d" % i + bytes(size)))) for i, (_, w) in enumerate(peers)
-            ]
-            await until(lambda: working >= 2)
-            await asyncio.sleep(0.05)
-            assert working <= 3
-            assert server.memory.used <= 3 * (size + 100)
+            wishes = [_write(w, frame(b"%04d" % i + bytes(size))) for i, (_, w) in enumerate(peers)]
+            writes = [asyncio.ensure_future(wish) for wish in wishes]
+            await until(lambda: any(c.busy for c in server.listener.connections))
+            await until(lambda: server.memory._waiting)
+            reader, small = await server.connect()
+            small.write(frame(b"in"))
+            assert await answer(reader) == b"in"
+            assert server.memory.used <= 3 * size + 10_000
+            assert sum(c.busy for c in server.listener.connections) < count
             let_go.set()
             assert [await answer(r) for r, _ in peers] == [b"%04d" % i for i in range(count)]
             await asyncio.gather(*writes)
             await until(lambda: server.memory.used == 0)
+            for _, writer in [*peers, (reader, small)]:
+                writer.close()
+
+    run(test)
+
+
+def test_where_all_wait_for_more_memory_the_first_goes_on() -> None:
+    async def test() -> None:
+        async with Server(lambda body, connection: [frame(bytes(body[:4]))], memory_bytes=1) as server:
+            peers = [await server.connect() for _ in range(20)]
+            for i, (_, writer) in enumerate(peers):
+                writer.write(frame(b"%04d" % i + bytes(500_000)))
+            assert [await answer(r) for r, _ in peers] == [b"%04d" % i for i in range(20)]
+            assert server.memory.used == 0
             for _, writer in peers:
                 writer.close()
+
+    run(test)
+
+
+def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.net.connection.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("ottla.net.frame_memory.REAP_SECONDS", 0.01)
+
+    async def test() -> None:
+        async with Server(echo, memory_bytes=100_000) as server:
+            stalled, unfinished = await server.connect()
+            unfinished.write(frame(bytes(500_000))[:80_000])
+            await until(lambda: server.memory.used)
+            reader, writer = await server.connect()
+            writer.write(frame(bytes(200_000)))
+            assert len(await answer(reader)) == 200_000
+            assert await stalled.read() == b""
+            assert server.memory.used == 0
+            writer.close()
+            unfinished.close()
+
+    run(test)
+
+
+def test_a_request_that_waits_gives_its_buffer_back_when_it_has_been_read() -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def later(body: bytes) -> Reply:
+            await let_go.wait()
+            return [frame(body)]
+
+        def handle(body: memoryview, connection: Connection) -> Awaitable[Reply]:
+            connection.release_frame()
+            return later(bytes(body))
+
+        async with Server(handle) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"one") + frame(b"two") + frame(b"three")[:5])
+            await until(lambda: any(c.busy for c in server.listener.connections))
+            (connection,) = server.listener.connections
+            assert connection.held_bytes < 100
+            writer.write(frame(b"three")[5:])
+            let_go.set()
+            assert [await answer(reader) for _ in range(3)] == [b"one", b"two", b"three"]
+            writer.close()
 
     run(test)
 
@@ -373,7 +432,7 @@ def test_a_peer_that_goes_while_it_waits_for_memory_is_forgotten() -> None:
             await until(lambda: any(c.busy for c in server.listener.connections))
             _, waiting = await server.connect()
             waiting.write(frame(bytes(200_000)))
-            await until(lambda: server.memory._waiters)
+            await until(lambda: server.memory._waiting)
             waiting.transport.abort()
             let_go.set()
             assert await answer(reader) == b"done"

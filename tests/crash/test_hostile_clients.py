@@ -1,0 +1,179 @@
+"""Clients that mean harm, or are merely broken: the broker stays up, keeps its memory, and serves the others."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crash.process import BrokerProcess
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.broker.apis import SERVED
+from ottla.client.admin_model import NewTopic
+from ottla.protocol.header import encode_request_header
+from ottla.protocol.message import encode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+pytestmark = pytest.mark.slow
+
+IDLE, SLOW = 2000, 200
+MEGABYTE = 1024 * 1024
+REQUEST_BYTES = 8 * MEGABYTE
+QUEUED_BYTES = 16 * MEGABYTE
+MAX_GROWTH_BYTES = 80 * MEGABYTE
+"""What 2,000 idle and 600 hostile connections may cost; the bound on requests is a part of it. (Seen: 50 MB.)"""
+SERVED_SECONDS = 20.0
+"""A record there and back while all of them are connected; a tenth of it on a quiet machine."""
+LIES = [struct.pack(">I", lie) for lie in (0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x00FFFFFF)]
+VARINT_LIES = [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+
+
+@pytest.fixture(autouse=True)
+def _many_files() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    options = {
+        "socket_request_max_bytes": REQUEST_BYTES,
+        "queued_max_request_bytes": QUEUED_BYTES,
+        "socket_listen_backlog_size": 1024,
+    }
+    with BrokerProcess(tmp_path / "data", **options) as running:
+        yield running
+        assert running.stop() == 0
+
+
+def memory(broker: BrokerProcess) -> int:
+    """Resident bytes of the broker."""
+    pages = int(Path(f"/proc/{broker.pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def there_and_back(broker: BrokerProcess, topic: str, value: bytes) -> float:
+    """Send a record and read it; how long that took."""
+    began = time.monotonic()
+    with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+        offset = producer.send(topic, value, partition=0).get(SERVED_SECONDS).offset
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap) as consumer:
+        tp = TopicPartition(topic, 0)
+        consumer.assign([tp])
+        consumer.seek(tp, offset)
+        found: list[Any] = []
+        while not found and time.monotonic() < began + SERVED_SECONDS:
+            found = [record.value for records in consumer.poll(1000).values() for record in records]
+    assert found == [value]
+    return time.monotonic() - began
+
+
+def create(broker: BrokerProcess, topic: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+
+
+def connect(broker: BrokerProcess, *, receive_bytes: int | None = None) -> socket.socket:
+    sock = socket.socket()
+    if receive_bytes:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    sock.settimeout(SERVED_SECONDS)
+    sock.connect(("127.0.0.1", broker.port))
+    return sock
+
+
+def framed(request: Any, version: int) -> bytes:
+    body = bytearray()
+    encode_request_header(body, request.API_KEY, version, 1, "hostile")
+    encode(request, version, body)
+    return struct.pack(">i", len(body)) + bytes(body)
+
+
+def test_thousands_of_idle_slow_and_lying_clients_cost_little_and_hold_nobody_up(broker: BrokerProcess) -> None:
+    create(broker, "t")
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=4 * MEGABYTE) as producer:
+        for _ in range(20):
+            producer.send("t", bytes(900_000), partition=0)
+    there_and_back(broker, "t", b"before")
+    before = memory(broker)
+    with contextlib.ExitStack() as open_sockets:
+        for _ in range(IDLE):
+            open_sockets.enter_context(connect(broker))
+        fetch = FetchRequest(
+            max_bytes=50 * MEGABYTE,
+            max_wait_ms=0,
+            topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=50 * MEGABYTE)])],
+        )
+        for _ in range(SLOW):  # they ask for 18 MB each and read none of it
+            sock = open_sockets.enter_context(connect(broker, receive_bytes=4096))
+            sock.sendall(framed(fetch, 11))
+        for _ in range(SLOW):  # they begin a request of the largest size and do not go on
+            sock = open_sockets.enter_context(connect(broker))
+            sock.sendall(struct.pack(">i", REQUEST_BYTES) + bytes(3))
+        writers = [open_sockets.enter_context(connect(broker)) for _ in range(SLOW)]
+        _push(writers, struct.pack(">i", REQUEST_BYTES) + bytes(REQUEST_BYTES // 2))
+        took = there_and_back(broker, "t", b"during")
+        grown = memory(broker) - before
+        assert grown < MAX_GROWTH_BYTES, f"{grown / MEGABYTE:.0f} MB more"
+        assert took < SERVED_SECONDS
+    assert there_and_back(broker, "t", b"after") < SERVED_SECONDS
+
+
+def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None:
+    """Send what the broker takes of it, on all sockets side by side."""
+    views = {sock: memoryview(data) for sock in socks}
+    with selectors.DefaultSelector() as selector:
+        for sock in socks:
+            sock.setblocking(False)
+            selector.register(sock, selectors.EVENT_WRITE)
+        deadline = time.monotonic() + seconds
+        while views and time.monotonic() < deadline:
+            for key, _ in selector.select(0.1):
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                try:
+                    views[sock] = views[sock][sock.send(views[sock][:65536]) :]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    views[sock] = memoryview(b"")
+                if not views[sock]:
+                    selector.unregister(sock)
+                    del views[sock]
+
+
+def test_requests_that_lie_about_any_length_are_answered_or_cut_off(broker: BrokerProcess) -> None:
+    create(broker, "t")
+    there_and_back(broker, "t", b"before")
+    before = memory(broker)
+    tried = 0
+    for row in SERVED:
+        for version in {row.first, row.last}:
+            honest = framed(row.api.request(), version)
+            with contextlib.ExitStack() as open_sockets:
+                for lied in _lies(honest):
+                    sock = open_sockets.enter_context(connect(broker))
+                    sock.sendall(lied)
+                    tried += 1
+    assert tried > 2000
+    assert there_and_back(broker, "t", b"after") < SERVED_SECONDS
+    assert memory(broker) - before < MAX_GROWTH_BYTES
+
+
+def _lies(honest: bytes) -> Iterator[bytes]:
+    """The request with a false number at every place behind its own length, which stays true."""
+    body = honest[4:]
+    for at in range(8, len(body)):
+        for lie in (LIES[at % len(LIES)], VARINT_LIES[at % len(VARINT_LIES)]):
+            lied = body[:at] + lie + body[at + len(lie) :]
+            yield struct.pack(">i", len(lied)) + lied

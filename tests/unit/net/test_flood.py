@@ -1,0 +1,27 @@
+import logging
+
+from ottla.net.flood import PER_WINDOW, WINDOW_SECONDS, FloodFilter
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def line(text: str) -> logging.LogRecord:
+    return logging.LogRecord("ottla.net", logging.WARNING, __file__, 1, text, ("10.0.0.1",), None)
+
+
+def test_a_flood_of_one_kind_is_cut_and_counted_and_others_pass():
+    clock = Clock()
+    flood = FloodFilter(clock)
+    assert sum(flood.filter(line("%s: garbage")) for _ in range(1000)) == PER_WINDOW
+    assert flood.filter(line("%s: too many"))
+    clock.now += WINDOW_SECONDS
+    late = line("%s: garbage")
+    assert flood.filter(late)
+    assert late.getMessage() == f"10.0.0.1: garbage (and {1000 - PER_WINDOW} more like this were not written)"
+    clock.now += WINDOW_SECONDS
+    assert flood.filter(line("%s: garbage"))
