@@ -306,11 +306,8 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -
 
 def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
     """The member with what the request says; what it leaves out stays."""
-    names, expression, timeout = (
-        request.subscribed_topic_names,
-        request.subscribed_topic_regex,
-        request.rebalance_timeout_ms,
-    )
+    names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout = request.rebalance_timeout_ms
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
