@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ottla.broker.apis import SERVED
+from ottla.broker.apis import LEFT_OUT, SERVED
 from ottla.broker.config_entries import text_of
 from ottla.cli.main import COMMANDS
 from ottla.config.admin import AdminConfig
@@ -19,7 +19,6 @@ from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
-from ottla.protocol.apis import APIS
 from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -58,9 +57,8 @@ def served() -> str:
 
 
 def not_served() -> str:
-    """Declared, but not answered yet."""
-    there = {row.name for row in SERVED}
-    return ", ".join(api.name for api in APIS if api.name not in there)
+    """Kafka's other APIs, and why they are not answered."""
+    return table(("APIs", "why"), ((", ".join(names), why) for why, names in LEFT_OUT))
 
 
 def commands() -> str:

@@ -106,4 +106,53 @@ SERVED = (
 )
 """Every API that is answered."""
 
+LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "between brokers and their controller; they come with the cluster",
+        (
+            "LeaderAndIsr",
+            "StopReplica",
+            "UpdateMetadata",
+            "ControlledShutdown",
+            "AlterPartition",
+            "AllocateProducerIds",
+        ),
+    ),
+    (
+        "of Kafka's own controllers (KRaft): a node keeps what they would in its registry",
+        (
+            "Vote",
+            "BeginQuorumEpoch",
+            "EndQuorumEpoch",
+            "DescribeQuorum",
+            "Envelope",
+            "FetchSnapshot",
+            "BrokerRegistration",
+            "BrokerHeartbeat",
+            "UnregisterBroker",
+            "ControllerRegistration",
+            "UnregisterController",
+            "AssignReplicasToDirs",
+            "AddRaftVoter",
+            "RemoveRaftVoter",
+            "UpdateRaftVoter",
+        ),
+    ),
+    (
+        "between the coordinators of share groups, which are one thing here",
+        (
+            "InitializeShareGroupState",
+            "ReadShareGroupState",
+            "WriteShareGroupState",
+            "DeleteShareGroupState",
+            "ReadShareGroupStateSummary",
+        ),
+    ),
+    (
+        "Kafka Streams' own group protocol (KIP-1071); Streams runs with the classic one, its default",
+        ("StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"),
+    ),
+)
+"""Every other API of Kafka 3.9 to 4.4, and why it is not answered."""
+
 BY_KEY = {row.api.key: row for row in SERVED}
