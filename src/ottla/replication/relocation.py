@@ -59,7 +59,7 @@ class Relocation:
         try:
             self._future = future = self._open(partition.log)
             while not partition.closed:
-                while self._copy(future):
+                while self._copy(future):  # noqa: ASYNC110 - nothing is waited for; requests get their turn
                     await asyncio.sleep(0)
                 await asyncio.get_running_loop().run_in_executor(None, future.flush)
                 if self.lag == 0 and not partition.closed:
