@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ottla.broker.live_config import LiveConfig
 from ottla.config.broker import DYNAMIC, BrokerConfig
 from ottla.config.options import REQUIRED, Config, Option
-from ottla.config.topic import TopicConfig, topic_defaults
+from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 
 # Where a value comes from (DescribeConfigsResponse.ConfigSource)
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
 # What type it has (ConfigDef.Type)
 BOOLEAN, STRING, INT, LIST, DOUBLE = 1, 2, 3, 7, 6
+
+
+class Place(NamedTuple):
+    """Where an option has a value, and the name that it has there."""
+
+    source: int
+    name: str
+    value: Any
 
 
 class Entry(NamedTuple):
@@ -27,49 +37,41 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """Other places with a value, the next one to count first: name, value, source."""
+    """All places with a value, the one that counts first: name, value, source."""
 
 
-def topic_entries(config: BrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
-    """All options of a topic: what is set on it, what the broker sets, and Kafka's defaults."""
-    by_broker = topic_defaults(config.given)
+def topic_entries(live: LiveConfig, options: Mapping[str, str]) -> Iterator[Entry]:
+    """All options of a topic: what is set on it, what the broker sets under its own names, and Kafka's defaults."""
     for name, option in TopicConfig.options.items():
-        places = [(DEFAULT_CONFIG, option.default)]
-        if name in by_broker:
-            places.insert(0, (STATIC_BROKER_CONFIG, by_broker[name]))
-        if name in options:
-            places.insert(0, (TOPIC_CONFIG, options[name]))
-        yield _entry(option, places)
+        places = [Place(TOPIC_CONFIG, name, options[name])] if name in options else []
+        for synonym in BROKER_SYNONYMS.get(name, ()):
+            places += _set_on_broker(live, synonym)
+        places += _broker_default(name)
+        yield _entry(option, places, _of_topic(option, places))
 
 
-def broker_entries(static: BrokerConfig, own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
+def broker_entries(live: LiveConfig) -> Iterator[Entry]:
     """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
-    for name, option in type(static).options.items():
-        places = [(DEFAULT_CONFIG, option.default)]
-        if name in static.given:
-            places.insert(0, (STATIC_BROKER_CONFIG, static.values[name]))
-        if name in for_all:
-            places.insert(0, (DYNAMIC_DEFAULT_BROKER_CONFIG, for_all[name]))
-        if name in own:
-            places.insert(0, (DYNAMIC_BROKER_CONFIG, own[name]))
-        yield _entry(option, places)._replace(read_only=name not in DYNAMIC)
+    for name, option in type(live.static).options.items():
+        places = [*_set_on_broker(live, name), Place(DEFAULT_CONFIG, name, option.default)]
+        yield _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
 
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
     """What is set on all brokers while they run."""
     for name, value in for_all.items():
-        yield _entry(BrokerConfig.options[name], [(DYNAMIC_DEFAULT_BROKER_CONFIG, value)])
+        yield _entry(BrokerConfig.options[name], [Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
 
 
 def class_entries(
-    config: type[Config], options: Mapping[str, str], source: int, defaults: Mapping[str, Any] | None = None
+    config: type[Config], options: Mapping[str, str], source: int, defaults: Mapping[str, Place] = MappingProxyType({})
 ) -> Iterator[Entry]:
-    """All options of a resource that has nothing but what is set on it and defaults: Kafka's, or those given."""
+    """All options of a resource that has nothing but what is set on it and defaults: those given here, or Kafka's."""
     for name, option in config.options.items():
-        places = [(DEFAULT_CONFIG, option.default if defaults is None else defaults[name])]
-        if name in options:
-            places.insert(0, (source, options[name]))
-        yield _entry(option, places)
+        places = [Place(source, name, options[name])] if name in options else []
+        if name in defaults:
+            places.append(defaults[name])
+        yield _entry(option, places, places[0].value if places else option.default)
 
 
 def text_of(value: Any) -> str | None:
@@ -85,17 +87,39 @@ def text_of(value: Any) -> str | None:
     return str(value)
 
 
-def _entry(option: Option[Any], places: list[tuple[int, Any]]) -> Entry:
+def _set_on_broker(live: LiveConfig, name: str) -> Iterator[Place]:
+    if name in live.own:
+        yield Place(DYNAMIC_BROKER_CONFIG, name, live.own[name])
+    if name in live.for_all:
+        yield Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, live.for_all[name])
+    if name in live.static.given:
+        yield Place(STATIC_BROKER_CONFIG, name, live.static.values[name])
+
+
+def _broker_default(name: str) -> Iterator[Place]:
+    """The default of the broker's option that a topic's option follows first."""
+    for synonym in BROKER_SYNONYMS.get(name, ())[:1]:
+        yield Place(DEFAULT_CONFIG, synonym, BrokerConfig.options[synonym].default)
+
+
+def _of_topic(option: Option[Any], places: list[Place]) -> Any:
+    """A topic's value; a broker may set hours where a topic has milliseconds, and by default it sets neither."""
+    if not places or places[0].value is None:
+        return option.default
+    return in_ms(places[0].name, places[0].value)
+
+
+def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:
     kinds: tuple[tuple[type, int], ...] = ((bool, BOOLEAN), (int, INT), (float, DOUBLE), (tuple, LIST))
     kind = next((number for cls, number in kinds if isinstance(option.default, cls)), STRING)
     sensitive = "password" in option.key
-    (source, value), *others = places
+    known = [place for place in places if text_of(place.value) is not None]
     return Entry(
         option.key,
         None if sensitive else text_of(value),
-        source,
+        known[0].source if known else DEFAULT_CONFIG,
         kind,
         option.doc,
         sensitive,
-        synonyms=tuple((option.key, None if sensitive else text_of(v), s) for s, v in others),
+        synonyms=tuple((name, None if sensitive else text_of(v), source) for source, name, v in known),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
@@ -22,15 +23,21 @@ class LiveConfig:
     def __init__(self, static: BrokerConfig, broker_id: int) -> None:
         self.static = static
         self.current = static
-        self._paths = (entities.entity(entities.BROKERS, None), entities.entity(entities.BROKERS, str(broker_id)))
+        self.own: Mapping[str, str] = {}
+        """What was set on this broker while it runs."""
+        self.for_all: Mapping[str, str] = {}
+        """What was set on all brokers while they run."""
+        self._own_path = entities.entity(entities.BROKERS, str(broker_id))
+        self._path_for_all = entities.entity(entities.BROKERS, None)
 
     def follow(self, image: ClusterImage) -> bool:
         """Take over what is set on all brokers and on this one; tells whether anything is different now."""
-        changes: dict[str, str] = {}
-        for path in self._paths:
-            changes |= {k: v for k, v in image.options.get(path, {}).items() if k in DYNAMIC}
+        self.own, self.for_all = (
+            {k: v for k, v in image.options.get(path, {}).items() if k in DYNAMIC}
+            for path in (self._own_path, self._path_for_all)
+        )
         try:
-            now = self.static.replace(changes)
+            now = self.static.replace({**self.for_all, **self.own})
         except ConfigurationError as error:
             # checked when it was set; another broker's file may not go with it
             log.error("options set on brokers are left out: %s", error.message)

@@ -122,6 +122,9 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         "Compression of stored batches.",
     )
+    compression_gzip_level = Option(-1, integer(-1, 9), "Level of gzip where the broker compresses; -1 is the codec's.")
+    compression_lz4_level = Option(9, integer(1, 17), "Level of lz4 where the broker compresses.")
+    compression_zstd_level = Option(3, integer(-131072, 22), "Level of zstd where the broker compresses.")
     message_max_bytes = Option(1048588, integer(0), "The largest batch taken.")
     unclean_leader_election_enable = Option(False, boolean, "Let a replica lead that is not in sync, and lose data.")
 

@@ -152,12 +152,13 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
     for key, synonyms in BROKER_SYNONYMS.items():
         for synonym in synonyms:
             if broker.get(synonym) is not None:
-                found[key] = _in_ms(synonym, broker[synonym])
+                found[key] = in_ms(synonym, broker[synonym])
                 break
     return found
 
 
-def _in_ms(synonym: str, value: Any) -> Any:
+def in_ms(synonym: str, value: Any) -> Any:
+    """A broker option's value: hours and minutes, as its name ends, become milliseconds (-1 stays -1)."""
     unit = _UNIT_MS.get(synonym.rpartition(".")[2])
     if unit is None or int(value) < 0:
         return value

@@ -7,7 +7,11 @@ from tests.unit.broker.asking import Asker, with_broker
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -25,14 +29,24 @@ async def alter(client: Asker, kind: int, name: str, option: str, value: str | N
     return (await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses[0].error_code
 
 
-async def describe(client: Asker, kind: int, name: str, option: str) -> tuple[Any, ...]:
+async def described(client: Asker, kind: int, name: str, option: str) -> DescribeConfigsResult:
     asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=[option])
     request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
     (result,) = (await client.ask(request, 4)).results
+    return result
+
+
+async def describe(client: Asker, kind: int, name: str, option: str) -> tuple[Any, ...]:
+    result = await described(client, kind, name, option)
     if result.error_code or not result.configs:
         return (result.error_code,)
     (found,) = result.configs
     return found.value, found.config_source, found.read_only, [(s.value, s.source) for s in found.synonyms]
+
+
+async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tuple[str, str, int]]:
+    (found,) = (await described(client, kind, name, option)).configs
+    return [(s.name, s.value, s.source) for s in found.synonyms]
 
 
 def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(tmp_path):
@@ -48,12 +62,39 @@ def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(
         log = client.services.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
         assert (log.config.retention_ms, log.config.segment_bytes) == (7000, 100000)
         assert await describe(client, BROKER, "", "log.retention.ms") == ("7000", 3, False, [("7000", 3)])
-        assert await describe(client, BROKER, "0", "log.retention.ms") == ("7000", 3, False, [("7000", 3), (None, 5)])
+        assert await describe(client, BROKER, "0", "log.retention.ms") == ("7000", 3, False, [("7000", 3)])
         assert await alter(client, BROKER, "0", "log.segment.bytes", None, DELETE) == 0
         assert log.config.segment_bytes == 1 << 30
 
     with_broker(test, tmp_path)
     with_broker(later, tmp_path)
+
+
+def test_a_topics_option_tells_what_the_broker_sets_under_its_own_name(tmp_path):
+    async def test(client: Asker) -> None:
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+        await alter(client, TOPIC, "t", "max.message.bytes", "5000")
+        await alter(client, BROKER, "", "message.max.bytes", "7000")
+        names = [
+            ("max.message.bytes", "5000", 1),
+            ("message.max.bytes", "7000", 3),
+            ("message.max.bytes", "1048588", 5),
+        ]
+        assert await synonyms(client, TOPIC, "t", "max.message.bytes") == names
+        assert await describe(client, TOPIC, "t", "retention.ms") == ("7200000", 4, False, [("2", 4)])
+        assert await synonyms(client, TOPIC, "t", "segment.ms") == []
+
+    with_broker(test, tmp_path, log_retention_hours=2)
+
+
+def test_a_groups_option_follows_the_brokers(tmp_path):
+    async def test(client: Asker) -> None:
+        await alter(client, GROUP, "g", "consumer.session.timeout.ms", "50000")
+        names = [("consumer.session.timeout.ms", "50000", 8), ("group.consumer.session.timeout.ms", "45000", 5)]
+        assert await synonyms(client, GROUP, "g", "consumer.session.timeout.ms") == names
+
+    with_broker(test, tmp_path)
 
 
 def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):

@@ -66,7 +66,7 @@ async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuo
         replication_factor=len(plan.assignment[0]),
         configs=[
             CreatableTopicConfigs(name=e.name, value=e.value, config_source=e.source, is_sensitive=e.sensitive)
-            for e in topic_entries(services.config, plan.options)
+            for e in topic_entries(services.live, plan.options)
         ],
     )
     if not validate_only:

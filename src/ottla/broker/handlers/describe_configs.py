@@ -36,8 +36,7 @@ def _describe(asked: DescribeConfigsResource, request: DescribeConfigsRequest, c
 def _option(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = []
     if request.include_synonyms:
-        own = (entry.name, entry.value, entry.source)
-        synonyms = [DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in (own, *entry.synonyms)]
+        synonyms = [DescribeConfigsSynonym(name=n, value=v, source=s) for n, v, s in entry.synonyms]
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -23,9 +23,7 @@ class BrokerResource:
         _check_name(name, call)
         if name == "":
             return dynamic_entries(self.options(name, call))
-        services = call.services
-        for_all = services.image.options.get(_path(""), {})
-        return broker_entries(services.live.static, self.options(name, call), for_all)
+        return broker_entries(call.services.live)
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
         _check_name(name, call)

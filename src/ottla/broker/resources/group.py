@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.broker.config_entries import Entry, class_entries
+from ottla.broker.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
+from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
@@ -29,8 +30,11 @@ class GroupResource:
 
     def entries(self, name: str, call: Call) -> Iterable[Entry]:
         """All options; where nothing is set, with the broker's value."""
-        defaults = _defaults(call.services.config.values)
-        return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, defaults)
+        places = {
+            key: Place(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
+            for key, value in _defaults(call.services.config.values).items()
+        }
+        return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, places)
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
         """What is set now."""

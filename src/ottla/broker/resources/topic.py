@@ -23,7 +23,7 @@ class TopicResource:
         return call.services.image.topics
 
     def entries(self, name: str, call: Call) -> Iterable[Entry]:
-        return topic_entries(call.services.config, _topic(name, call).options)
+        return topic_entries(call.services.live, _topic(name, call).options)
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
         return _topic(name, call).options
