@@ -153,10 +153,14 @@ class Partition:
         return bool(self._pending)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is on disk; who waited for that is told."""
+        """Wait until everything appended so far is on disk, or cannot be; who waited for that is told."""
         end = self.log.log_end_offset
-        await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
-        self._advance(end, 0)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
+        except KafkaStorageError as error:
+            self.fail(error)
+        else:
+            self._advance(end, 0)
 
     def _on_roll(self, log: Log) -> None:
         """A closed segment is written to disk in the background, so that a restart has only the last one to check."""

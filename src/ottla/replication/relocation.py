@@ -94,6 +94,7 @@ class Relocation:
     def _swap(self, future: Log) -> None:
         partition, current = self.partition, self.partition.log
         future.log_start_offset = current.log_start_offset
+        future.config = current.config  # which may have changed on the way
         future.drop_before_start()
         partition.replace_log(self.target.adopt_future(future))
         self._future = None

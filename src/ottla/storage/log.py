@@ -105,6 +105,7 @@ class Log:
         """Whether something was written or read since the last `rest`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
         self.closed = False
+        self._abandoned = False
         self.failed = False
         """Set when the disk failed under it: pages may be gone, so it is checked at the next start."""
 
@@ -130,7 +131,9 @@ class Log:
     def last_stable_offset(self) -> int:
         """Up to here a read_committed consumer may read: no open transaction lies before it."""
         unstable = self.producers.first_unstable_offset(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)  # its records may be deleted
 
     # Appending
 
@@ -215,21 +218,32 @@ class Log:
         except OSError as error:
             raise self._storage_error("append to", error) from error
         self.log_end_offset = last.next_offset
-        for batch in batches:
-            header = batch.header
-            if header.producer_id >= 0:
-                self._update_producer(header, self._marker(data, batch) if header.is_control else None)
+        try:
+            for batch in batches:
+                header = batch.header
+                if header.producer_id >= 0:
+                    self._update_producer(header, self._marker(data, batch) if header.is_control else None)
+        except OSError as error:
+            self._take_back(batches[0].header.base_offset)
+            raise self._storage_error("note a rolled back transaction of", error) from error
         self.producers.end_offset = self.log_end_offset
 
     def _update_producer(self, header: BatchHeader, marker: Marker | None) -> None:
         completed = self.producers.update(header, marker)
-        if completed is not None and completed.aborted:
+        if completed is None:
+            return
+        self.producers.forget_replicated(self.high_watermark)
+        if completed.aborted:
             stable = self.producers.last_stable_offset_after(completed)
             aborted = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            try:
-                self.txn_index(self.active).append(aborted)
-            except OSError as error:
-                raise self._storage_error("note a rolled back transaction of", error) from error
+            self.txn_index(self.active).append(aborted)
+
+    def _take_back(self, offset: int) -> None:
+        """Undo an append: a marker without its entry in the index would have its records read as committed ones."""
+        try:
+            self.truncate_to(offset)
+        except OSError as error:
+            raise DiskFailedError(f"could not shorten the log of {self.topic_partition}: {error}") from error
 
     def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
         if error.errno not in FULL:
@@ -284,7 +298,11 @@ class Log:
 
     def _new_segment(self, base_offset: int) -> Segment:
         segment = self.segment_at(base_offset)
-        segment.create(self.clock.now_ms())
+        try:
+            segment.create(self.clock.now_ms())
+        except OSError:
+            segment.delete_files("")  # the last segment may get records beyond it, and would end at it after a restart
+            raise
         self.segments.append(segment)
         return segment
 
@@ -470,6 +488,8 @@ class Log:
             self.leader_epochs.sync()
             sync_directory(self.dir)
         except OSError as error:
+            if self._abandoned:
+                return  # deleted, or moved as a whole, while this ran: nothing is left to be flushed
             raise self._storage_error("flush", error) from error
         with self._flush_lock:
             if cuts == self._cuts:
@@ -491,7 +511,7 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of all files without writing anything: the disk failed, or the partition is deleted."""
-        self.closed = True
+        self.closed = self._abandoned = True
         for segment in self.segments:
             segment.close()
 
@@ -552,7 +572,10 @@ class Log:
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self.drop_before_start()
+            try:
+                self.drop_before_start()
+            except OSError as error:
+                raise self._storage_error("delete records of", error) from error
         return self.log_start_offset
 
     def drop_before_start(self) -> int:
@@ -578,7 +601,10 @@ class Log:
         """Drop what retention.ms, retention.bytes and the log's start allow; the number of segments dropped."""
         from ottla.storage.retention import apply_retention
 
-        return apply_retention(self, now_ms)
+        try:
+            return apply_retention(self, now_ms)
+        except OSError as error:
+            raise self._storage_error("shorten", error) from error
 
 
 def _as_new(message: memoryview) -> tuple[BatchHeader, memoryview]:

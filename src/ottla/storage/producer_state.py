@@ -272,13 +272,15 @@ class ProducerStates:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the oldest transaction began that a read_committed reader must wait for."""
-        if self._unreplicated:
-            done = [first for first, last in self._unreplicated.items() if last < high_watermark]
-            for first in done:
-                del self._unreplicated[first]
+        self.forget_replicated(high_watermark)
         firsts = [next(iter(offsets)) for offsets in (self.ongoing,) if offsets]
         firsts += self._unreplicated
         return min(firsts, default=None)
+
+    def forget_replicated(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose markers are replicated: nobody waits for them any more."""
+        for first in [first for first, last in self._unreplicated.items() if last < high_watermark]:
+            del self._unreplicated[first]
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The offset up to which all is decided once `completed` is: what its index entry records."""

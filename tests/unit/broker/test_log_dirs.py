@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,14 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import records
+from ottla.storage import log as log_module
 from ottla.storage.files import LogFile
 
 STORAGE_ERROR, LOG_DIR_NOT_FOUND, REPLICA_NOT_AVAILABLE = 56, 57, 9
@@ -240,3 +247,50 @@ def test_a_start_without_one_directory_does_not_make_its_logs_anew(tmp_path):
     (tmp_path / "a").write_text("the registry was in it")
     with pytest.raises(StartupError, match=r"log\.dirs.*is not a directory"):
         with_broker(again, tmp_path, **both(tmp_path))
+
+
+def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path, monkeypatch):
+    began, moved = threading.Event(), threading.Event()
+    real = log_module.sync_directory
+
+    def slow(path: Path) -> None:
+        if path == tmp_path / "a" / "t-0" and not began.is_set():
+            began.set()
+            moved.wait(5)
+        real(path)
+
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        await produce(client, 0, b"x")
+        partition = client.services.partitions.get(T0)
+        assert partition is not None
+        partition.flush_in_background()
+        await asyncio.to_thread(began.wait, 5)
+        assert await move(client, tmp_path / "b") == 0
+        await settled(client)
+        moved.set()
+        await asyncio.get_running_loop().run_in_executor(client.node._workers, lambda: None)
+        assert await produce(client, 0, b"y") == 0
+        assert await read(client, 0) == [b"x", b"y"]
+
+    monkeypatch.setattr(log_module, "sync_directory", slow)
+    with_broker(test, tmp_path, **both(tmp_path), num_io_threads=1)
+
+
+def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        for _ in range(3):
+            await produce(client, 0, b"x" * 900_000)
+        assert await move(client, tmp_path / "b") == 0
+        await asyncio.sleep(0)
+        option = AlterableConfig(name="retention.ms", value="4242")
+        wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
+        assert client.services.partitions.relocations
+        await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
+        await settled(client)
+        partition = client.services.partitions.get(T0)
+        assert partition is not None
+        assert (partition.log.dir.parent, partition.log.config.retention_ms) == (tmp_path / "b", 4242)
+
+    with_broker(test, tmp_path, **both(tmp_path))

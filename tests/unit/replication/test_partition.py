@@ -169,3 +169,19 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
         log.close()
 
     asyncio.run(run())
+
+
+def test_fsync_that_fails_at_the_end_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        wait = partition.safe(partition.append(view(b"a")).last_offset + 1)
+        flushing = asyncio.ensure_future(partition.flush())
+        await asyncio.sleep(0)
+        held.jobs.pop(0)
+        held.run_one(KafkaStorageError("EIO"))
+        await flushing
+        assert wait is not None
+        with pytest.raises(KafkaStorageError):
+            await wait
+        assert partition.closed
+
+    with_partition(test, tmp_path, flush_messages=1)

@@ -544,3 +544,54 @@ def test_batch_that_grows_above_max_message_bytes_is_too_large(make_log):
     log = make_log(max_message_bytes=1000, compression_type="uncompressed")
     with pytest.raises(MessageTooLargeError):
         log.append(batch(b"x" * 5000, codec=compression.GZIP), leader_epoch=0)
+
+
+def test_flush_of_a_log_that_is_deleted_meanwhile_is_no_failure(make_log, monkeypatch):
+    log = make_log()
+    fill(log, 3)
+    real = os.fsync
+
+    def deleted_by_then(fd):
+        if not log.closed:
+            log.abandon()
+            log.dir.rename(log.dir.with_name("orders-0.delete"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", deleted_by_then)
+    log.flush()
+    assert log.recovery_point == 0
+
+
+def test_segment_that_could_not_be_begun_leaves_no_file(make_log, monkeypatch):
+    log = make_log(segment_bytes=1000)
+    log.append(batch((b"k", b"x" * 400)), leader_epoch=0)
+    real = os.open
+
+    def full(path, flags, *mode, **options):
+        if flags & os.O_CREAT and os.path.basename(path) == "00000000000000000001.index":
+            raise OSError(errno.ENOSPC, "full")
+        return real(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(KafkaStorageError, match="no space"):
+        log.append(batch((b"k", b"y" * 600)), leader_epoch=0)
+    monkeypatch.undo()
+    fill(log, 3, size=10)
+    assert len(log.segments) == 1, "these fitted into the old segment"
+    log.close()
+    assert make_log(clean=True, segment_bytes=1000).log_end_offset == 4
+
+
+def test_retention_on_a_full_disk_is_a_storage_error(make_log, monkeypatch):
+    log = make_log(segment_bytes=500, retention_bytes=500)
+    fill(log, 10)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(KafkaStorageError, match="no space"):
+        log.apply_retention(NOW)
+    assert log.log_start_offset > 0
+    with pytest.raises(KafkaStorageError, match="no space"):
+        log.delete_records_before(10)

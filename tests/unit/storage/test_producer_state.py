@@ -1,3 +1,5 @@
+import errno
+
 import pytest
 
 from ottla.errors import (
@@ -8,6 +10,7 @@ from ottla.errors import (
     TransactionCoordinatorFencedError,
 )
 from ottla.storage.producer_state import ABORT, COMMIT, ProducerStates, marker_record, snapshots_in
+from ottla.storage.txn_index import TransactionIndex
 
 from .conftest import NOW, batch
 
@@ -234,3 +237,39 @@ def test_sequences_of_producers_that_never_wrote_are_forgotten(make_log, clock):
     log.producers.expect(1, 0, 0)
     log.producers.remove_expired(NOW)
     send(log, 7, transactional=True)
+
+
+def test_abort_that_cannot_be_indexed_is_not_in_the_log(make_log, monkeypatch):
+    log = make_log()
+    send(log, 0, transactional=True)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(TransactionIndex, "append", full)
+    with pytest.raises(KafkaStorageError, match="no space"):
+        end(log, ABORT)
+    monkeypatch.undo()
+    assert log.log_end_offset == 1
+    end(log, ABORT)
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 2
+    assert [a[:3] for a in log.aborted_transactions(0, 2)] == [(1, 0, 1)]
+
+
+def test_ended_transactions_are_forgotten_though_nobody_reads(make_log):
+    log = make_log()
+    for i in range(10):
+        send(log, i, transactional=True)
+        end(log, COMMIT)
+        log.high_watermark = log.log_end_offset
+    assert len(log.producers._unreplicated) == 1
+
+
+def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_logs_start(make_log):
+    log = make_log()
+    for i in range(2):
+        send(log, i, transactional=True)
+    log.high_watermark = 2
+    log.delete_records_before(1)
+    assert log.last_stable_offset == 1
