@@ -1,0 +1,23 @@
+"""Kafka Streams, unchanged, on our broker: a job that counts words, killed and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.interop.java_clients import run_java
+from tests.interop.test_java_clients import Record, topic_of
+
+pytestmark = pytest.mark.interop
+
+JOBS = [("3.9.2", "at_least_once"), ("4.3.1", "exactly_once_v2")]
+
+
+@pytest.mark.parametrize(("version", "guarantee"), JOBS)
+def test_words_are_counted_through_kills(
+    bootstrap: str, tmp_path: Path, version: str, guarantee: str, compatibility: Record
+) -> None:
+    topics = [topic_of(bootstrap, 2), topic_of(bootstrap, 1)]
+    job = (bootstrap, *topics, guarantee, str(tmp_path / "state"))
+    checked = run_java("kafka-streams", version, "WordCount", *job)
+    compatibility("Kafka Streams", version, guarantee, checked)
