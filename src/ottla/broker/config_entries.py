@@ -59,8 +59,17 @@ def broker_entries(live: LiveConfig) -> Iterator[Entry]:
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
     """What is set on all brokers while they run."""
-    for name, value in for_all.items():
+    for name in for_all.keys() & BrokerConfig.options.keys():
+        value = for_all[name]
         yield _entry(BrokerConfig.options[name], [Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
+    yield from unknown_entries({}, for_all)
+
+
+def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
+    """Options that the broker does not know, set on it or on all brokers: they may be secrets, so no value is told."""
+    for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
+        for name in options.keys() - BrokerConfig.options.keys():
+            yield Entry(name, None, source, STRING, "", sensitive=True, synonyms=((name, None, source),))
 
 
 def class_entries(

@@ -51,6 +51,7 @@ class Housekeeping:
         self._throttle = Throttle()
         """For all passes of compaction; they end when it is stopped."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._cleaners: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Start every job."""
@@ -66,15 +67,23 @@ class Housekeeping:
             (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.forget_expired),
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
-        if config.log_cleaner_enable:
-            self._tasks += [asyncio.create_task(self._compact_often()) for _ in range(config.log_cleaner_threads)]
+        self.staff_cleaners()
+
+    def staff_cleaners(self) -> None:
+        """Have as many cleaners as log.cleaner.threads says now; those too many end after what they are at."""
+        config = self._live.current
+        for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
+            cleaner = self._cleaners.get(number)
+            if cleaner is None or cleaner.done():
+                self._cleaners[number] = asyncio.create_task(self._compact_often(number))
 
     async def close(self) -> None:
         """Stop all jobs."""
         self._throttle.stop()
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._cleaners.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def apply_retention(self) -> None:
         """Drop segments that have outlived their topic's retention."""
@@ -147,9 +156,9 @@ class Housekeeping:
             raise
         return log_dir.finish_cleaning(cleaning)
 
-    async def _compact_often(self) -> None:
-        """One of log.cleaner.threads."""
-        while True:
+    async def _compact_often(self, number: int) -> None:
+        """One of log.cleaner.threads, as long as there are so many."""
+        while number < self._live.current.log_cleaner_threads:
             await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
             for log_dir in self._usable():
                 try:

@@ -234,6 +234,11 @@ class BrokerNode:
             self._defaults = topic_defaults(config.given)
             if self._services is not None:
                 self._services.partitions.reconfigure(after)
+            if self._housekeeping is not None:
+                self._housekeeping.staff_cleaners()
+        if self._services is not None:
+            limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
+            self._services.partitions.relocation_limit = limit
         self._quotas.follow(after)
         self._admission.limits = connection_limits(self._live.current, after)
 

@@ -178,6 +178,15 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     )
     log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
     log_preallocate = Option(False, boolean, "Reserve a segment's bytes on the disk while it is written.")
+    replica_alter_log_dirs_io_max_bytes_per_second = Option(
+        MAX_LONG, integer(1), "The most that moves between data directories may copy, in bytes per second."
+    )
+    leader_replication_throttled_rate = Option(
+        MAX_LONG, integer(1), "What followers may fetch of throttled replicas; one node alone has no followers."
+    )
+    follower_replication_throttled_rate = Option(
+        MAX_LONG, integer(1), "What throttled replicas may fetch; one node alone has nothing to fetch."
+    )
     num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")
     producer_id_expiration_ms = Option(DAY_MS, integer(1), "How long the state of a silent producer is kept.")
 
@@ -331,10 +340,16 @@ DYNAMIC = frozenset(
         *(synonym for synonyms in BROKER_SYNONYMS.values() for synonym in synonyms),
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
     }
 )
 """Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""

@@ -49,6 +49,8 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._relocations: dict[TopicPartition, Relocation] = {}
         self._may_create = True
+        self.relocation_limit = float("inf")
+        """Bytes per second that all moves between data directories may copy; it may change while they are under way."""
         self.on_fatal: Callable[[], None] | None = None
         """Told when the first data directory has failed, which holds the registry."""
 
@@ -140,8 +142,11 @@ class Partitions:
             await running.cancel()
         source = self._directory_of(partition)
         if source is not target:
-            moving = self._relocations[tp] = Relocation(partition, source, target)
+            moving = self._relocations[tp] = Relocation(partition, source, target, self._relocation_share)
             moving.start(lambda: self._relocated(tp, moving))
+
+    def _relocation_share(self) -> float:
+        return self.relocation_limit / len(self._relocations)
 
     def _relocated(self, tp: TopicPartition, ended: Relocation) -> None:
         if self._relocations.get(tp) is ended:

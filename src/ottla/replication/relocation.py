@@ -26,10 +26,13 @@ CHUNK_BYTES = 1024 * 1024
 class Relocation:
     """One replica on its way."""
 
-    def __init__(self, partition: Partition, source: LogDir, target: LogDir) -> None:
+    def __init__(
+        self, partition: Partition, source: LogDir, target: LogDir, bytes_per_second: Callable[[], float]
+    ) -> None:
         self.partition = partition
         self.source = source
         self.target = target
+        self._bytes_per_second = bytes_per_second
         self._future: Log | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -59,8 +62,8 @@ class Relocation:
         try:
             self._future = future = self._open(partition.log)
             while not partition.closed:
-                while self._copy(future):  # noqa: ASYNC110 - nothing is waited for; requests get their turn
-                    await asyncio.sleep(0)
+                while copied := self._copy(future):  # noqa: ASYNC110 - a pause that keeps the limit, or lets requests in
+                    await asyncio.sleep(copied / self._bytes_per_second())
                 await asyncio.get_running_loop().run_in_executor(None, future.flush)
                 if self.lag == 0 and not partition.closed:
                     self._swap(future)
@@ -77,19 +80,20 @@ class Relocation:
         future.truncate_fully_and_start_at(current.log_end_offset if first is None else first.base_offset)
         return future
 
-    def _copy(self, future: Log) -> bool:
-        """Copy the next chunk; False when there is none."""
+    def _copy(self, future: Log) -> int:
+        """Copy the next chunk; how many bytes it has, 0 when there is none."""
         current = self.partition.log
         if future.log_end_offset >= current.log_end_offset:
-            return False
+            return 0
         if future.log_end_offset < current.segments[0].base_offset:
             # retention was faster: begin again with what is left
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
-        with current.read(offset, CHUNK_BYTES, max_offset=current.log_end_offset) as piece:
+        chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no pause of more than a second, by and large
+        with current.read(offset, chunk, max_offset=current.log_end_offset) as piece:
             data = memoryview(bytearray(piece.read()))
         future.append_as_follower(data)
-        return True
+        return len(data)
 
     def _swap(self, future: Log) -> None:
         partition, current = self.partition, self.partition.log

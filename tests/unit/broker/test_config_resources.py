@@ -97,6 +97,18 @@ def test_a_groups_option_follows_the_brokers(tmp_path):
     with_broker(test, tmp_path)
 
 
+def test_an_option_that_brokers_do_not_know_is_kept_and_its_value_not_told(tmp_path, caplog):
+    async def test(client: Asker) -> None:
+        assert await alter(client, BROKER, "0", "plugin.password", "secret") == 0
+        assert "plugin.password is set on 0" in caplog.text
+        assert await describe(client, BROKER, "0", "plugin.password") == (None, 2, False, [(None, 2)])
+        assert await describe(client, BROKER, "", "plugin.password") == (0,)
+        assert await alter(client, BROKER, "0", "plugin.password", None, DELETE) == 0
+        assert await describe(client, BROKER, "0", "plugin.password") == (0,)
+
+    with_broker(test, tmp_path)
+
+
 def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
     async def test(client: Asker) -> None:
         await alter(client, BROKER, "", "message.max.bytes", "2000")
@@ -112,7 +124,6 @@ def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
     ("kind", "name", "option", "value", "error"),
     [
         (BROKER, "0", "log.dirs", "/x", InvalidRequestError),
-        (BROKER, "0", "no.such.option", "1", InvalidRequestError),
         (BROKER, "7", "message.max.bytes", "1", InvalidRequestError),
         (BROKER, "0", "message.max.bytes", "many", InvalidConfigError),
         (BROKER_LOGGER, "0", "ottla.broker", "LOUD", InvalidConfigError),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.test_config_resources import BROKER, alter
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce, values
 
 from ottla.model import TopicPartition
@@ -37,6 +39,22 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
         assert cleaned[TopicPartition("t", 0)] > 150
 
     with_broker(test, tmp_path)
+
+
+def test_cleaners_come_and_go_with_log_cleaner_threads(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        housekeeping = client.node._housekeeping
+        assert housekeeping is not None
+
+        async def busy(threads: str, count: int) -> None:
+            assert await alter(client, BROKER, "", "log.cleaner.threads", threads) == 0
+            while sum(not task.done() for task in housekeeping._cleaners.values()) != count:
+                await asyncio.sleep(0.001)
+
+        for threads in (3, 1, 2):
+            await busy(str(threads), threads)
+
+    with_broker(test, tmp_path, log_cleaner_backoff_ms=1)
 
 
 def test_retention_drops_old_segments(tmp_path: Path) -> None:

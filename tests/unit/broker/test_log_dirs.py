@@ -74,6 +74,13 @@ async def move(client: Asker, path: Path, partition: int = 0) -> int:
     return (await client.ask(request, 2)).results[0].partitions[0].error_code
 
 
+async def alter_broker(client: Asker, option: str, value: str) -> None:
+    config = AlterableConfig(name=option, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[config])
+    answer = await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
+
+
 async def settled(client: Asker) -> None:
     while client.services.partitions.relocations:
         await asyncio.sleep(0.001)
@@ -124,6 +131,23 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
 
     with_broker(moving, tmp_path, **both(tmp_path))
     with_broker(later, tmp_path, **both(tmp_path))
+
+
+def test_a_move_keeps_to_its_limit_until_that_is_lifted(tmp_path):
+    option = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        for _ in range(20):
+            await produce(client, 0, b"x" * 1000)
+        assert await move(client, tmp_path / "b") == 0
+        await asyncio.sleep(0.05)
+        assert 0 < (await described(client, 0))["b"]["t", 0, True] < 5000
+        await alter_broker(client, option, "1000000000")
+        await settled(client)
+        assert ("t", 0, False) in (await described(client))["b"]
+
+    with_broker(test, tmp_path, **both(tmp_path), **{option: 4000})
 
 
 def test_moves_that_cannot_be_are_refused(tmp_path):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
-from ottla.broker.config_entries import Entry, broker_entries, dynamic_entries
+from ottla.broker.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
 from ottla.config.broker import DYNAMIC, BrokerConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
+log = logging.getLogger("ottla.broker")
+
 
 class BrokerResource:
-    """Set in the registry under `/config/brokers`; what is set on one broker beats what is set on all."""
+    """Set in the registry under `/config/brokers`; what is set on one broker beats what is set on all.
+
+    As in Kafka, an option that the broker does not know is kept, for it may be a plug-in's, and its value is not told.
+    """
 
     lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
 
@@ -21,9 +28,10 @@ class BrokerResource:
 
     def entries(self, name: str, call: Call) -> Iterable[Entry]:
         _check_name(name, call)
+        own, for_all = self.options(name, call), self.options("", call)
         if name == "":
-            return dynamic_entries(self.options(name, call))
-        return broker_entries(call.services.live)
+            return dynamic_entries(for_all)
+        return chain(broker_entries(call.services.live), unknown_entries(own, for_all))
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
         _check_name(name, call)
@@ -32,14 +40,15 @@ class BrokerResource:
     def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
         checked: dict[str, str] = {}
         for key, value in options.items():
-            if key not in DYNAMIC:
-                known = "Cannot update these configs dynamically" if key in BrokerConfig.options else "Unknown config"
-                raise InvalidRequestError(f"{known}: {key}")
+            if key in BrokerConfig.options and key not in DYNAMIC:
+                raise InvalidRequestError(f"Cannot update these configs dynamically: {key}")
             if value is None:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
+            if key not in BrokerConfig.options:
+                log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
             checked[key] = value
         try:
-            call.services.config.replace(checked)
+            call.services.config.replace({key: value for key, value in checked.items() if key in DYNAMIC})
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         return checked
