@@ -100,6 +100,8 @@ APIS: Final = (
     Api(78, "ShareFetch", 0),
     Api(79, "ShareAcknowledge", 0),
     Api(90, "DescribeShareGroupOffsets", 0),
+    Api(91, "AlterShareGroupOffsets", 0),
+    Api(92, "DeleteShareGroupOffsets", 0),
 )
 """Every declared API, by its number."""
 

@@ -10,8 +10,17 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.errors import for_code
+from ottla.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -42,6 +51,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.records.batch import records
 
 ACCEPT, RELEASE = 1, 2
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 1, 3, 68, 69
 Acks = list[tuple[int, int, int]]
 
 
@@ -239,3 +249,49 @@ def test_group_and_member_have_to_be_named(tmp_path: Path, missing: str) -> None
         assert for_code((await client.ask(request, 1)).error_code).name == "INVALID_REQUEST"
 
     with_broker(test, tmp_path)
+
+
+def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: Path) -> None:
+    async def beat(client: Asker, epoch: int) -> None:
+        request = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=["t"]
+        )
+        assert (await client.ask(request, 1)).error_code == 0
+
+    async def alter(client: Asker, start: int) -> tuple[int, list[int]]:
+        partitions = [
+            AlterShareGroupOffsetsRequestPartition(partition_index=p, start_offset=s) for p, s in ((0, start), (7, 0))
+        ]
+        topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=partitions)
+        answer = await client.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
+        codes = [p.error_code for t in answer.responses for p in t.partitions]
+        return answer.error_code, codes
+
+    async def forget(client: Asker) -> tuple[int, list[int]]:
+        topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ("t", "no")]
+        answer = await client.ask(DeleteShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
+        return answer.error_code, [t.error_code for t in answer.responses]
+
+    async def start(client: Asker) -> int:
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+        answer = await client.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), 0)
+        return next((p.start_offset for t in answer.groups[0].topics for p in t.partitions), -1)
+
+    async def first(client: Asker) -> None:
+        await prepare(client)
+        assert await alter(client, 1) == (GROUP_ID_NOT_FOUND, [])
+        await beat(client, 0)
+        assert await alter(client, 1) == (NON_EMPTY_GROUP, [])
+        assert (await forget(client))[0] == NON_EMPTY_GROUP
+        await beat(client, -1)
+        assert await alter(client, 99) == (0, [OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC])
+        assert await alter(client, 3) == (0, [0, UNKNOWN_TOPIC])
+        assert await start(client) == 3
+
+    async def second(client: Asker) -> None:
+        assert await start(client) == 3
+        assert await forget(client) == (0, [0, UNKNOWN_TOPIC])
+        assert await start(client) == -1
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)

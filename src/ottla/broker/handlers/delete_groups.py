@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups without members, with their offsets. Served up to version 2."""
+"""DeleteGroups: remove groups without members, with their offsets. Served in all versions."""
 
 from __future__ import annotations
 

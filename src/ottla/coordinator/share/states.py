@@ -11,10 +11,12 @@ import heapq
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import UUID
 
 from ottla.clock import Clock
 from ottla.cluster.metadata import SHARE_GROUP_STATE, ClusterImage
 from ottla.config.broker import BrokerConfig
+from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Record
 from ottla.coordinator.share import state_records as records
 from ottla.coordinator.share.partition import Limits, SharePartition
@@ -46,6 +48,8 @@ class ShareStates:
         self._log = StateLog(SHARE_GROUP_STATE, clock, partitions, image)
         self._kept: dict[ShareKey, Kept] = {}
         self._due: list[tuple[float, ShareKey]] = []
+        self._watched: set[ShareKey] = set()
+        """Those in `_due`, each once: with the first of its records' times."""
         self._timer: asyncio.TimerHandle | None = None
         self.limits = Limits(
             config.group_share_partition_max_record_locks,
@@ -90,10 +94,24 @@ class ShareStates:
         kept.snapshot_epoch += 1
         return self._log.append(str(key), [self._snapshot(key, kept)])
 
+    def reset(self, key: ShareKey, start: int) -> asyncio.Future[None] | None:
+        """Begin anew at an offset, for a group without members; as `save` tells when that is safe."""
+        if key not in self._kept:
+            self._kept[key] = Kept(SharePartition(start, start, self.limits))
+        else:
+            self._kept[key].partition = SharePartition(start, start, self.limits)
+        return self.save(key)
+
+    def forget_topic(self, group_id: str, topic_id: UUID) -> None:
+        """Forget how far a group was in a topic."""
+        self._forget([key for key in self.of_group(group_id) if key.topic_id == topic_id])
+
     def watch(self, key: ShareKey, until: float) -> None:
-        """Records were acquired until then."""
-        heapq.heappush(self._due, (until, key))
-        self._set_timer()
+        """Records were acquired until then; those that were acquired before come back no later."""
+        if key not in self._watched:
+            self._watched.add(key)
+            heapq.heappush(self._due, (until, key))
+            self._set_timer()
 
     def release(self, group_id: str, member_id: str) -> None:
         """A member is gone: what it has is for others."""
@@ -154,8 +172,12 @@ class ShareStates:
         due = set()
         while self._due and self._due[0][0] <= now:
             due.add(heapq.heappop(self._due)[1])
+        self._watched -= due
         for key in due & self._kept.keys():
-            self._save_quietly(key, self._kept[key].partition.expire(now))
+            partition = self._kept[key].partition
+            self._save_quietly(key, partition.expire(now))
+            if partition.next_expiry < NEVER:
+                self.watch(key, partition.next_expiry)
         self._set_timer()
 
     def _save_quietly(self, key: ShareKey, changed: list[int]) -> None:

@@ -1,0 +1,26 @@
+"""DeleteShareGroupOffsets: forget how far a share group without members is in topics. Served in all versions."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.alter_share_group_offsets import check_empty_share_group
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.protocol.messages import delete_share_group_offsets as m
+
+
+def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteShareGroupOffsetsResponse:
+    """Forget each topic; one that fails does not stop the others."""
+    check_empty_share_group(request.group_id, call)
+    responses = []
+    for wanted in request.topics:
+        answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
+        try:
+            topic = call.services.image.topics.get(wanted.topic_name)
+            if topic is None:
+                raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")
+            answer.topic_id = topic.id
+            call.services.share_states.forget_topic(request.group_id, topic.id)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = code_of(error), error.message
+        responses.append(answer)
+    return m.DeleteShareGroupOffsetsResponse(responses=responses)

@@ -1,0 +1,41 @@
+"""DeleteShareGroupOffsets (key 92): forget how far a share group is in topics (KIP-932)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ottla.protocol import fields as f
+from ottla.protocol.message import Request, Response, Struct
+
+
+class DeleteShareGroupOffsetsRequestTopic(Struct):
+    """One topic."""
+
+    topic_name: str = f.string("0+")
+
+
+class DeleteShareGroupOffsetsRequest(
+    Request["DeleteShareGroupOffsetsResponse"], api_key=92, versions="0", flexible="0+"
+):
+    """The group and the topics."""
+
+    group_id: str = f.string("0+")
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = f.array(DeleteShareGroupOffsetsRequestTopic, "0+")
+
+
+class DeleteShareGroupOffsetsResponseTopic(Struct):
+    """The outcome of one topic."""
+
+    topic_name: str = f.string("0+")
+    topic_id: UUID = f.uuid("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+", default=None)
+
+
+class DeleteShareGroupOffsetsResponse(Response, api_key=92, versions="0", flexible="0+"):
+    """The outcome of each topic."""
+
+    throttle_time_ms: int = f.int32("0+")
+    error_code: int = f.int16("0+")
+    error_message: str | None = f.string("0+", nullable="0+", default=None)
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = f.array(DeleteShareGroupOffsetsResponseTopic, "0+")
