@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
+from ottla.broker.topic_creation import create_internal
+from ottla.cluster.metadata import SHARE_GROUP_STATE
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import (
@@ -38,6 +40,7 @@ def check_empty_share_group(group_id: str, call: Call) -> None:
 
 
 async def _alter_all(request: m.AlterShareGroupOffsetsRequest, call: Call) -> m.AlterShareGroupOffsetsResponse:
+    await create_internal(call.services, SHARE_GROUP_STATE)
     return m.AlterShareGroupOffsetsResponse(
         responses=[await _alter_topic(request.group_id, topic, call) for topic in request.topics]
     )
