@@ -51,6 +51,8 @@ async def adopt(
     """Fill a registry that was never used from what lies in the data directories; how many topics were taken over."""
     if not logs or await registry.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0
+    if await registry.children(znodes.TOPICS):
+        return 0  # they were taken over at a start that came no further
     metadata = next((d / kraft.DIRECTORY for d in directories if (d / kraft.DIRECTORY).is_dir()), None)
     operations: list[Operation] = []
     if metadata is not None:

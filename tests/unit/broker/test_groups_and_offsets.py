@@ -100,6 +100,22 @@ def test_offsets_are_committed_and_fetched_in_every_version(tmp_path: Path, vers
     with_broker(test, tmp_path)
 
 
+def test_all_offsets_of_a_group_are_fetched_by_topic(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        wish = CreatableTopic(name="s", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
+        for name, index in (("t", 1), ("s", 0), ("t", 0)):
+            partitions = [OffsetCommitRequestPartition(partition_index=index, committed_offset=7)]
+            topics = [OffsetCommitRequestTopic(name=name, partitions=partitions)]
+            await client.ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
+        everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+        found = (await client.ask(everything, 8)).groups[0].topics
+        assert [(t.name, [p.partition_index for p in t.partitions]) for t in found] == [("s", [0]), ("t", [0, 1])]
+
+    with_broker(test, tmp_path)
+
+
 def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         await prepare(client)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.transacting import at_clock
 
+from ottla.clock import ManualClock
+from ottla.coordinator.any_group import NEVER
+from ottla.coordinator.share.partition import State
 from ottla.errors import for_code
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -171,6 +176,26 @@ def test_records_come_back_when_the_time_is_over(tmp_path: Path) -> None:
         assert got(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
 
     with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
+
+
+def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_once(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        states = client.services.share_states
+        await prepare(client, 1)
+        assert got(await fetch(client, 0)) == [(0, 0, 1)]
+        clock.advance(20_000)
+        await produce(client, 1)
+        assert got(await fetch(client, 1)) == [(1, 1, 1)]
+        assert len(states._due) == 1
+        (kept,) = states._kept.values()
+        for milliseconds, back in ((11_000, 0), (20_000, 1)):
+            clock.advance(milliseconds)
+            states._tick()
+            assert kept.partition.slots[back].state is State.AVAILABLE
+            assert kept.partition.next_expiry == (50 if back == 0 else NEVER)
+        assert not states._due
+
+    at_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
 
 
 def test_sessions_are_checked(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Data directories of Apache Kafka are taken over with topics, options and producer ids."""
 
+import asyncio
 import json
 import uuid
 from pathlib import Path
@@ -10,6 +11,8 @@ from tests.unit.broker.asking import Asker, with_broker
 
 from ottla.cli.main import main
 from ottla.cluster import kraft, znodes
+from ottla.cluster.adoption import adopt
+from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.metadata import TopicImage
 from ottla.errors import StartupError
 from ottla.model import TopicPartition
@@ -208,3 +211,17 @@ def test_wrong_wishes_of_the_registry_are_told(tmp_path, capsys):
     told = capsys.readouterr().err
     assert "--zookeeper is needed" in told
     assert "has no registry" in told
+
+
+def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
+    async def adopted() -> int:
+        registry = EmbeddedRegistry(tmp_path)
+        registry.open()
+        try:
+            return await adopt(registry, [tmp_path], {TopicPartition("t", 0): tmp_path / "t-0"}, 0)
+        finally:
+            await registry.close()
+
+    (tmp_path / "t-0").mkdir()
+    assert asyncio.run(adopted()) == 1
+    assert asyncio.run(adopted()) == 0

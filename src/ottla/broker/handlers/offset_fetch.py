@@ -7,6 +7,7 @@ registry, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
+from itertools import groupby
 from uuid import UUID
 
 from ottla.broker.services import Call
@@ -130,9 +131,9 @@ def _wanted(
     """Name (None for an id that is not known), id and partitions of each topic that is asked for."""
     image = call.services.image
     if group.topics is None:
-        for name in sorted({tp.topic for tp in committed}):
+        for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
             topic = image.topics.get(name)
-            yield name, topic.id if topic else ZERO_UUID, sorted(tp.partition for tp in committed if tp.topic == name)
+            yield name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]
         return
     for wanted in group.topics:
         if call.version >= TOPIC_IDS_SINCE:

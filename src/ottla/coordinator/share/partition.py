@@ -111,6 +111,11 @@ class SharePartition:
         """Records after the start that are done with."""
         return sum(slot.state in DONE for slot in self.slots.values())
 
+    @property
+    def next_expiry(self) -> float:
+        """When the first record comes back that a member has."""
+        return min((slot.until for slot in self.slots.values()), default=NEVER)
+
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[Run]:
         """Give a member up to `most` of the records from `first` to `last` that nobody has."""
         taken: list[int] = []

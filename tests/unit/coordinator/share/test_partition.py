@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.share.partition import Limits, Run, Said, SharePartition, State
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
@@ -89,9 +90,12 @@ def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
     shared = begun()
     shared.acquire("a", 0, 1, 9, 0)
     shared.acknowledge("a", [Said(1, 1, [RENEW])], 20)
+    assert shared.next_expiry == 30
     assert shared.expire(30) == [0]
+    assert shared.next_expiry == 50
     assert (shared.next_offset, shared.slots[1].state) == (0, State.ACQUIRED)
     assert shared.expire(50) == [1]
+    assert shared.next_expiry == NEVER
 
 
 def test_who_waits_is_told_when_records_come_back() -> None:
