@@ -55,6 +55,7 @@ def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, wish: Crea
         await client.ask(CreateTopicsRequest(topics=[topic("there"), topic("th_ere.2")], timeout_ms=1000), 7)
         answer = (await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)).topics[0]
         assert answer.error_code == code, answer
+        assert (answer.error_message is None) == (code == 0)
         assert (wish.name in client.services.image.topics) == (code in (0, 36))
 
     with_broker(test, tmp_path)
@@ -74,6 +75,8 @@ def test_metadata_creates_an_unknown_topic_where_both_sides_allow_it(tmp_path: P
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
         assert (await client.ask(wanted, 12)).topics[0].error_code == 3
         wanted.allow_auto_topic_creation = True
+        first = (await client.ask(wanted, 12)).topics[0]
+        assert (first.error_code, first.partitions) == (3, [])  # as with Kafka: it is there when asked for again
         found = (await client.ask(wanted, 12)).topics[0]
         assert (found.error_code, len(found.partitions)) == (0, 4)
         assert found.topic_id == client.services.image.topics["t"].id

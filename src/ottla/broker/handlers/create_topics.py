@@ -62,6 +62,7 @@ async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuo
     )
     result = CreatableTopicResult(
         name=topic.name,
+        error_message=None,
         num_partitions=len(plan.assignment),
         replication_factor=len(plan.assignment[0]),
         configs=[

@@ -1,6 +1,8 @@
 """Metadata: brokers, topics and leaders, from the image; unknown topics are created where both sides allow it.
 
-Served in all versions. Addresses are those of the listener that the client came in through.
+Who had a topic created by asking hears that it is unknown, as with Kafka, and finds it by asking again: who asks
+whether a deletion is done must not be told of the new topic. Served in all versions. Addresses are those of the
+listener that the client came in through.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ async def _create_then_answer(request: MetadataRequest, call: Call, missing: Ite
     for name in sorted(missing):
         try:
             await create_missing(call.services, name)
+            errors[name] = UnknownTopicOrPartitionError()
         except TopicAlreadyExistsError:
             pass  # another client was faster
         except KafkaError as error:
@@ -67,7 +70,7 @@ def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError])
                 continue
         name = name or ""
         found = image.topics.get(name)
-        if found is not None:
+        if found is not None and name not in errors:
             topics.append(_topic(found))
         else:
             error = errors.get(name) or _why_missing(name)
