@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from scripts import apache_kafka
 from tests.interop.kafka_jars import run_tool
+from tests.interop.steady import new_topic, sending
 
-from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+from ottla import KafkaAdminClient, NewTopic
 from ottla.broker.embedded import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -39,30 +40,14 @@ def quick() -> Iterator[str]:
 
 @pytest.fixture
 def topic(quick: str) -> str:
-    name = f"topic-{uuid.uuid4().hex[:8]}"
-    with KafkaAdminClient(bootstrap_servers=quick) as admin:
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])
-    return name
+    return new_topic(quick, PARTITIONS, "topic")
 
 
 @pytest.fixture
 def sent(quick: str, topic: str) -> Iterator[list[bytes]]:
     """Values that keep being sent to all partitions until the test ends."""
-    values: list[bytes] = []
-    stop = threading.Event()
-
-    def send() -> None:
-        with KafkaProducer(bootstrap_servers=quick) as producer:
-            while not stop.wait(0.005):
-                value = b"%d" % len(values)
-                producer.send(topic, value, partition=len(values) % PARTITIONS)
-                values.append(value)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    yield values
-    stop.set()
-    thread.join()
+    with sending(quick, topic, PARTITIONS, 0.005) as values:
+        yield values
 
 
 class Member:

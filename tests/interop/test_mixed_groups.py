@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.steady import new_topic, sending
 
-from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla import KafkaConsumer
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -48,30 +47,14 @@ class JavaMember:
 
 @pytest.fixture
 def topic(bootstrap: str) -> str:
-    name = f"mixed-{uuid.uuid4().hex[:8]}"
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])
-    return name
+    return new_topic(bootstrap, PARTITIONS, "mixed")
 
 
 @pytest.fixture
 def sent(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
     """Values that keep being sent to all partitions until the test ends."""
-    values: list[bytes] = []
-    stop = threading.Event()
-
-    def send() -> None:
-        with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-            while not stop.wait(0.002):
-                value = b"%d" % len(values)
-                producer.send(topic, value, partition=len(values) % PARTITIONS)
-                values.append(value)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    yield values
-    stop.set()
-    thread.join()
+    with sending(bootstrap, topic, PARTITIONS, 0.002) as values:
+        yield values
 
 
 @pytest.mark.parametrize("first", ["java", "ours"])

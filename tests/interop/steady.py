@@ -1,0 +1,41 @@
+"""A topic that is written to all the time, for tests of groups that change while they read."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator
+
+from ottla import KafkaAdminClient, KafkaProducer
+from ottla.client.admin_model import NewTopic
+
+
+def new_topic(bootstrap: str, partitions: int, prefix: str = "steady") -> str:
+    """A new topic's name."""
+    name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+    return name
+
+
+@contextlib.contextmanager
+def sending(bootstrap: str, topic: str, partitions: int, pause: float) -> Iterator[list[bytes]]:
+    """Values that keep being sent to all partitions in turns, `pause` seconds apart, until the end of the block."""
+    values: list[bytes] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+            while not stop.wait(pause):
+                value = b"%d" % len(values)
+                producer.send(topic, value, partition=len(values) % partitions)
+                values.append(value)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield values
+    finally:
+        stop.set()
+        thread.join()
