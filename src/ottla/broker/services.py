@@ -22,6 +22,9 @@ from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.net.connection import Connection
 from ottla.replication.partitions import Partitions
 
+MAX_THROTTLE_MS = 2**31 - 1
+"""The longest time that an answer can tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -76,4 +79,4 @@ class Call:
         """Leave the connection alone for a while after this answer; the time in milliseconds, for the answer."""
         if seconds > 0:
             self.connection.throttle(seconds)
-        return round(seconds * 1000)
+        return min(round(seconds * 1000), MAX_THROTTLE_MS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -454,12 +454,25 @@ class Log:
         """The rolled back transactions with records in [from_offset, until_offset): for read_committed fetches."""
         found = []
         for segment in self.segments[self.segment_number(from_offset) :]:
-            for aborted in self.txn_index(segment).entries:
-                if aborted.last_offset >= from_offset and aborted.first_offset < until_offset:
+            entries = self.txn_index(segment).entries
+            for aborted in entries[bisect_left(entries, from_offset, key=lambda a: a.last_offset) :]:
+                if aborted.first_offset < until_offset:
                     found.append(aborted)
                 if aborted.last_stable_offset >= until_offset:
                     return found
         return found
+
+    def offset_after(self, offset: int, nbytes: int) -> int:
+        """An offset that `nbytes` of batches, read at `offset`, do not reach; the first that the index knows of."""
+        for i in range(self.segment_number(offset), len(self.segments)):
+            start = self.segments[i].position_of(offset)
+            if start is None:
+                continue
+            known = self.segments[i].indexed_offset(start + nbytes)
+            if known is not None:
+                return known
+            return self.segments[i + 1].base_offset if i + 1 < len(self.segments) else self.log_end_offset
+        return self.log_end_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch of the log that is <= `epoch`, the offset after its last record); (-1, -1) if unknown."""

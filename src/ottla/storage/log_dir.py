@@ -265,7 +265,10 @@ class LogDir:
             self.path / str(tp), tp, config, clock=self.clock, producer_expiration_ms=self.producer_expiration_ms
         )
         if topic_id is not None and created.topic_id != topic_id:
-            write_topic_id(created.dir, topic_id)
+            try:
+                write_topic_id(created.dir, topic_id)
+            except OSError as error:
+                raise KafkaStorageError(f"the id of {tp} cannot be noted in {created.dir}: {error}") from error
             created.topic_id = topic_id
         self.logs[tp] = created
         return created

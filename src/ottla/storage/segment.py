@@ -304,6 +304,12 @@ class Segment:
             i = self.offset_index.find(target, by)
         return 0 if i < 0 else self.offset_index.entry(i)[1]
 
+    def indexed_offset(self, position: int) -> int | None:
+        """The last offset of the first batch at `position` or later that the index knows; None where it knows none."""
+        self._load_indexes()
+        i = self.offset_index.find(position - 1, POSITION) + 1
+        return self.base_offset + self.offset_index.entry(i)[0] if i < self.offset_index.entries else None
+
     def _is_start(self, relative_offset: int, position: int) -> bool:
         """Whether a batch begins at the position that ends with the offset or, after an append of several, before."""
         head = self.file.read(position, HEADER_BYTES) if 0 < position < self.size else b""

@@ -5,6 +5,7 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.broker.live_config import LiveConfig
 from ottla.broker.quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
+from ottla.broker.services import Call
 from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ThrottlingQuotaExceededError
@@ -209,5 +210,14 @@ def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand
         deleted = await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5)
         assert deleted.responses[0].error_code == 89
         assert (await create(client, "c", 1, 5))[0] == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_a_wait_longer_than_an_answer_can_tell_is_told_as_the_longest(tmp_path):
+    async def test(client: Asker) -> None:
+        call = Call(client.services, client.connection, 12, "c")
+        assert call.throttle(5e6) == 2**31 - 1
+        assert client.throttled_seconds == 5e6
 
     with_broker(test, tmp_path)

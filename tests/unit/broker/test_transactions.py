@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.asking import Asker, batch
-from tests.unit.broker.test_produce_and_fetch import create, produce
+from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce
 from tests.unit.broker.transacting import (
     CONCURRENT,
     TIMEOUT_MS,
@@ -698,3 +698,38 @@ def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) ->
 
     at_clock(first, tmp_path)
     at_clock(second, tmp_path)
+
+
+def test_a_marker_that_lets_much_be_read_ends_the_wait_for_it(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await create(client)
+        await find_coordinator(client)
+        writer = Transactor(client)
+        await writer.init()
+        await writer.send(T0, b"x" * 5000)
+        wanted = fetch_request(0, isolation_level=1, min_bytes=4000, wait=60_000)
+        waiting = asyncio.ensure_future(client.ask(wanted, 11))
+        await asyncio.sleep(0)
+        assert await writer.end() == 0
+        answer = await asyncio.wait_for(waiting, 5)
+        assert len(answer.responses[0].partitions[0].records) > 5000
+
+    at_clock(test, tmp_path)
+
+
+def test_a_reader_is_told_of_the_rolled_back_transactions_in_what_it_reads(tmp_path: Path) -> None:
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await create(client, index_interval_bytes="100")
+        await find_coordinator(client)
+        writer = Transactor(client)
+        await writer.init()
+        for _ in range(30):
+            await writer.send(T0, b"x" * 500)
+            assert await writer.end(commit=False) == 0
+            await settle(client)
+        found = (await client.ask(fetch_request(0, isolation_level=1, partition_max=2000), 11)).responses[0]
+        told = [a.first_offset for a in found.partitions[0].aborted_transactions]
+        assert told[:3] == [0, 2, 4]
+        assert len(told) < 6
+
+    at_clock(test, tmp_path)

@@ -595,3 +595,14 @@ def test_retention_on_a_full_disk_is_a_storage_error(make_log, monkeypatch):
     assert log.log_start_offset > 0
     with pytest.raises(KafkaStorageError, match="no space"):
         log.delete_records_before(10)
+
+
+def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log):
+    log = make_log(segment_bytes=8000, index_interval_bytes=1000)
+    fill(log, 100, size=200)
+    for offset in range(0, 100, 3):
+        for nbytes in (300, 3000, 7000):
+            with log.read(offset, nbytes, max_offset=100) as found:
+                last = max(h.last_offset for h, _, _ in split(found.read()))
+                after = log.offset_after(offset, found.nbytes)
+            assert last < after <= min(last + 8, 100)

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -5,8 +6,9 @@ import sys
 import pytest
 
 from ottla.config.topic import LogConfig
-from ottla.errors import StartupError
+from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
+from ottla.storage import log_dir as log_dir_module
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
 
 from .conftest import TP, batch, values
@@ -181,3 +183,15 @@ def test_compaction_goes_on_where_it_ended(tmp_path):
     assert f"orders 0 {end}\n" in (tmp_path / "cleaner-offset-checkpoint").read_text()
     with open_dir(tmp_path) as again:
         assert again.cleaner_offsets == {TP: end}
+
+
+def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: LogConfig())
+        monkeypatch.setattr(log_dir_module, "write_topic_id", full)
+        with pytest.raises(KafkaStorageError, match="full"):
+            log_dir.create(TopicPartition("t", 0), LogConfig(), "x" * 22)
+        assert not log_dir.logs

@@ -142,7 +142,9 @@ class Fetch:
 
     def _on_news(self, gained: int) -> None:
         self._missing -= gained
-        if (self._missing <= 0 or gained == 0) and self._enough is not None:
+        # a small marker may let a reader of committed records see very much
+        committed = self._request.isolation_level == READ_COMMITTED
+        if (self._missing <= 0 or gained == 0 or committed) and self._enough is not None:
             self._enough.set()
 
     def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
@@ -184,6 +186,7 @@ class Fetch:
             data: RecordData = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
             self._more = self._more or bool(data.nbytes and want.fetch_offset < log.active.base_offset)
+            aborted = _aborted(log, want.fetch_offset, data.nbytes) if committed else None
             if self._version < BATCHES_SINCE:
                 data = self._in_old_format(partition, data, want.fetch_offset, size, committed=committed)
         except KafkaError as error:
@@ -195,7 +198,7 @@ class Fetch:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=_aborted(log, want.fetch_offset) if committed else None,
+            aborted_transactions=aborted,
             records=data,
         )
 
@@ -239,10 +242,14 @@ class Fetch:
         return EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-def _aborted(log: Log, offset: int) -> list[AbortedTransaction]:
+def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
+    """The rolled back transactions in what was read; of the rest of the log there may be very many."""
+    if not nbytes:
+        return []
+    until = min(log.offset_after(offset, nbytes), log.last_stable_offset)
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log.aborted_transactions(offset, log.last_stable_offset)
+        for aborted in log.aborted_transactions(offset, until)
     ]
 
 
