@@ -40,7 +40,9 @@ from ottla.storage.producer_state import COMMIT, read_marker
 log = logging.getLogger("ottla.coordinator")
 
 Batch = memoryview
-MIN_TICK_SECONDS = 0.005
+MIN_TICK_SECONDS = 0.001
+"""Kafka's timers have the same step. Sessions that end shortly after one another all end in time, so that who waits for
+the end of a session finds the group empty."""
 
 
 class GroupRuntime:

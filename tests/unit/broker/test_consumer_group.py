@@ -101,6 +101,7 @@ def test_admins_see_the_group_until_it_is_deleted(tmp_path: Path) -> None:
             (0, "Stable", 1, 1),
             (69, "", 0, 0),
         ]
+        assert found[1].error_message == "Group x not found."
         (member,) = found[0].members
         parts = [(t.topic_name, t.partitions) for t in member.assignment.topic_partitions]
         assert (member.member_id, member.member_epoch, member.member_type, parts) == ("m", 1, 1, [("t", [0, 1])])

@@ -20,7 +20,8 @@ def _describe(group_id: str, call: Call) -> m.DescribedGroup:
         call.services.groups.check(group_id)
         group = call.services.groups.groups.by_id.get(group_id)
         if not isinstance(group, ShareGroup):
-            raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+            what = "not found" if group is None else "is not a share group"
+            raise GroupIdNotFoundError(f"Group {group_id} {what}.")
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
     return m.DescribedGroup(
