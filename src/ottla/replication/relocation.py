@@ -90,6 +90,7 @@ class Relocation:
             future.truncate_fully_and_start_at(current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
         chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no pause of more than a second, by and large
+        chunk = min(chunk, current.config.segment_bytes)  # segments may be of a time when they could be larger
         with current.read(offset, chunk, max_offset=current.log_end_offset) as piece:
             data = memoryview(bytearray(piece.read()))
         future.append_as_follower(data)

@@ -240,6 +240,7 @@ class LogDir:
                 recovery_point=recovery_point,
                 log_start_offset=start_offset,
                 clean=self._clean,
+                compacted=tp in self.cleaner_offsets,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
         except KafkaStorageError as error:

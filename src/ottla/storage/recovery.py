@@ -52,12 +52,14 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     clean: bool = False,
+    compacted: bool = False,
     producer_expiration_ms: int = 86_400_000,
 ) -> Log:
     """The log in `directory`, made if it is not there, ready for appends.
 
-    `clean` says that it was closed in order; then nothing is checked beyond its names. The high watermark is the log's
-    start until its owner sets it. Raises KafkaStorageError where the files cannot be read or make no log.
+    `clean` says that it was closed in order; then nothing is checked beyond its names. `compacted` says that it was
+    compacted once, so that offsets may be missing although its topic is not compacted any more. The high watermark is
+    the log's start until its owner sets it. Raises KafkaStorageError where the files cannot be read or make no log.
     """
     opened = Log(directory, topic_partition, config, clock=clock, producer_expiration_ms=producer_expiration_ms)
     try:
@@ -69,7 +71,7 @@ def open_log(
             _ensure_indexes(opened, names)
             _load_end(opened, log_start_offset, None)
         else:
-            _load_end(opened, log_start_offset, _recover(opened, recovery_point))
+            _load_end(opened, log_start_offset, _recover(opened, recovery_point, compacted or config.compacted))
     except OSError as error:
         raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
     opened.recovery_point = opened.log_end_offset if clean else min(recovery_point, opened.log_end_offset)
@@ -154,7 +156,7 @@ def _load_segments(opened: Log, names: set[str]) -> None:
         opened.segments.append(first)
 
 
-def _recover(opened: Log, recovery_point: int) -> int:
+def _recover(opened: Log, recovery_point: int, compacted: bool) -> int:
     """Check all segments from the recovery point on; behind the first cut nothing stays.
 
     Returns the first offset that was checked.
@@ -167,7 +169,7 @@ def _recover(opened: Log, recovery_point: int) -> int:
             path.unlink(missing_ok=True)
     # Only compaction leaves offsets out. Anywhere else what follows a gap is what a crash left behind it; unless nobody
     # knows up to where the log was flushed: it may have been compacted once.
-    contiguous_from = recovery_point if recovery_point > 0 and not opened.config.compacted else MAX_OFFSET
+    contiguous_from = recovery_point if recovery_point > 0 and not compacted else MAX_OFFSET
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         if following is not None and following <= recovery_point:

@@ -318,3 +318,18 @@ def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
         assert (partition.log.dir.parent, partition.log.config.retention_ms) == (tmp_path / "b", 4242)
 
     with_broker(test, tmp_path, **both(tmp_path))
+
+
+def test_a_replica_moves_whose_segments_are_larger_than_new_ones_may_be(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client, "t", 1)
+        for _ in range(5):
+            await produce(client, 0, b"x" * 90_000)
+        option = AlterableConfig(name="segment.bytes", value="200000")
+        wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
+        await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
+        assert await move(client, tmp_path / "b") == 0
+        await settled(client)
+        assert (await described(client))["b"]["t", 0, False] > 450_000
+
+    with_broker(test, tmp_path, **both(tmp_path))

@@ -11,7 +11,7 @@ from ottla.model import TopicPartition
 from ottla.storage import log_dir as log_dir_module
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
 
-from .conftest import TP, batch, values
+from .conftest import NOW, TP, batch, values
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)
 OTHER = TopicPartition("a.b-c_d", 12)
@@ -195,3 +195,24 @@ def test_topic_id_that_cannot_be_noted_is_a_storage_error(tmp_path, monkeypatch)
         with pytest.raises(KafkaStorageError, match="full"):
             log_dir.create(TopicPartition("t", 0), LogConfig(), "x" * 22)
         assert not log_dir.logs
+
+
+def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path):
+    compacted = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.0)
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: compacted)
+        log = log_dir.create(TP, compacted)
+        for i in range(30):
+            log.append(batch((b"k%d" % (i % 2), b"x" * 100)), leader_epoch=0)
+            if i == 3:
+                log.flush()
+                log_dir.checkpoint()
+        log.high_watermark = log.log_end_offset
+        cleaning = log_dir.next_cleaning(NOW)
+        assert cleaning is not None
+        cleaning.copy()
+        assert log_dir.finish_cleaning(cleaning)
+        log_dir.take_offline("a crash, as far as the next start can see")
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: LogConfig())
+        assert log_dir.logs[TP].log_end_offset == 30
