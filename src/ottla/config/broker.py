@@ -220,10 +220,20 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         "Which groups change their protocol while members are in them: classic ones to consumer (upgrade) and back.",
     )
     group_share_session_timeout_ms = Option(45000, integer(1), "How long a member of a share group may be silent.")
+    group_share_min_session_timeout_ms = Option(45000, integer(1), "The least that a group may set for it.")
+    group_share_max_session_timeout_ms = Option(60000, integer(1), "The most that a group may set for it.")
     group_share_heartbeat_interval_ms = Option(5000, integer(1), "How often its members send heartbeats.")
+    group_share_min_heartbeat_interval_ms = Option(5000, integer(1), "The least that a group may set for it.")
+    group_share_max_heartbeat_interval_ms = Option(15000, integer(1), "The most that a group may set for it.")
     group_share_max_size = Option(200, integer(1, 1000), "The most members of a share group.")
     group_share_record_lock_duration_ms = Option(
         30000, integer(1000, 3600000), "How long a record belongs to the member that acquired it."
+    )
+    group_share_min_record_lock_duration_ms = Option(
+        15000, integer(1000, 30000), "The least that a group may set for it."
+    )
+    group_share_max_record_lock_duration_ms = Option(
+        60000, integer(30000, 3600000), "The most that a group may set for it."
     )
     group_share_delivery_count_limit = Option(5, integer(2, 10), "How often a record is delivered at the most.")
     group_share_partition_max_record_locks = Option(

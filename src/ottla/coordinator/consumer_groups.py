@@ -34,7 +34,7 @@ from ottla.coordinator.conversion import Conversion
 from ottla.coordinator.draft import Draft
 from ottla.coordinator.effects import Effects, Token
 from ottla.coordinator.group import Group
-from ottla.coordinator.group_options import GroupOptions
+from ottla.coordinator.group_options import CONSUMER, GroupOptions
 from ottla.coordinator.groups import Client
 from ottla.errors import (
     FencedMemberEpochError,
@@ -70,7 +70,7 @@ class ConsumerGroups:
         self._by_id = by_id
         self._conversion = conversion
         self._timers: dict[str, dict[str, Timers]] = {}
-        self.options = GroupOptions(config, image)
+        self.options = GroupOptions(CONSUMER, config, image)
 
     def heartbeat(
         self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, token: Token

@@ -8,14 +8,17 @@ from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 
+CONSUMER, SHARE = "consumer", "share"
 SESSION_TIMEOUT = "session.timeout.ms"
 HEARTBEAT_INTERVAL = "heartbeat.interval.ms"
+RECORD_LOCK_DURATION = "record.lock.duration.ms"
 
 
 class GroupOptions:
-    """Looked up as they are now, since they can be set while the group lives."""
+    """Those of one kind of groups; looked up as they are now, since they can be set while the group lives."""
 
-    def __init__(self, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, kind: str, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
+        self._kind = kind
         self._config = config
         self._image = image
 
@@ -27,9 +30,14 @@ class GroupOptions:
         """How often members send heartbeats."""
         return self._value(group_id, HEARTBEAT_INTERVAL)
 
+    def record_lock_ms(self, group_id: str) -> int:
+        """How long a record belongs to the member of a share group that acquired it."""
+        return self._value(group_id, RECORD_LOCK_DURATION)
+
     def _value(self, group_id: str, name: str) -> int:
         values: dict[str, int] = self._config.values
-        own = self._image().options.get(entities.entity(entities.GROUPS, group_id), {}).get(f"consumer.{name}")
+        kind = self._kind
+        own = self._image().options.get(entities.entity(entities.GROUPS, group_id), {}).get(f"{kind}.{name}")
         if own is None:
-            return values[f"group.consumer.{name}"]
-        return min(max(int(own), values[f"group.consumer.min.{name}"]), values[f"group.consumer.max.{name}"])
+            return values[f"group.{kind}.{name}"]
+        return min(max(int(own), values[f"group.{kind}.min.{name}"]), values[f"group.{kind}.max.{name}"])

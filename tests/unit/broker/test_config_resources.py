@@ -137,6 +137,8 @@ def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
         (GROUP, "g", "no.such.option", "1", InvalidConfigError),
         (GROUP, "g", "consumer.session.timeout.ms", "44999", InvalidConfigError),
         (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", InvalidConfigError),
+        (GROUP, "g", "share.session.timeout.ms", "60001", InvalidConfigError),
+        (GROUP, "g", "share.record.lock.duration.ms", "14999", InvalidConfigError),
         (99, "m", "x", "1", InvalidRequestError),
     ],
 )

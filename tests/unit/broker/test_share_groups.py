@@ -52,7 +52,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.records.batch import records
 
 ACCEPT, RELEASE = 1, 2
@@ -94,6 +94,13 @@ async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], *
         **more,
     )
     return await client.ask(request, 2)
+
+
+async def beat(client: Asker, epoch: int) -> ShareGroupHeartbeatResponse:
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=["t"])
+    answer = await client.ask(request, 1)
+    assert answer.error_code == 0
+    return answer
 
 
 def only(answer: ShareFetchResponse) -> PartitionData | None:
@@ -176,6 +183,27 @@ def test_records_come_back_when_the_time_is_over(tmp_path: Path) -> None:
         assert got(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
 
     with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
+
+
+def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client, 2)
+        times = (
+            ("session.timeout.ms", "50000"),
+            ("heartbeat.interval.ms", "6000"),
+            ("record.lock.duration.ms", "20000"),
+        )
+        configs = [AlterableConfig(name=f"share.{name}", value=value) for name, value in times]
+        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=configs)
+        await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert (await beat(client, 0)).heartbeat_interval_ms == 6000
+        assert client.services.groups.groups.share.options.session_timeout_ms("g") == 50_000
+        assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
+        states = client.services.share_states
+        (key,) = states.of_group("g")
+        assert states.get(key).limits.lock_seconds == 20
+
+    with_broker(test, tmp_path)
 
 
 def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_once(tmp_path: Path) -> None:
@@ -277,12 +305,6 @@ def test_group_and_member_have_to_be_named(tmp_path: Path, missing: str) -> None
 
 
 def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: Path) -> None:
-    async def beat(client: Asker, epoch: int) -> None:
-        request = ShareGroupHeartbeatRequest(
-            group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=["t"]
-        )
-        assert (await client.ask(request, 1)).error_code == 0
-
     async def alter(client: Asker, start: int) -> tuple[int, list[int]]:
         partitions = [
             AlterShareGroupOffsetsRequestPartition(partition_index=p, start_offset=s) for p, s in ((0, start), (7, 0))
@@ -304,8 +326,10 @@ def test_the_progress_of_a_group_without_members_is_set_and_forgotten(tmp_path: 
 
     async def first(client: Asker) -> None:
         await prepare(client)
-        assert await alter(client, 1) == (GROUP_ID_NOT_FOUND, [])
+        assert (await forget(client))[0] == GROUP_ID_NOT_FOUND
+        assert await alter(client, 1) == (0, [0, UNKNOWN_TOPIC])  # its first member will begin there
         await beat(client, 0)
+        assert await start(client) == 1
         assert await alter(client, 1) == (NON_EMPTY_GROUP, [])
         assert (await forget(client))[0] == NON_EMPTY_GROUP
         await beat(client, -1)

@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsets: set where a share group without members begins in partitions. Served in all versions."""
+"""AlterShareGroupOffsets: set where a share group without members begins in partitions. Served in all versions.
+
+A group that is not there yet comes to be, so that its first member begins where it should.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,9 @@ from collections.abc import Awaitable
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_internal
 from ottla.cluster.metadata import SHARE_GROUP_STATE
-from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import (
-    GroupIdNotFoundError,
     KafkaError,
-    NonEmptyGroupError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     code_of,
@@ -24,23 +24,14 @@ from ottla.protocol.messages import alter_share_group_offsets as m
 
 def handle(request: m.AlterShareGroupOffsetsRequest, call: Call) -> Awaitable[m.AlterShareGroupOffsetsResponse]:
     """Set each partition; one that fails does not stop the others."""
-    check_empty_share_group(request.group_id, call)
+    call.services.groups.check(request.group_id)
     return _alter_all(request, call)
-
-
-def check_empty_share_group(group_id: str, call: Call) -> None:
-    """Raise the error that tells why a group's progress cannot be changed."""
-    runtime = call.services.groups
-    runtime.check(group_id)
-    group = runtime.groups.by_id.get(group_id)
-    if not isinstance(group, ShareGroup):
-        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
-    if group.members:
-        raise NonEmptyGroupError(f"Group {group_id} has members.")
 
 
 async def _alter_all(request: m.AlterShareGroupOffsetsRequest, call: Call) -> m.AlterShareGroupOffsetsResponse:
     await create_internal(call.services, SHARE_GROUP_STATE)
+    runtime = call.services.groups
+    await runtime.append(request.group_id, runtime.groups.share.begin_anew(request.group_id))
     return m.AlterShareGroupOffsetsResponse(
         responses=[await _alter_topic(request.group_id, topic, call) for topic in request.topics]
     )

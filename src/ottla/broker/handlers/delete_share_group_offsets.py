@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from ottla.broker.handlers.alter_share_group_offsets import check_empty_share_group
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, UnknownTopicOrPartitionError, code_of
+from ottla.coordinator.share.group import ShareGroup
+from ottla.errors import (
+    GroupIdNotFoundError,
+    KafkaError,
+    NonEmptyGroupError,
+    UnknownTopicOrPartitionError,
+    code_of,
+)
 from ottla.protocol.messages import delete_share_group_offsets as m
 
 
 def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteShareGroupOffsetsResponse:
     """Forget each topic; one that fails does not stop the others."""
-    check_empty_share_group(request.group_id, call)
+    _check_empty(request.group_id, call)
     responses = []
     for wanted in request.topics:
         answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
@@ -24,3 +30,14 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteSha
             answer.error_code, answer.error_message = code_of(error), error.message
         responses.append(answer)
     return m.DeleteShareGroupOffsetsResponse(responses=responses)
+
+
+def _check_empty(group_id: str, call: Call) -> None:
+    """Raise the error that tells why a group's progress cannot be forgotten."""
+    runtime = call.services.groups
+    runtime.check(group_id)
+    group = runtime.groups.by_id.get(group_id)
+    if not isinstance(group, ShareGroup):
+        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+    if group.members:
+        raise NonEmptyGroupError(f"Group {group_id} has members.")

@@ -34,5 +34,5 @@ async def _answer(request: m.ShareAcknowledgeRequest, reader: ShareReader, call:
         topics.append(m.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=answers))
     if request.share_session_epoch == FINAL_EPOCH:
         reader.release()
-    lock_ms = call.services.config.group_share_record_lock_duration_ms
+    lock_ms = call.services.share_states.options.record_lock_ms(request.group_id or "")
     return m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)

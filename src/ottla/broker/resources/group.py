@@ -1,4 +1,4 @@
-"""Options of groups (KIP-848): within the bounds that the broker sets, and in place of its own."""
+"""Options of groups (KIP-848, KIP-932): within the bounds that the broker sets, and in place of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ottla.broker.services import Call
 from ottla.cluster import entities
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
+from ottla.coordinator.group_options import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
 GROUP_CONFIG = 8
@@ -57,11 +58,13 @@ class GroupResource:
             config = GroupConfig(given)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
-        for key, value in config.values.items():
+        for key in checked:
             if f"group.{key}" in values:
-                _check_bounds(key, value, values)
-        if config.consumer_heartbeat_interval_ms >= config.consumer_session_timeout_ms:
-            raise InvalidConfigError("consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms")
+                _check_bounds(key, config.values[key], values)
+        for kind in (CONSUMER, SHARE):
+            session, heartbeat = f"{kind}.{SESSION_TIMEOUT}", f"{kind}.{HEARTBEAT_INTERVAL}"
+            if config.values[heartbeat] >= config.values[session]:
+                raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:

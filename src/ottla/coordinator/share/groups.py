@@ -13,6 +13,7 @@ from ottla.coordinator.consumer_member import JOINING, LEFT, NOTHING, by_topic
 from ottla.coordinator.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.effects import Effects, Record, Token
 from ottla.coordinator.group import Group
+from ottla.coordinator.group_options import SHARE, GroupOptions
 from ottla.coordinator.groups import Client
 from ottla.coordinator.share import group_records as records
 from ottla.coordinator.share.assignor import assign
@@ -22,6 +23,7 @@ from ottla.errors import (
     GroupMaxSizeReachedError,
     InvalidRequestError,
     KafkaError,
+    NonEmptyGroupError,
     code_of,
 )
 from ottla.protocol.messages import share_group_heartbeat as m
@@ -37,6 +39,7 @@ class ShareGroups:
         self._clock = clock
         self._image = image
         self._by_id = by_id
+        self.options = GroupOptions(SHARE, config, image)
 
     def heartbeat(self, request: m.ShareGroupHeartbeatRequest, client: Client, token: Token) -> Effects:
         """ShareGroupHeartbeat: join, stay or leave."""
@@ -50,6 +53,13 @@ class ShareGroups:
             effects = Effects()
         effects.reply(token, answer)
         return effects
+
+    def begin_anew(self, group_id: str) -> list[Record]:
+        """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
+        group = self._group(group_id, joins=True)
+        if group.members:
+            raise NonEmptyGroupError(f"Group {group_id} has members.")
+        return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
 
     def tick(self, group: ShareGroup) -> Effects:
         """Throw out who was silent."""
@@ -89,7 +99,7 @@ class ShareGroups:
         answer = m.ShareGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._config.group_share_heartbeat_interval_ms,
+            heartbeat_interval_ms=self.options.heartbeat_interval_ms(group.id),
         )
         if request.subscribed_topic_names is not None or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
@@ -156,7 +166,7 @@ class ShareGroups:
         return [*tombstones, records.epoch_record(group.id, group.epoch + 1, found)]
 
     def _touch(self, group: ShareGroup, member_id: str) -> None:
-        group.deadlines[member_id] = self._clock.monotonic() + self._config.group_share_session_timeout_ms / 1000
+        group.deadlines[member_id] = self._clock.monotonic() + self.options.session_timeout_ms(group.id) / 1000
 
 
 def _check(request: m.ShareGroupHeartbeatRequest) -> None:

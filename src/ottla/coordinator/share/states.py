@@ -18,6 +18,7 @@ from ottla.cluster.metadata import SHARE_GROUP_STATE, ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Record
+from ottla.coordinator.group_options import SHARE, GroupOptions
 from ottla.coordinator.share import state_records as records
 from ottla.coordinator.share.partition import Limits, SharePartition
 from ottla.coordinator.share.state_records import Progress, ShareKey
@@ -51,11 +52,7 @@ class ShareStates:
         self._watched: set[ShareKey] = set()
         """Those in `_due`, each once: with the first of its records' times."""
         self._timer: asyncio.TimerHandle | None = None
-        self.limits = Limits(
-            config.group_share_partition_max_record_locks,
-            config.group_share_delivery_count_limit,
-            config.group_share_record_lock_duration_ms / 1000,
-        )
+        self.options = GroupOptions(SHARE, config, image)
 
     def start(self) -> None:
         """Read what the log holds."""
@@ -72,9 +69,12 @@ class ShareStates:
             self._timer.cancel()
 
     def get(self, key: ShareKey) -> SharePartition | None:
-        """A partition that the group has read before."""
+        """A partition that the group has read before, with the limits that the group has now."""
         found = self._kept.get(key)
-        return found.partition if found is not None else None
+        if found is None:
+            return None
+        found.partition.limits = self._limits(key)
+        return found.partition
 
     def of_group(self, group_id: str) -> list[ShareKey]:
         """The partitions that a group has begun to read."""
@@ -82,7 +82,7 @@ class ShareStates:
 
     def open(self, key: ShareKey, start: int) -> SharePartition:
         """Begin to read a partition at an offset, which is kept."""
-        partition = SharePartition(start, start, self.limits)
+        partition = SharePartition(start, start, self._limits(key))
         kept = Kept(partition)
         self._log.append(str(key), [self._snapshot(key, kept)])
         self._kept[key] = kept
@@ -97,9 +97,9 @@ class ShareStates:
     def reset(self, key: ShareKey, start: int) -> asyncio.Future[None] | None:
         """Begin anew at an offset, for a group without members; as `save` tells when that is safe."""
         if key not in self._kept:
-            self._kept[key] = Kept(SharePartition(start, start, self.limits))
+            self._kept[key] = Kept(SharePartition(start, start, self._limits(key)))
         else:
-            self._kept[key].partition = SharePartition(start, start, self.limits)
+            self._kept[key].partition = SharePartition(start, start, self._limits(key))
         return self.save(key)
 
     def forget_topic(self, group_id: str, topic_id: UUID) -> None:
@@ -138,10 +138,17 @@ class ShareStates:
         else:
             self._restore(share_key, progress)
 
+    def _limits(self, key: ShareKey) -> Limits:
+        return Limits(
+            self._config.group_share_partition_max_record_locks,
+            self._config.group_share_delivery_count_limit,
+            self.options.record_lock_ms(key.group_id) / 1000,
+        )
+
     def _restore(self, key: ShareKey, progress: Progress) -> None:
         kept = self._kept.get(key)
         if progress.is_snapshot or kept is None:
-            kept = self._kept[key] = Kept(SharePartition(progress.start, progress.start, self.limits))
+            kept = self._kept[key] = Kept(SharePartition(progress.start, progress.start, self._limits(key)))
             kept.snapshot_epoch = progress.snapshot_epoch
         elif progress.snapshot_epoch < kept.snapshot_epoch:
             return  # a snapshot came after it
