@@ -49,8 +49,8 @@ class ShareStates:
         self._log = StateLog(SHARE_GROUP_STATE, clock, partitions, image)
         self._kept: dict[ShareKey, Kept] = {}
         self._due: list[tuple[float, ShareKey]] = []
-        self._watched: set[ShareKey] = set()
-        """Those in `_due`, each once: with the first of its records' times."""
+        self._watched: dict[ShareKey, float] = {}
+        """When each of them is looked at: when the first of its records comes back."""
         self._timer: asyncio.TimerHandle | None = None
         self.options = GroupOptions(SHARE, config, image)
 
@@ -107,9 +107,9 @@ class ShareStates:
         self._forget([key for key in self.of_group(group_id) if key.topic_id == topic_id])
 
     def watch(self, key: ShareKey, until: float) -> None:
-        """Records were acquired until then; those that were acquired before come back no later."""
-        if key not in self._watched:
-            self._watched.add(key)
+        """Records were acquired until then."""
+        if until < self._watched.get(key, NEVER):
+            self._watched[key] = until
             heapq.heappush(self._due, (until, key))
             self._set_timer()
 
@@ -169,23 +169,29 @@ class ShareStates:
                 log.error("share group %s: its progress stays: %s", key, error)
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._due:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due:
             wait = max(0.0, self._due[0][0] - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
         now = self._clock.monotonic()
-        due = set()
         while self._due and self._due[0][0] <= now:
-            due.add(heapq.heappop(self._due)[1])
-        self._watched -= due
-        for key in due & self._kept.keys():
-            partition = self._kept[key].partition
-            self._save_quietly(key, partition.expire(now))
-            if partition.next_expiry < NEVER:
-                self.watch(key, partition.next_expiry)
+            until, key = heapq.heappop(self._due)
+            if self._watched.get(key) == until:  # else it was looked at before
+                del self._watched[key]
+                self._expire(key, now)
         self._set_timer()
+
+    def _expire(self, key: ShareKey, now: float) -> None:
+        kept = self._kept.get(key)
+        if kept is None:
+            return
+        self._save_quietly(key, kept.partition.expire(now))
+        if kept.partition.next_expiry < NEVER:
+            self.watch(key, kept.partition.next_expiry)
 
     def _save_quietly(self, key: ShareKey, changed: list[int]) -> None:
         if not changed:
