@@ -1,15 +1,17 @@
 """Fetch sessions (KIP-227): a client names its partitions once, later requests and answers only tell what changed.
 
 A session belongs to a client and is numbered; each request carries the next epoch. Epoch 0 opens one, -1 asks without
-a session or closes the one it names. The cache is bounded; the session that was silent longest makes room.
-Loop thread.
+a session or closes the one it names. The cache is bounded; the session that was silent longest makes room, but only
+after two minutes: more clients than there is room for would take each other's sessions away all the time. Who gets no
+session is answered without one. Loop thread.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,6 +22,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
+EVICTION_SECONDS = 120.0
+"""Kafka's min.incremental.fetch.session.eviction.ms, which cannot be set there either."""
 
 
 class PartitionKey(NamedTuple):
@@ -58,9 +62,10 @@ class Wanted:
 class Session:
     """The partitions of one client, in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "partitions", "uses_ids")
+    __slots__ = ("epoch", "id", "partitions", "used", "uses_ids")
 
-    def __init__(self, session_id: int, uses_ids: bool) -> None:
+    def __init__(self, session_id: int, uses_ids: bool, now: float) -> None:
+        self.used = now
         self.id = session_id
         self.epoch = 1
         self.uses_ids = uses_ids
@@ -99,8 +104,9 @@ class FetchContext(NamedTuple):
 class FetchSessions:
     """All sessions of this broker."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
+        self._monotonic = monotonic
         self._sessions: OrderedDict[int, Session] = OrderedDict()
 
     def __len__(self) -> int:
@@ -118,16 +124,23 @@ class FetchSessions:
         return self._continue(request, version)
 
     def _open(self, partitions: list[tuple[PartitionKey, Wanted]], version: int) -> Session | None:
-        if not self._slots:
+        now = self._monotonic()
+        if len(self._sessions) >= self._slots and not self._make_room(now):
             return None
-        while len(self._sessions) >= self._slots:
-            self._sessions.popitem(last=False)
         session_id = random.randrange(1, 2**31)
         while session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
-        session = self._sessions[session_id] = Session(session_id, version >= 13)
+        session = self._sessions[session_id] = Session(session_id, version >= 13, now)
         session.partitions.update(partitions)
         return session
+
+    def _make_room(self, now: float) -> bool:
+        """Drop the session that was silent longest, if it was for long enough."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now - oldest.used < EVICTION_SECONDS:
+            return False
+        del self._sessions[oldest.id]
+        return True
 
     def _continue(self, request: FetchRequest, version: int) -> FetchContext:
         session = self._sessions.get(request.session_id)
@@ -138,6 +151,7 @@ class FetchSessions:
         if session.uses_ids != (version >= 13):
             raise FetchSessionTopicIdError
         self._sessions.move_to_end(session.id)
+        session.used = self._monotonic()
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         session.update(request)
         return FetchContext(list(session.partitions.items()), session, incremental=True)

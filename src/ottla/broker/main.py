@@ -103,7 +103,7 @@ class BrokerNode:
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
-                sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+                sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
             found = {tp: path for log_dir in self._log_dirs for tp, path in log_dir.partitions()}

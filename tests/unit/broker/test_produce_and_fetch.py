@@ -264,13 +264,26 @@ def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
-def test_sessions_are_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
+def test_sessions_are_bounded_and_one_that_is_silent_for_long_makes_room(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
+        async def begin() -> int:
+            return (await client.ask(fetch_request(session_epoch=0), 11)).session_id
+
+        async def go_on(session_id: int) -> int:
+            request = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=1)
+            return (await client.ask(request, 11)).error_code
+
         await create(client)
-        ids = [(await client.ask(fetch_request(session_epoch=0), 11)).session_id for _ in range(3)]
+        seconds = 0.0
+        client.services.sessions._monotonic = lambda: seconds
+        first, second = await begin(), await begin()
+        assert await begin() == 0, "answered without a session"
+        seconds = 119.0
+        assert await go_on(first) == 0
+        seconds = 120.0
+        assert await begin() != 0
         assert len(client.services.sessions) == 2
-        old = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=ids[0], session_epoch=1)
-        assert (await client.ask(old, 11)).error_code == 70
+        assert await go_on(second) == 70
 
     with_broker(test, tmp_path, max_incremental_fetch_session_cache_slots=2)
 
