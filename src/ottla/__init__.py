@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.client.producer_core import ProducerRecord as ProducerRecord
     from ottla.client.records import ConsumerRecord as ConsumerRecord
     from ottla.errors import KafkaError as KafkaError
+    from ottla.model import ConsumerGroupMetadata as ConsumerGroupMetadata
     from ottla.model import Node as Node
     from ottla.model import OffsetAndMetadata as OffsetAndMetadata
     from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Broker": "ottla.broker.embedded",
     "ConfigResource": "ottla.client.admin_model",
+    "ConsumerGroupMetadata": "ottla.model",
     "ConsumerRebalanceListener": "ottla.client.membership",
     "ConsumerRecord": "ottla.client.records",
     "KafkaAdminClient": "ottla.client.admin",

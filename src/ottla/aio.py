@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,13 +29,15 @@ from ottla.client.membership import ConsumerRebalanceListener
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
+from ottla.client.transactions import group_of
 from ottla.config.admin import AdminConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     RecordMetadata,
@@ -118,6 +121,7 @@ class KafkaProducer:
         if self._closed or self._loop is None:
             raise IllegalStateError("the producer is closed" if self._closed else "the producer is not started")
         core = self._core
+        core.check_open()
         record = core.intercepted(record)
         try:
             deadline = time.monotonic() + core.max_block
@@ -173,6 +177,7 @@ class KafkaProducer:
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
     ) -> BatchFuture:
         """Send many records at once, as the blocking producer's send_batch."""
+        self._core.check_open()
         given = columns_in.table(values, keys, timestamps_ms)
         steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
         try:
@@ -196,6 +201,40 @@ class KafkaProducer:
         """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""
         if not await settle_all(self._core, timeout):
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+
+    async def init_transactions(self) -> None:
+        """As the blocking producer's."""
+        await self._core.transactions.init()
+
+    async def begin_transaction(self) -> None:
+        """As the blocking producer's."""
+        self._core.transactions.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
+    ) -> None:
+        """As the blocking producer's."""
+        await self._core.transactions.send_offsets(offsets, group_of(group_metadata))
+
+    async def commit_transaction(self) -> None:
+        """As the blocking producer's."""
+        await self._core.transactions.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """As the blocking producer's."""
+        await self._core.transactions.end(commit=False)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A block whose records (and offsets) become visible together at its end; none of them if it raises."""
+        await self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            with suppress(KafkaError):  # what the block raised tells more
+                await self.abort_transaction()
+            raise
+        await self.commit_transaction()
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The numbers of a topic's partitions."""
@@ -356,6 +395,10 @@ class KafkaConsumer:
         """Store positions in the background; `callback(offsets, error)` is called in a later poll()."""
         self._core.require_group()
         self._core.commit_async(self._core.consumed() if offsets is None else offsets, callback)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group, for a producer's send_offsets_to_transaction."""
+        return self._core.group_metadata()
 
     async def committed(self, partition: TopicPartition, timeout_ms: float | None = None) -> OffsetAndMetadata | None:
         """The group's stored offset of a partition; None when there is none."""

@@ -52,6 +52,10 @@ class BufferExhaustedError(KafkaTimeoutError):
     """No room for the record came free in buffer.memory within max.block.ms."""
 
 
+class TransactionAbortedError(KafkaError):
+    """The record was not sent: its transaction was aborted."""
+
+
 class BrokerConnectionError(KafkaError, ConnectionError):
     """No connection to a broker could be made or kept."""
 

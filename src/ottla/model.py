@@ -32,6 +32,15 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """A consumer's place in its group (KIP-447): with it, a group's coordinator tells a member from a zombie."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class OffsetAndTimestamp(NamedTuple):
     """What a lookup by time finds: the first offset whose record is at least as late, with that record's time in ms."""
 

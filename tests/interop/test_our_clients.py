@@ -217,6 +217,64 @@ def test_offsets_are_found_by_time(address: str, topic: str) -> None:
         assert (consumer.beginning_offsets([tp]), consumer.end_offsets([tp])) == ({tp: 0}, {tp: 10})
 
 
+@pytest.mark.parametrize("newer", [True, False], ids=["joining", "announced"])
+def test_a_transform_in_transactions_is_read_once(
+    address: str, topic: str, newer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consume, transform, produce: every third transaction is rolled back, and its input read again."""
+    if not newer:
+        monkeypatch.setattr("ottla.client.transactions.NEWER", 99)
+    output = f"{topic}-out"
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(output, 2, 1)])
+    values = [b"%d" % i for i in range(2000)]
+    with KafkaProducer(bootstrap_servers=address) as plain:
+        for i, value in enumerate(values):
+            plain.send(topic, value, partition=i % 3)
+    rounds = 0
+    seen: list[bytes] = []
+    with KafkaProducer(bootstrap_servers=address, transactional_id=topic) as producer:
+        producer.init_transactions()
+        while len(seen) < len(values) and rounds < 200:
+            with KafkaConsumer(
+                topic,
+                bootstrap_servers=address,
+                group_id=topic,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                max_poll_records=300,
+            ) as consumer:
+                deadline = time.monotonic() + 30
+                while len(seen) < len(values) and time.monotonic() < deadline:
+                    records = [r for found in consumer.poll(500).values() for r in found]
+                    if not records:
+                        continue
+                    rounds += 1
+                    producer.begin_transaction()
+                    for record in records:
+                        producer.send(output, b"out-" + record.value)
+                    at = {tp: OffsetAndMetadata(consumer.position(tp)) for tp in consumer.assignment()}
+                    producer.send_offsets_to_transaction(at, consumer.group_metadata())
+                    if rounds % 3 == 1:
+                        producer.abort_transaction()
+                        break  # the next consumer begins where the group committed
+                    producer.commit_transaction()
+                    seen += [r.value for r in records]
+    found: list[bytes] = []
+    with KafkaConsumer(
+        output,
+        bootstrap_servers=address,
+        group_id=None,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as reader:
+        deadline = time.monotonic() + 30
+        while len(found) < len(values) and time.monotonic() < deadline:
+            found += [r.value for records in reader.poll(500).values() for r in records]
+    assert sorted(found) == sorted(b"out-" + value for value in values)
+
+
 def test_ranges_are_read_as_columns(address: str, topic: str) -> None:
     tp = TopicPartition(topic, 1)
     with KafkaProducer(bootstrap_servers=address) as producer:

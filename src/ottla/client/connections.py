@@ -48,11 +48,13 @@ GROUP: Final = "group"
 class Connection:
     """A channel that is ready, and the versions that its broker speaks."""
 
-    __slots__ = ("channel", "versions")
+    __slots__ = ("channel", "features", "versions")
 
-    def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]]) -> None:
+    def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]], features: dict[str, int]) -> None:
         self.channel = channel
         self.versions = versions
+        self.features = features
+        """The levels of the cluster's features (KIP-584)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
         """The newest version that both sides speak; UnsupportedVersionError when there is none."""
@@ -222,7 +224,8 @@ class Connections:
             response = await channel.ask(request, min(offered, 4), self.request_timeout)
         if response.error_code:
             raise errors.for_code(response.error_code)
-        connection = Connection(channel, _versions(response))
+        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        connection = Connection(channel, _versions(response), features)
         if self.config.security_protocol.startswith("SASL"):
             await self._authenticate(connection)
         return connection

@@ -20,6 +20,7 @@ from ottla.errors import IllegalStateError
 from ottla.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
@@ -316,6 +317,10 @@ class KafkaConsumer:
             self._core.commit_async(wanted, callback)
 
         self._run(begin())
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group, for a producer's send_offsets_to_transaction (KIP-447)."""
+        return self._core.group_metadata()
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None

@@ -34,7 +34,7 @@ from ottla.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
 )
-from ottla.model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
 from ottla.records.columns import Columns
 
@@ -88,6 +88,14 @@ class ConsumerCore:
         """Some partition has no position: set with an assignment or a reset, cleared when all have one."""
 
     # The loop's side
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group. InvalidGroupIdError without a group."""
+        self.require_group()
+        member = self.membership
+        return ConsumerGroupMetadata(
+            str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
+        )
 
     async def start(self) -> None:
         """Begin to work."""

@@ -24,11 +24,25 @@ MOVED: Final = (
 """Errors after which the coordinator is looked for again."""
 
 
-class Coordinator:
-    """Asks the coordinator of one group. On the loop's thread."""
+GROUP_KEY: Final = 0
+TRANSACTION: Final = 1
+"""What a coordinator looks after."""
 
-    def __init__(self, group_id: str | None, connections: Connections, metadata: Metadata, retry_backoff: float):
+
+class Coordinator:
+    """Asks the coordinator of one group (or of one transactional id). On the loop's thread."""
+
+    def __init__(
+        self,
+        group_id: str | None,
+        connections: Connections,
+        metadata: Metadata,
+        retry_backoff: float,
+        kind: int = GROUP_KEY,
+    ) -> None:
         self.group_id = group_id or ""
+        """The group's id, or another key by its kind."""
+        self.kind = kind
         self.connections = connections
         self.metadata = metadata
         self.node: int | None = None
@@ -59,8 +73,8 @@ class Coordinator:
 
     def _find_request(self, version: int) -> FindCoordinatorRequest:
         if version >= 4:
-            return FindCoordinatorRequest(coordinator_keys=[self.group_id])
-        return FindCoordinatorRequest(key=self.group_id)
+            return FindCoordinatorRequest(key_type=self.kind, coordinator_keys=[self.group_id])
+        return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
     async def pause(self, deadline: float, what: str, reason: KafkaError | None) -> None:
         """Wait before the next try; KafkaTimeoutError, with `what` and the reason, when it is too late for one."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,9 +24,10 @@ from ottla.client.producer_core import (
     comes_in_future,
     settle_all,
 )
+from ottla.client.transactions import group_of
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError
-from ottla.model import TopicPartition
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.records.appender import NOW
 from ottla.records.murmur2 import murmur2
 
@@ -112,6 +114,7 @@ class KafkaProducer:
         """The whole way of a record."""
         self._check_open()
         core = self._core
+        core.check_open()
         record = core.intercepted(record)
         try:
             deadline = time.monotonic() + core.max_block
@@ -191,6 +194,7 @@ class KafkaProducer:
         those before it are sent.
         """
         self._check_open()
+        self._core.check_open()
         given = columns_in.table(values, keys, timestamps_ms)
         queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
         steps = self._core.batch_steps(queues, given, partition)
@@ -210,6 +214,51 @@ class KafkaProducer:
         self._check_open()
         if not self._io.run(settle_all(self._core, timeout)):
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
+
+    def init_transactions(self) -> None:
+        """Take the transactional id over, before the first transaction; an earlier producer with it is fenced.
+
+        Raises KafkaTimeoutError after max.block.ms, and the coordinator's error.
+        """
+        self._check_open()
+        self._io.run(self._core.transactions.init())
+
+    def begin_transaction(self) -> None:
+        """Open a transaction. IllegalStateError where one is open, ProducerFencedError where the id is another's."""
+        self._check_open()
+        self._core.transactions.begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit a group's offsets with the transaction (KIP-447); `consumer.group_metadata()` tells the group."""
+        self._check_open()
+        self._io.run(self._core.transactions.send_offsets(offsets, group_of(group_metadata)))
+
+    def commit_transaction(self) -> None:
+        """Wait for all records and commit. The error of a record that failed is raised: then it has to be aborted.
+
+        After KafkaTimeoutError it can be tried again.
+        """
+        self._check_open()
+        self._io.run(self._core.transactions.end(commit=True))
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent yet, and have everything else of the transaction taken back."""
+        self._check_open()
+        self._io.run(self._core.transactions.end(commit=False))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A block whose records (and offsets) become visible together at its end; none of them if it raises."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            with suppress(KafkaError):  # what the block raised tells more
+                self.abort_transaction()
+            raise
+        self.commit_transaction()
 
     def partitions_for(self, topic: str) -> set[int]:
         """The numbers of a topic's partitions. KafkaTimeoutError when it is not known within max.block.ms."""

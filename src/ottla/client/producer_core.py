@@ -22,8 +22,9 @@ from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.sender import Sender
 from ottla.client.serializers import checked_headers, find, to_bytes
 from ottla.client.transaction_manager import TransactionManager
+from ottla.client.transactions import Transactions
 from ottla.config.producer import ProducerConfig
-from ottla.errors import ConfigurationError, IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.errors import IllegalStateError, KafkaError, MessageTooLargeError
 from ottla.model import RecordMetadata
 from ottla.records.appender import NOW
 from ottla.records.builder import record_size_upper_bound
@@ -49,8 +50,6 @@ class ProducerCore:
     """The producer without a face. `wake` is called from any thread when the sender should look."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
-        if config.transactional_id is not None:
-            raise ConfigurationError("transactional.id: transactions are not supported by this version")
         self.config = config
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self.max_block = config.longest_block_ms / 1000
@@ -76,8 +75,22 @@ class ProducerCore:
             back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             wake=wake,
         )
-        transactions = TransactionManager(self.connections.ask_any) if config.enable_idempotence else None
-        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, transactions)
+        transactional = config.transactional_id is not None
+        numbers = None
+        if config.enable_idempotence:
+            numbers = TransactionManager(self.connections.ask_any, transactional=transactional)
+        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers)
+        self._transactions: Transactions | None = None
+        if numbers is not None and transactional:
+            self._transactions = self.sender.scope = Transactions(
+                config,
+                self.connections,
+                self.metadata,
+                numbers,
+                drained=lambda: settle_all(self, None),
+                give_up=self.sender.give_up,
+                wake=self.sender.wake,
+            )
         self._round_robin = RoundRobin()
         chooser: Any = config.partitioner
         self._partitioner: Any = chooser() if isinstance(chooser, type) else chooser
@@ -91,7 +104,20 @@ class ProducerCore:
             and self.value_serializer is None
             and self._partitioner == "default"
             and not self.config.partitioner_ignore_keys
+            and self._transactions is None
         )
+
+    @property
+    def transactions(self) -> Transactions:
+        """The producer's transactions; IllegalStateError for one without a transactional id."""
+        if self._transactions is None:
+            raise IllegalStateError("transactions need the option transactional.id")
+        return self._transactions
+
+    def check_open(self) -> None:
+        """Raise where records can only be sent in a transaction, and none is open."""
+        if self._transactions is not None:
+            self._transactions.check_open()
 
     # The loop's side
 
@@ -101,7 +127,9 @@ class ProducerCore:
         self.sender.start()
 
     async def stop(self) -> None:
-        """End all work; records that are left fail."""
+        """End all work; records that are left fail, and so does a transaction that is open."""
+        if self._transactions is not None:
+            await self._transactions.close()
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
         await self.metadata.close()
         await self.connections.close()

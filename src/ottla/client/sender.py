@@ -18,6 +18,7 @@ from ottla.client.connections import Connection, Connections
 from ottla.client.metadata import Metadata
 from ottla.client.producer_batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
 from ottla.client.transaction_manager import TransactionManager
+from ottla.client.transactions import Transactions
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError, SerializationError
 from ottla.model import TopicPartition
@@ -34,7 +35,8 @@ log = logging.getLogger("ottla.client")
 OLDEST_PRODUCE: Final = 3
 """The first version that takes batches of format 2 (0.11)."""
 NEWEST_PRODUCE: Final = 11
-"""12 lets batches join transactions by themselves, 13 names topics by id; neither is used here yet."""
+JOINING_PRODUCE: Final = 12
+"""12 lets batches join transactions by themselves; 13, which names topics by id, is not used here yet."""
 ID_RETRY_SECONDS: Final = 0.1
 
 
@@ -49,6 +51,8 @@ class Sender:
         metadata: Metadata,
         transactions: TransactionManager | None,
     ) -> None:
+        self.scope: Transactions | None = None
+        """The transactions that records belong to, where the producer has a transactional id."""
         self.config = config
         self.accumulator = accumulator
         self.connections = connections
@@ -107,6 +111,8 @@ class Sender:
                 self.metadata.touch(topic)
             self.metadata.request_update()
         if ready.nodes and self.transactions is not None and not self.transactions.has_producer_id:
+            if self.scope is not None:
+                return None  # until init_transactions
             self._spawn(self._get_producer_id(), -1)
             return None
         for node in ready.nodes:
@@ -147,8 +153,7 @@ class Sender:
         except KafkaError as error:
             log.debug("no producer id: %s", error)
             if not error.retriable and error.code is not None:
-                for batch in self.accumulator.abort():
-                    self._fail(batch, error)
+                self.give_up(error)
             await asyncio.sleep(ID_RETRY_SECONDS)
 
     # One node
@@ -169,7 +174,14 @@ class Sender:
             self._send(node, connection, batches, now)
 
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        if self.scope is not None and not self.scope.may_send(batch.tp):
+            return False
         return self.transactions is None or self.transactions.may_send(batch)
+
+    def give_up(self, error: KafkaError) -> None:
+        """What was not sent yet fails."""
+        for batch in self.accumulator.abort():
+            self._fail(batch, error)
 
     def _finished(self, batch: ProducerBatch) -> bool:
         """Make a batch's bytes; one that cannot be made fails alone."""
@@ -177,7 +189,7 @@ class Sender:
         if self.transactions is not None:
             self.transactions.number(batch)
         try:
-            batch.finish(transactional=False)
+            batch.finish(transactional=self.scope is not None)
         except Exception as error:  # whatever a codec raises must not take other batches with it
             log.exception("%s: a batch cannot be finished", batch.tp)
             self._fail(batch, SerializationError(f"{batch.tp}: the batch cannot be finished: {error}"))
@@ -196,14 +208,15 @@ class Sender:
         if not batches:
             return
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self.scope.id if self.scope is not None else None,
             acks=self.config.acks,
             timeout_ms=self.config.replication_timeout_ms,
             topic_data=_by_topic(batches),
         )
         self._in_flight[node] += 1
         try:
-            version = connection.version(ProduceRequest, NEWEST_PRODUCE, OLDEST_PRODUCE)
+            newest = JOINING_PRODUCE if self.scope is not None and self.scope.newer else NEWEST_PRODUCE
+            version = connection.version(ProduceRequest, newest, OLDEST_PRODUCE)
         except KafkaError as error:
             self._lost(node, batches, error)
             return
@@ -309,6 +322,8 @@ class Sender:
     def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         if self.transactions is not None:
             self.transactions.failed(batch, certain=error.code is not None and not error.retriable)
+        if self.scope is not None:
+            self.scope.batch_failed(error)
         self.accumulator.retire(batch)
         batch.outcome.settle(-1, -1, error)
 

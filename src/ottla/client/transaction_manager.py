@@ -43,7 +43,13 @@ class Sequences:
 class TransactionManager:
     """The numbers of one idempotent producer."""
 
-    def __init__(self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]]) -> None:
+    def __init__(
+        self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
+    ) -> None:
+        self.transactional = transactional
+        """The coordinator alone raises the epoch: numbers that are lost can only be mended by the end."""
+        self.broken = False
+        """Numbers were lost that only a new epoch makes good."""
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self._ask = ask
@@ -65,6 +71,13 @@ class TransactionManager:
         for sequences in self._partitions.values():
             if sequences.in_flight:
                 self._count_anew(sequences)
+
+    def restart(self, producer_id: int, epoch: int) -> None:
+        """Go on with what the coordinator gave; nothing is on its way."""
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self._partitions.clear()
+        self.producer_id, self.epoch = producer_id, epoch
+        self.broken = False
 
     def _sequences(self, tp: TopicPartition) -> Sequences:
         found = self._partitions.get(tp)
@@ -137,7 +150,9 @@ class TransactionManager:
             if sequences.in_flight and sequences.in_flight[0] is not batch:
                 return True
             self._renumber(batch.tp, sequences)
-            return True
+            return not self.transactional
+        if self.transactional:
+            return False
         if isinstance(error, (errors.UnknownProducerIdError, errors.InvalidProducerEpochError)):
             self._renumber(batch.tp, sequences)
             return True
@@ -153,6 +168,9 @@ class TransactionManager:
 
     def _renumber(self, tp: TopicPartition, sequences: Sequences) -> None:
         """Raise the epoch, and count this partition's batches from zero in it (KIP-360)."""
+        if self.transactional:
+            self.broken = True
+            return
         self._raise_epoch()
         self._count_anew(sequences)
         log.info("%s: sequence numbers begin anew with epoch %d", tp, sequences.epoch)

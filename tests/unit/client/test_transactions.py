@@ -1,0 +1,209 @@
+"""Transactions of our producer against our broker, in both of the protocol's ways."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import (
+    Broker,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+    aio,
+)
+from ottla.errors import IllegalStateError, MessageTooLargeError, ProducerFencedError, TransactionAbortedError
+
+SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(params=["announced", "joining"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether partitions are announced to the coordinator, or join with their first batch (KIP-890)."""
+    if request.param == "announced":
+        monkeypatch.setattr("ottla.client.transactions.NEWER", 99)
+    return str(request.param)
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    name = "t-" + str(abs(hash(request.node.nodeid)))
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 3, 1)])
+    return name
+
+
+def producer(bootstrap: str, name: str, **options: object) -> KafkaProducer:
+    made = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{name}", **options)
+    made.init_transactions()
+    return made
+
+
+def committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """What a read_committed consumer gets: `count` values, and no more in the moment after."""
+    found: list[bytes] = []
+    with KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        end = time.monotonic() + SECONDS
+        while len(found) < count and time.monotonic() < end:
+            found += [r.value for records in consumer.poll(200).values() for r in records]
+        found += [r.value for records in consumer.poll(100).values() for r in records]
+    return sorted(found)
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, topic: str, way: str) -> None:
+    kept = []
+    with producer(bootstrap, topic) as sender:
+        assert sender._core.transactions.newer is (way == "joining")
+        for number in range(6):
+            sender.begin_transaction()
+            values = [b"%d-%d" % (number, i) for i in range(20)]
+            for value in values:
+                sender.send(topic, value)
+            if number % 3 == 1:
+                sender.abort_transaction()
+            else:
+                sender.commit_transaction()
+                kept += values
+    assert committed(bootstrap, topic, len(kept)) == sorted(kept)
+
+
+def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str, way: str) -> None:
+    tp = TopicPartition(topic, 0)
+    with KafkaConsumer(bootstrap_servers=bootstrap, group_id=f"g-{topic}", enable_auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        end = time.monotonic() + SECONDS
+        while not consumer.assignment() and time.monotonic() < end:
+            consumer.poll(100)
+        with producer(bootstrap, topic) as sender:
+            for offset, commit in ((5, True), (9, False), (7, True)):
+                sender.begin_transaction()
+                sender.send_offsets_to_transaction({tp: OffsetAndMetadata(offset, "noted")}, consumer.group_metadata())
+                sender.commit_transaction() if commit else sender.abort_transaction()
+                if not commit:
+                    assert consumer.committed(tp) == 5
+        found = consumer.committed(tp, metadata=True)
+        assert isinstance(found, OffsetAndMetadata)
+        assert (found.offset, found.metadata) == (7, "noted")
+
+
+def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: str) -> None:
+    zombie = producer(bootstrap, topic)
+    zombie.begin_transaction()
+    zombie.send(topic, b"zombie")
+    zombie.flush()
+    with producer(bootstrap, topic) as heir:
+        zombie.send(topic, b"late")
+        with pytest.raises(ProducerFencedError):
+            zombie.commit_transaction()
+        with pytest.raises(ProducerFencedError):
+            zombie.begin_transaction()
+        with heir.transaction():
+            heir.send(topic, b"heir")
+    zombie.close()
+    assert committed(bootstrap, topic, 1) == [b"heir"]
+
+
+def test_a_record_that_fails_leaves_only_the_abort(bootstrap: str, topic: str, way: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(f"{topic}-small", 1, 1, topic_configs={"max.message.bytes": "500"})])
+    with producer(bootstrap, topic) as sender:
+        sender.begin_transaction()
+        sender.send(topic, b"aborted")
+        failed = sender.send(f"{topic}-small", bytes(1000))
+        with pytest.raises(MessageTooLargeError):
+            sender.commit_transaction()
+        assert isinstance(failed.exception(SECONDS), MessageTooLargeError)
+        with pytest.raises(MessageTooLargeError):
+            sender.send(topic, b"not now")
+        sender.abort_transaction()
+        with sender.transaction():
+            for i in range(50):
+                sender.send(topic, b"%02d" % i)
+                sender.send(f"{topic}-small", b"%02d" % i)
+    assert committed(bootstrap, topic, 50) == [b"%02d" % i for i in range(50)]
+    assert committed(bootstrap, f"{topic}-small", 50) == [b"%02d" % i for i in range(50)]
+
+
+def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic, linger_ms=60_000) as sender:
+        sender.begin_transaction()
+        waiting = sender.send(topic, b"waits")
+        sender.abort_transaction()
+        assert isinstance(waiting.exception(SECONDS), TransactionAbortedError)
+        with sender.transaction():
+            sender.send(topic, b"kept")
+    assert committed(bootstrap, topic, 1) == [b"kept"]
+
+
+def test_a_block_that_raises_is_rolled_back_and_tells_its_own_error(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as sender:
+        with pytest.raises(ZeroDivisionError):
+            with sender.transaction():
+                sender.send(topic, b"bad")
+                1 / 0  # noqa: B018
+        with sender.transaction():
+            sender.send(topic, b"good")
+    assert committed(bootstrap, topic, 1) == [b"good"]
+
+
+def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as sender:
+        sender.begin_transaction()
+        sender.send(topic, b"left")
+    with producer(bootstrap, f"{topic}-other") as other, other.transaction():
+        other.send(topic, b"other")
+    assert committed(bootstrap, topic, 1) == [b"other"]
+
+
+def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> None:
+    with (
+        KafkaProducer(bootstrap_servers=bootstrap) as plain,
+        pytest.raises(IllegalStateError, match="transactional.id"),
+    ):
+        plain.begin_transaction()
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}") as sender:
+        for call in (sender.begin_transaction, sender.commit_transaction, lambda: sender.send(topic, b"x")):
+            with pytest.raises(IllegalStateError, match="initTransactions"):
+                call()
+        sender.init_transactions()
+        for call in (sender.commit_transaction, sender.abort_transaction, lambda: sender.send(topic, b"x")):
+            with pytest.raises(IllegalStateError, match="no transaction is open"):
+                call()
+        sender.begin_transaction()
+        for call in (sender.begin_transaction, sender.init_transactions):
+            with pytest.raises(IllegalStateError):
+                call()
+        sender.commit_transaction()
+
+
+def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str) -> None:
+    async def run() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}") as sender:
+            await sender.init_transactions()
+            async with sender.transaction():
+                await sender.send(topic, b"kept")
+            with pytest.raises(ZeroDivisionError):
+                async with sender.transaction():
+                    await sender.send(topic, b"dropped")
+                    1 / 0  # noqa: B018
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert committed(bootstrap, topic, 1) == [b"kept"]
