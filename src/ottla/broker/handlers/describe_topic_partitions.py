@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorized_operations import TOPIC
 from ottla.broker.services import Call
 from ottla.cluster.metadata import TopicImage
 from ottla.errors import UnknownTopicOrPartitionError, code_of
@@ -61,5 +62,9 @@ def _topic(topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTo
         for index in shown
     ]
     return DescribeTopicPartitionsResponseTopic(
-        name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=TOPIC,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
+from ottla.broker.authorized_operations import CLUSTER, TOPIC, UNASKED
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.metadata import NO_LEADER, TopicImage
@@ -35,7 +36,7 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable
     """Describe what is asked for; create what is missing first."""
     image = call.services.image
     if request.topics is None or (call.version == 0 and not request.topics):
-        return _response(call, [_topic(topic) for topic in image.topics.values()])
+        return _response(request, call, [_topic(topic, _operations(request)) for topic in image.topics.values()])
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
@@ -71,11 +72,11 @@ def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError])
         name = name or ""
         found = image.topics.get(name)
         if found is not None and name not in errors:
-            topics.append(_topic(found))
+            topics.append(_topic(found, _operations(request)))
         else:
             error = errors.get(name) or _why_missing(name)
             topics.append(MetadataResponseTopic(error_code=code_of(error), name=name))
-    return _response(call, topics)
+    return _response(request, call, topics)
 
 
 def _why_missing(name: str) -> KafkaError:
@@ -86,7 +87,7 @@ def _why_missing(name: str) -> KafkaError:
     return UnknownTopicOrPartitionError()
 
 
-def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _response(request: MetadataRequest, call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     image = call.services.image
     nodes = [broker.node(call.connection.listener.name) for broker in image.brokers.values()]
     return MetadataResponse(
@@ -94,10 +95,15 @@ def _response(call: Call, topics: list[MetadataResponseTopic]) -> MetadataRespon
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
+        cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else UNASKED,
     )
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _operations(request: MetadataRequest) -> int:
+    return TOPIC if request.include_topic_authorized_operations else UNASKED
+
+
+def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
     partitions = [
         MetadataResponsePartition(
             error_code=code_of(LeaderNotAvailableError()) if p.leader == NO_LEADER else 0,
@@ -110,5 +116,9 @@ def _topic(topic: TopicImage) -> MetadataResponseTopic:
         for index, p in enumerate(topic.partitions)
     ]
     return MetadataResponseTopic(
-        name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=operations,
     )

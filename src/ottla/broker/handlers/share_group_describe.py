@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.authorized_operations import GROUP, UNASKED
 from ottla.broker.services import Call
 from ottla.coordinator.consumer_member import by_topic
 from ottla.coordinator.share import assignor
@@ -12,10 +13,13 @@ from ottla.protocol.messages import share_group_describe as m
 
 def handle(request: m.ShareGroupDescribeRequest, call: Call) -> m.ShareGroupDescribeResponse:
     """Describe each group."""
-    return m.ShareGroupDescribeResponse(groups=[_describe(group_id, call) for group_id in request.group_ids])
+    operations = GROUP if request.include_authorized_operations else UNASKED
+    return m.ShareGroupDescribeResponse(
+        groups=[_describe(group_id, operations, call) for group_id in request.group_ids]
+    )
 
 
-def _describe(group_id: str, call: Call) -> m.DescribedGroup:
+def _describe(group_id: str, operations: int, call: Call) -> m.DescribedGroup:
     try:
         call.services.groups.check(group_id)
         group = call.services.groups.groups.by_id.get(group_id)
@@ -27,6 +31,7 @@ def _describe(group_id: str, call: Call) -> m.DescribedGroup:
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state,
+        authorized_operations=operations,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=assignor.NAME,

@@ -1,0 +1,55 @@
+"""Who asks what may be done with a resource (KIP-430) is told; who does not ask gets no bits."""
+
+from pathlib import Path
+
+from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.test_groups_and_offsets import commit, prepare
+from tests.unit.broker.test_produce_and_fetch import create
+
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+UNASKED = -(1 << 31)
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
+    3, 13
+)
+ON_TOPICS = {READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS}
+ON_GROUPS = {READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS}
+ON_CLUSTERS = {CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE}
+
+
+def operations(bits: int) -> set[int]:
+    return {number for number in range(31) if bits >> number & 1}
+
+
+def test_everything_may_be_done_with_topics_and_the_cluster(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        topics = [MetadataRequestTopic(name="t")]
+        asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        found = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        assert operations(found.topics[0].topic_authorized_operations) == ON_TOPICS
+        assert operations(found.cluster_authorized_operations) == ON_CLUSTERS
+        found = await client.ask(MetadataRequest(topics=topics), 10)
+        assert (found.topics[0].topic_authorized_operations, found.cluster_authorized_operations) == (UNASKED, UNASKED)
+        paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        assert operations(paged.topics[0].topic_authorized_operations) == ON_TOPICS
+        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        assert operations(cluster.cluster_authorized_operations) == ON_CLUSTERS
+        assert (await client.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == UNASKED
+
+    with_broker(test, tmp_path)
+
+
+def test_everything_may_be_done_with_a_group(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await prepare(client)
+        assert await commit(client, 1) == 0
+        for asked, expected in ((True, ON_GROUPS), (False, operations(0))):
+            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked)
+            found = (await client.ask(request, 5)).groups[0].authorized_operations
+            assert operations(found) == expected
+
+    with_broker(test, tmp_path)
