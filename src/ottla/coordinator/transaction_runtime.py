@@ -303,7 +303,7 @@ def _checked(transactional_id: str) -> str:
 
 async def _until(safe: asyncio.Future[None]) -> None:
     try:
-        await safe
+        await asyncio.shield(safe)  # request and markers wait for the same; one that is given up must not end both
     except KafkaError as error:
         raise _told(error) from error
 

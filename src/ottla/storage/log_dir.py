@@ -186,7 +186,9 @@ class LogDir:
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
         found = self.partitions()
-        marker.unlink(missing_ok=True)
+        if self._clean:
+            marker.unlink()
+            sync_directory(self.path)  # one that is there again after a power failure would be a lie
         reported = began
 
         def load_one(item: tuple[TopicPartition, Path]) -> Log | KafkaStorageError:

@@ -56,6 +56,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.storage.log import Log
 
 JOINS = participation.Rules(joins=True, abortable=True, come_again=NotEnoughReplicasError)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -733,3 +734,32 @@ def test_a_reader_is_told_of_the_rolled_back_transactions_in_what_it_reads(tmp_p
         assert len(told) < 6
 
     at_clock(test, tmp_path)
+
+
+def test_an_end_whose_request_is_given_up_is_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    flush = Log.flush
+
+    def held(log: Log, up_to: int | None = None) -> None:
+        if log.topic_partition.topic == TRANSACTION_STATE:
+            began.set()
+            go_on.wait(5)
+        flush(log, up_to)
+
+    async def test(client: Asker, clock: ManualClock) -> None:
+        await create(client)
+        await find_coordinator(client)
+        writer = Transactor(client)
+        await writer.init()
+        await writer.send(T0, b"kept")
+        with monkeypatch.context() as context:
+            context.setattr(Log, "flush", held)
+            ending = asyncio.ensure_future(writer.end())
+            await asyncio.to_thread(began.wait, 5)
+            ending.cancel()
+            await asyncio.wait([ending])
+            go_on.set()
+            await settle(client)
+        assert await read_committed(client, T0) == [b"kept"]
+
+    at_clock(test, tmp_path, log_flush_interval_messages="1")

@@ -216,3 +216,18 @@ def test_log_that_was_compacted_once_keeps_all_after_a_crash(tmp_path):
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
         assert log_dir.logs[TP].log_end_offset == 30
+
+
+def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(tmp_path, monkeypatch):
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: LogConfig())
+    synced = []
+    real = log_dir_module.sync_directory
+    monkeypatch.setattr(
+        log_dir_module,
+        "sync_directory",
+        lambda path: (synced.append(sorted(p.name for p in path.iterdir())), real(path)),
+    )
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: LogConfig())
+        assert any(".kafka_cleanshutdown" not in names for names in synced)
