@@ -15,7 +15,7 @@ from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
 # What type it has (ConfigDef.Type)
-BOOLEAN, STRING, INT, LIST, DOUBLE = 1, 2, 3, 7, 6
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class Place(NamedTuple):
@@ -47,7 +47,8 @@ def topic_entries(live: LiveConfig, options: Mapping[str, str]) -> Iterator[Entr
         for synonym in BROKER_SYNONYMS.get(name, ()):
             places += _set_on_broker(live, synonym)
         places += _broker_default(name)
-        yield _entry(option, places, _of_topic(option, places))
+        entry = _entry(option, places, _of_topic(option, places))
+        yield entry._replace(type=LONG) if entry.type == INT and _takes_long(option) else entry
 
 
 def broker_entries(live: LiveConfig) -> Iterator[Entry]:
@@ -116,6 +117,15 @@ def _of_topic(option: Option[Any], places: list[Place]) -> Any:
     if not places or places[0].value is None:
         return option.default
     return in_ms(places[0].name, places[0].value)
+
+
+def _takes_long(option: Option[Any]) -> bool:
+    """Whether more than 32 bits are allowed, which tells the type of a topic's option: each has its bounds."""
+    try:
+        option.parse(1 << 32)
+    except ValueError:
+        return False
+    return True
 
 
 def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:

@@ -239,3 +239,14 @@ def test_api_versions_too_new_are_answered_in_version_0(tmp_path: Path) -> None:
         assert data[4:10] == struct.pack(">ih", 7, 35)
 
     with_broker(test, tmp_path)
+
+
+def test_a_topics_options_have_kafkas_types(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        types = {"retention.bytes": 5, "segment.ms": 5, "segment.bytes": 3, "preallocate": 1, "cleanup.policy": 7}
+        asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=list(types))
+        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results
+        assert {config.name: config.config_type for config in found.configs} == types
+
+    with_broker(test, tmp_path)
