@@ -264,9 +264,12 @@ class LogDir:
         existing = self.logs.get(tp)
         if existing is not None:
             return existing
-        created = open_log(
-            self.path / str(tp), tp, config, clock=self.clock, producer_expiration_ms=self.producer_expiration_ms
-        )
+        created = self._open_new(tp, config)
+        if topic_id is not None and created.topic_id not in (None, topic_id):
+            # a topic of this name was deleted, and its log could not be moved away then
+            self.logs[tp] = created
+            log.warning("%s: the log of an earlier topic is set aside as %s", tp, self.set_aside(tp))
+            created = self._open_new(tp, config)
         if topic_id is not None and created.topic_id != topic_id:
             try:
                 write_topic_id(created.dir, topic_id)
@@ -275,6 +278,10 @@ class LogDir:
             created.topic_id = topic_id
         self.logs[tp] = created
         return created
+
+    def _open_new(self, tp: TopicPartition, config: LogConfig) -> Log:
+        path, expiration_ms = self.path / str(tp), self.producer_expiration_ms
+        return open_log(path, tp, config, clock=self.clock, producer_expiration_ms=expiration_ms)
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
         """A new, empty log that is to take the place of one in another directory (see `replication.relocation`)."""

@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -231,3 +232,19 @@ def test_mark_of_a_clean_shutdown_is_surely_gone_before_anything_is_appended(tmp
     with LogDir.open(tmp_path, broker_id=0) as log_dir:
         log_dir.load(lambda _: LogConfig())
         assert any(".kafka_cleanshutdown" not in names for names in synced)
+
+
+def test_new_topic_does_not_get_the_log_of_a_deleted_one_that_could_not_be_moved_away(tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "broken")
+
+    with LogDir.open(tmp_path, broker_id=0) as log_dir:
+        log_dir.load(lambda _: LogConfig())
+        log_dir.create(TP, LogConfig(), "a" * 22).append(batch(b"old"), leader_epoch=0)
+        with monkeypatch.context() as context:
+            context.setattr(Path, "rename", broken)
+            with pytest.raises(KafkaStorageError, match="cannot be moved away"):
+                log_dir.delete(TP)
+        created = log_dir.create(TP, LogConfig(), "b" * 22)
+        assert (values(created), created.topic_id) == ([], "b" * 22)
+        assert any(path.name.endswith("-stray") for path in tmp_path.iterdir())
