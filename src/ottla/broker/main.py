@@ -53,8 +53,8 @@ class BrokerNode:
     def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         if config.zookeeper_connect is not None:
             raise StartupError("zookeeper.connect: clusters are not served by this version; leave it out for one node")
-        self.config = config
         self.broker_id = config.id if config.id >= 0 else _stored_id(config.data_dirs)
+        self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
         """Set when the data directory with the registry has failed: nothing can be served any more."""
