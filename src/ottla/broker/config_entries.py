@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -55,7 +56,8 @@ def broker_entries(live: LiveConfig) -> Iterator[Entry]:
     """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), Place(DEFAULT_CONFIG, name, option.default)]
-        yield _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
+        entry = _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
+        yield entry._replace(type=LONG) if name in _longs() else entry
 
 
 def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
@@ -123,9 +125,16 @@ def _takes_long(option: Option[Any]) -> bool:
     """Whether more than 32 bits are allowed, which tells the type of a topic's option: each has its bounds."""
     try:
         option.parse(1 << 32)
-    except ValueError:
+    except (ValueError, TypeError):
         return False
     return True
+
+
+@cache
+def _longs() -> frozenset[str]:
+    """Options of brokers that stand for a topic's option of 64 bits; those in hours and minutes have 32."""
+    long = (names for topic, names in BROKER_SYNONYMS.items() if _takes_long(TopicConfig.options[topic]))
+    return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
 
 
 def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:

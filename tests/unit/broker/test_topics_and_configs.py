@@ -250,3 +250,13 @@ def test_a_topics_options_have_kafkas_types(tmp_path: Path) -> None:
         assert {config.name: config.config_type for config in found.configs} == types
 
     with_broker(test, tmp_path)
+
+
+def test_a_brokers_options_have_kafkas_types(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        types = {"log.retention.bytes": 5, "log.retention.ms": 5, "log.retention.hours": 3, "log.segment.bytes": 3}
+        asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=list(types))
+        (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results
+        assert {config.name: config.config_type for config in found.configs} == types
+
+    with_broker(test, tmp_path)
