@@ -9,9 +9,9 @@ from __future__ import annotations
 from ottla.coordinator.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.consumer_member import Assignment, ConsumerMember, by_topic
 from ottla.coordinator.effects import Record
+from ottla.coordinator.record_table import record
 from ottla.protocol.message import Data
 from ottla.protocol.messages import consumer_group_records as c
-from ottla.protocol.versioned import encode_versioned
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
@@ -38,7 +38,7 @@ def regex_record(group_id: str, regex: str, found: ResolvedRegex | None) -> Reco
         value = c.ConsumerGroupRegularExpressionValue(
             topics=sorted(found.topics), version=found.version, timestamp=found.timestamp_ms
         )
-    return _record(c.REGEX_KEY, c.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+    return record(c.REGEX_KEY, c.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> Record:
@@ -106,13 +106,8 @@ def _current(partitions: Assignment) -> list[c.CurrentTopicPartitions]:
 
 
 def _of_group(number: int, group_id: str, value: Data | None) -> Record:
-    return _record(number, c.ConsumerGroupMetadataKey(group_id=group_id), value)
+    return record(number, c.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
-    return _record(number, c.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
-
-
-def _record(number: int, key: Data, value: Data | None) -> Record:
-    written = None if value is None else encode_versioned(value, 0)
-    return Record(encode_versioned(key, 0, prefix=number), written)
+    return record(number, c.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)

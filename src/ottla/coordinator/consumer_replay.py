@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.coordinator.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.coordinator.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flat
-from ottla.protocol.message import Data
+from ottla.coordinator.record_table import RecordTable, Row
 from ottla.protocol.messages import consumer_group_records as c
-from ottla.protocol.versioned import decode_versioned, version_of
-
-
-def is_known(key: bytes) -> bool:
-    """Whether a record's key is one of those here."""
-    return version_of(key) in _ROWS
-
-
-def group_of(key: bytes) -> str:
-    """The group that a record is about."""
-    found: str = decode_versioned(_ROWS[version_of(key)].key_class, _as_version_0(key)).group_id  # type: ignore[attr-defined]
-    return found
-
-
-class Replayed(NamedTuple):
-    """What a record was about: its group's end, or one of its members."""
-
-    is_end: bool
-    member_id: str | None
-
-
-def replay(group: ConsumerGroup, key: bytes, value: bytes | None) -> Replayed:
-    """Take a record over."""
-    number = version_of(key)
-    row = _ROWS[number]
-    decoded_key = decode_versioned(row.key_class, _as_version_0(key))
-    row.apply(group, decoded_key, None if value is None else decode_versioned(row.value_class, value))
-    return Replayed(number == c.METADATA_KEY and value is None, getattr(decoded_key, "member_id", None))
 
 
 def _put_epoch(group: ConsumerGroup, _key: Any, value: c.ConsumerGroupMetadataValue | None) -> None:
@@ -116,30 +87,25 @@ def _put_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMe
     )
 
 
-class _Row(NamedTuple):
-    key_class: type[Data]
-    value_class: type[Data]
-    apply: Callable[[ConsumerGroup, Any, Any], None]
-
-
-_ROWS = {
-    c.METADATA_KEY: _Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, _put_epoch),
-    # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
-    c.PARTITION_METADATA_KEY: _Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _put_topics),
-    c.MEMBER_KEY: _Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _put_member),
-    c.TARGET_METADATA_KEY: _Row(
-        c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, _put_target_epoch
-    ),
-    c.TARGET_MEMBER_KEY: _Row(
-        c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, _put_target
-    ),
-    c.CURRENT_MEMBER_KEY: _Row(
-        c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _put_current
-    ),
-    c.REGEX_KEY: _Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _put_regex),
-}
+_TABLE = RecordTable(
+    {
+        c.METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, _put_epoch),
+        # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
+        c.PARTITION_METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _put_topics),
+        c.MEMBER_KEY: Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _put_member),
+        c.TARGET_METADATA_KEY: Row(
+            c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, _put_target_epoch
+        ),
+        c.TARGET_MEMBER_KEY: Row(
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, _put_target
+        ),
+        c.CURRENT_MEMBER_KEY: Row(
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _put_current
+        ),
+        c.REGEX_KEY: Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _put_regex),
+    },
+    end=c.METADATA_KEY,
+)
 """Every kind of record by the number that its key begins with."""
 
-
-def _as_version_0(key: bytes) -> bytes:
-    return b"\x00\x00" + bytes(key[2:])
+is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay

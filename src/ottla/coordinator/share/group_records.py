@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.coordinator.consumer_member import NOTHING, Assignment, by_topic, flat
 from ottla.coordinator.effects import Record
+from ottla.coordinator.record_table import RecordTable, Row, record
 from ottla.coordinator.share.group import ShareGroup, ShareMember
 from ottla.protocol.message import Data
 from ottla.protocol.messages import share_group_records as s
-from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
@@ -60,34 +59,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 def group_tombstones(group: ShareGroup) -> list[Record]:
     """A group is gone, with all its members."""
-    records = [record for member_id in group.members for record in member_tombstones(group.id, member_id)]
-    return [*records, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
-
-
-def is_known(key: bytes) -> bool:
-    """Whether a record's key is one of those here."""
-    return version_of(key) in _ROWS
-
-
-def group_of(key: bytes) -> str:
-    """The group that a record is about."""
-    found: str = _decoded_key(key).group_id
-    return found
-
-
-class Replayed(NamedTuple):
-    """What a record was about: its group's end, or one of its members."""
-
-    is_end: bool
-    member_id: str | None
-
-
-def replay(group: ShareGroup, key: bytes, value: bytes | None) -> Replayed:
-    """Take a record over."""
-    number, decoded = version_of(key), _decoded_key(key)
-    row = _ROWS[number]
-    row.apply(group, decoded, None if value is None else decode_versioned(row.value_class, value))
-    return Replayed(number == s.METADATA_KEY and value is None, getattr(decoded, "member_id", None))
+    gone = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
+    return [*gone, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
 
 
 def _put_epoch(group: ShareGroup, _key: Any, value: s.ShareGroupMetadataValue | None) -> None:
@@ -134,24 +107,23 @@ def _put_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMemberAs
         group.members[key.member_id] = replace(old, epoch=-1, previous_epoch=-1, assigned=NOTHING)
 
 
-class _Row(NamedTuple):
-    key_class: type[Data]
-    value_class: type[Data]
-    apply: Callable[[ShareGroup, Any, Any], None]
-
-
-_ROWS = {
-    s.MEMBER_KEY: _Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _put_member),
-    s.METADATA_KEY: _Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, _put_epoch),
-    s.TARGET_METADATA_KEY: _Row(s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, _put_target_epoch),
-    s.TARGET_MEMBER_KEY: _Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, _put_target),
-    s.CURRENT_MEMBER_KEY: _Row(s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _put_current),
-}
+_TABLE = RecordTable(
+    {
+        s.MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _put_member),
+        s.METADATA_KEY: Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, _put_epoch),
+        s.TARGET_METADATA_KEY: Row(
+            s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, _put_target_epoch
+        ),
+        s.TARGET_MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, _put_target),
+        s.CURRENT_MEMBER_KEY: Row(
+            s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _put_current
+        ),
+    },
+    end=s.METADATA_KEY,
+)
 """Every kind of record by the number that its key begins with."""
 
-
-def _decoded_key(key: bytes) -> Any:
-    return decode_versioned(_ROWS[version_of(key)].key_class, b"\x00\x00" + bytes(key[2:]))
+is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay
 
 
 def _topics(partitions: Assignment) -> list[s.TopicPartitions]:
@@ -159,12 +131,8 @@ def _topics(partitions: Assignment) -> list[s.TopicPartitions]:
 
 
 def _of_group(number: int, group_id: str, value: Data | None) -> Record:
-    return _record(number, s.ShareGroupMetadataKey(group_id=group_id), value)
+    return record(number, s.ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
-    return _record(number, s.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
-
-
-def _record(number: int, key: Data, value: Data | None) -> Record:
-    return Record(encode_versioned(key, 0, prefix=number), None if value is None else encode_versioned(value, 0))
+    return record(number, s.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
