@@ -52,11 +52,10 @@ def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
     names = [endpoint.name for endpoint in config.listeners]
     counts = {name: config.of_listener(name, "max.connections") for name in names}
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
-    prefix = f"{entities.IPS}/"
     by_address = {
-        entities.name_of(path): float(options[CONNECTION_RATE])
-        for path, options in image.options.items()
-        if path.startswith(prefix) and CONNECTION_RATE in options
+        address: float(options[CONNECTION_RATE])
+        for address, options in entities.of_type(image.options, entities.IPS).items()
+        if CONNECTION_RATE in options
     }
     return Limits(
         connections=config.max_connections,

@@ -106,12 +106,11 @@ class BrokerNode:
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
-            found = {tp: path for log_dir in self._log_dirs for tp, path in log_dir.partitions()}
-            await adopt(self._registry, [d.path for d in self._log_dirs], found, self.broker_id)
+            await adopt(self._registry, self._log_dirs, self.broker_id)
             await controller.start(
                 BrokerImage(self.broker_id, self._advertised(), config.broker_rack), self._log_dirs[0].cluster_id
             )
-            await self._take_options(controller.image, controller.image)
+            await self._take_options(ClusterImage(""), controller.image)
             for log_dir in self._log_dirs:
                 log_dir.load(
                     lambda tp: self._config_of(controller.image, tp),
@@ -122,7 +121,7 @@ class BrokerNode:
             groups.start()
             transactions.start()
             self._services.share_states.start()
-            if found:
+            if len(partitions):
                 await producer_ids.skip_past(_highest_producer_id(partitions, transactions))
             controller.on_change(self._take_options)
             controller.on_change(partitions.change)
@@ -227,8 +226,10 @@ class BrokerNode:
             addresses.append(told.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
         return tuple(addresses)
 
-    async def _take_options(self, _before: ClusterImage, after: ClusterImage) -> None:
+    async def _take_options(self, before: ClusterImage, after: ClusterImage) -> None:
         """Work by the options that were set while the broker runs."""
+        if before.options is after.options:
+            return  # the change was about topics
         if self._live.follow(after):
             config = self._live.current
             self._defaults = topic_defaults(config.given)

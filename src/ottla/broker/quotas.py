@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.broker.live_config import CONNECTION_RATE, LiveConfig
+from ottla.broker.live_config import LiveConfig
 from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
 from ottla.errors import ThrottlingQuotaExceededError
@@ -21,7 +21,6 @@ CONSUMER_BYTES: Final = "consumer_byte_rate"
 REQUEST_PERCENT: Final = "request_percentage"
 MUTATIONS: Final = "controller_mutation_rate"
 USER_KEYS: Final = (PRODUCER_BYTES, CONSUMER_BYTES, REQUEST_PERCENT, MUTATIONS)
-IP_KEYS: Final = (CONNECTION_RATE,)
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for a user who has not said who he is."""

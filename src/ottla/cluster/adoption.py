@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ottla.model import TopicPartition
 from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.storage.checkpoints import LEADER_EPOCHS
 from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log_dir import LogDir
 from ottla.storage.partition_metadata import read_topic_id
 
 log = logging.getLogger("ottla.cluster")
@@ -45,15 +46,17 @@ class _Topic(NamedTuple):
     options: Mapping[str, str]
 
 
-async def adopt(
-    registry: Registry, directories: Iterable[Path], logs: Mapping[TopicPartition, Path], broker_id: int
-) -> int:
+async def adopt(registry: Registry, log_dirs: Sequence[LogDir], broker_id: int) -> int:
     """Fill a registry that was never used from what lies in the data directories; how many topics were taken over."""
-    if not logs or await registry.get(znodes.CONTROLLER_EPOCH) is not None:
+    if await registry.get(znodes.CONTROLLER_EPOCH) is not None:
         return 0
     if await registry.children(znodes.TOPICS):
         return 0  # they were taken over at a start that came no further
-    metadata = next((d / kraft.DIRECTORY for d in directories if (d / kraft.DIRECTORY).is_dir()), None)
+    logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
+    if not logs:
+        return 0
+    found = (log_dir.path / kraft.DIRECTORY for log_dir in log_dirs)
+    metadata = next((path for path in found if path.is_dir()), None)
     operations: list[Operation] = []
     if metadata is not None:
         known = kraft.read(metadata)

@@ -127,8 +127,7 @@ class Controller:
         async with self._lock:
             topic = self._topic(name)
             path, value = znodes.config_topic(name), znodes.config_value(options)
-            there = await self._registry.get(path) is not None
-            await self._registry.multi([self._guard(), Set(path, value) if there else Create(path, value)])
+            await self._registry.multi([self._guard(), await self._put(path, value)])
             await self._publish({**self.image.topics, name: replace(topic, options=dict(options))})
 
     async def set_options(self, entity: str, options: Mapping[str, str]) -> None:
@@ -141,11 +140,10 @@ class Controller:
                     if await self._registry.get(znodes.config_entity(parent)) is None:
                         writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
             path, value = znodes.config_entity(entity), znodes.config_value(options)
-            there = await self._registry.get(path) is not None
-            if options or there:
+            write = await self._put(path, value)
+            if options or isinstance(write, Set):
                 # a node stays when its options go: clients of a user may hang below it
-                writes.append(Set(path, value) if there else Create(path, value))
-                await self._registry.multi(writes)
+                await self._registry.multi([*writes, write])
             changed = {**self.image.options, entity: dict(options)}
             await self._tell(replace(self.image, options={e: o for e, o in changed.items() if o}))
 
@@ -154,8 +152,7 @@ class Controller:
         async with self._lock:
             changed = {name: level for name, level in {**self.image.features, **levels}.items() if level}
             path, value = znodes.FEATURE, znodes.feature_value(changed)
-            there = await self._registry.get(path) is not None
-            await self._registry.multi([self._guard(), Set(path, value) if there else Create(path, value)])
+            await self._registry.multi([self._guard(), await self._put(path, value)])
             await self._tell(replace(self.image, features=changed, features_epoch=self.image.features_epoch + 1))
 
     async def close(self) -> None:
@@ -167,6 +164,10 @@ class Controller:
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         return topic
+
+    async def _put(self, path: str, value: bytes) -> Create | Set:
+        """The operation that gives a node this value, whether it is there or not."""
+        return Create(path, value) if await self._registry.get(path) is None else Set(path, value)
 
     def _guard(self) -> Check:
         """Every write is void once another controller has taken over."""

@@ -20,7 +20,7 @@ from ottla.protocol.message import Data, encode
 from ottla.protocol.messages import metadata_records as m
 from ottla.protocol.wire import write_uvarint
 from ottla.records.builder import BatchBuilder
-from ottla.storage.log_dir import META_PROPERTIES
+from ottla.storage.log_dir import META_PROPERTIES, LogDir
 
 A, B = uuid.UUID(int=1 << 100), uuid.UUID(int=2 << 100)
 NUMBERS = {cls: number for number, cls in m.RECORDS.items()}
@@ -218,7 +218,7 @@ def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
         registry = EmbeddedRegistry(tmp_path)
         registry.open()
         try:
-            return await adopt(registry, [tmp_path], {TopicPartition("t", 0): tmp_path / "t-0"}, 0)
+            return await adopt(registry, [LogDir(tmp_path)], 0)
         finally:
             await registry.close()
 

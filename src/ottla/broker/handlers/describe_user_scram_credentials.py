@@ -46,6 +46,5 @@ def _credentials(user: str, call: Call) -> list[CredentialInfo]:
 
 def _all_users(call: Call) -> list[str]:
     names = {mechanism.name for mechanism in MECHANISMS.values()}
-    prefix = f"{entities.USERS}/"
-    paths = [path for path, options in call.services.image.options.items() if names & options.keys()]
-    return sorted(entities.name_of(p) or "" for p in paths if p.startswith(prefix) and entities.NESTED not in p)
+    users = entities.of_type(call.services.image.options, entities.USERS)
+    return sorted(user or "" for user, options in users.items() if names & options.keys())

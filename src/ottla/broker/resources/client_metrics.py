@@ -52,9 +52,8 @@ class ClientMetricsResource:
 
 def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:
     """All subscriptions by name."""
-    prefix = f"{entities.CLIENT_METRICS}/"
-    options = call.services.image.options
-    return {entities.name_of(path) or "": found for path, found in options.items() if path.startswith(prefix)}
+    found = entities.of_type(call.services.image.options, entities.CLIENT_METRICS)
+    return {name or "": options for name, options in found.items()}
 
 
 def _check_condition(condition: str) -> None:
