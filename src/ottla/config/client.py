@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from ottla.config.options import (
     text,
     words,
 )
+
+log = logging.getLogger("ottla.config")
 
 MAX_INT = 2**31 - 1
 
@@ -44,6 +47,23 @@ def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
         return tuple(parse(item) for item in items)
 
     return read
+
+
+REPORTERS = {
+    "prometheus": "ottla.metrics.prometheus.PrometheusReporter",
+    "logging": "ottla.metrics.logged.LoggingReporter",
+}
+"""Our own reporters of metrics, by their short names."""
+JMX = "org.apache.kafka.common.metrics.JmxReporter"
+
+
+def reporters(value: Any) -> tuple[Any, ...]:
+    """Reporters of metrics: `prometheus`, `logging`, classes, objects or dotted names; Java's JMX one is left out."""
+    items = value.split(",") if isinstance(value, str) else list(value)
+    names = [item.strip() if isinstance(item, str) else item for item in items]
+    if JMX in names:
+        log.warning("metric.reporters: there is no JMX in Python; %s is left out", JMX)
+    return tuple(loaded(REPORTERS.get(n, n) if isinstance(n, str) else n) for n in names if n not in ("", JMX))
 
 
 class ClientConfig(Config, subject="client"):
@@ -80,6 +100,10 @@ class ClientConfig(Config, subject="client"):
     sasl_mechanism = Option("PLAIN", one_of("PLAIN"), "SASL mechanism.")
     sasl_plain_username = Option(None, nullable(text), "User for SASL PLAIN.")
     sasl_plain_password = Option(None, nullable(text), "Password for SASL PLAIN.")
+    metric_reporters = Option((), reporters, "Who is told of metrics: prometheus, logging, classes or objects.")
+    metrics_num_samples = Option(2, integer(1), "Windows over which metrics are averaged.")
+    metrics_sample_window_ms = Option(30_000, integer(0), "How long one window of a metric is.")
+    metrics_recording_level = Option("INFO", one_of("INFO", "DEBUG", "TRACE"), "How much is measured.")
     api_version = Option(None, anything, "Accepted for compatibility; versions are always negotiated.")
 
 

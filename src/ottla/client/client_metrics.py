@@ -1,0 +1,49 @@
+"""The metrics that every client has: its registry with reporters, and who it is."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from ottla.client.connections import SOFTWARE
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.client import ClientConfig
+from ottla.metrics.metric import MetricConfig, RecordingLevel
+from ottla.metrics.registry import Metrics
+
+log = logging.getLogger("ottla.client")
+
+APP_INFO: Final = "app-info"
+
+
+def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = SYSTEM_CLOCK) -> Metrics:
+    """The registry of a new client; `kind` is producer, consumer or admin-client.
+
+    Names get the tag client-id; groups are Kafka's, such as `producer-metrics`.
+    """
+    reporters: tuple[Any, ...] = config.metric_reporters
+    metrics = Metrics(
+        MetricConfig(
+            config.metrics_num_samples,
+            config.metrics_sample_window_ms / 1000,
+            RecordingLevel[config.metrics_recording_level],
+        ),
+        reporters=[_made(reporter, config, client_id) for reporter in reporters],
+        clock=clock,
+        namespace=f"kafka.{kind.replace('-', '.')}",
+        tags={"client-id": client_id},
+    )
+    started = clock.now_ms()
+    metrics.add_metric(metrics.name("version", APP_INFO, "The version of the client."), lambda: SOFTWARE[1])
+    metrics.add_metric(metrics.name("commit-id", APP_INFO, "The client's library."), lambda: SOFTWARE[0])
+    metrics.add_metric(metrics.name("start-time-ms", APP_INFO, "When the client was made."), lambda: started)
+    return metrics
+
+
+def _made(reporter: Any, config: ClientConfig, client_id: str) -> Any:
+    """A reporter, told its client's options. What it raises then ends the making of the client, as in Kafka."""
+    made = reporter() if isinstance(reporter, type) else reporter
+    configure = getattr(made, "configure", None)
+    if configure is not None:
+        configure({**config.given, "client.id": client_id})
+    return made

@@ -1,0 +1,92 @@
+"""A metric: its name, and what tells its value. Kafka's `MetricName`, `KafkaMetric` and `MetricConfig`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ottla.clock import Clock
+
+
+class RecordingLevel(enum.IntEnum):
+    """How much is recorded: a sensor records when its level is at most that of `metrics.recording.level`."""
+
+    INFO = 0
+    DEBUG = 1
+    TRACE = 2
+
+
+class MetricConfig(NamedTuple):
+    """How sampled values are kept: so many windows of so many seconds."""
+
+    samples: int = 2
+    window_seconds: float = 30.0
+    level: RecordingLevel = RecordingLevel.INFO
+
+
+class MetricName:
+    """A metric's name, group and tags, which identify it, and a description, which does not."""
+
+    __slots__ = ("_identity", "description", "group", "name", "tags")
+
+    def __init__(self, name: str, group: str, description: str = "", tags: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.group = group
+        self.description = description
+        self.tags: Mapping[str, str] = dict(tags or {})
+        self._identity = (group, name, frozenset(self.tags.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetricName) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"MetricName({self.name!r}, {self.group!r}, tags={dict(self.tags)})"
+
+
+class Measurable(Protocol):
+    """What a metric's value comes from."""
+
+    def measure(self, config: MetricConfig, now: float) -> float:
+        """The value at `now`, in seconds of the monotonic clock."""
+        ...
+
+
+Gauge = Callable[[], Any]
+"""Tells a value when it is asked for: a number, or a text such as a version."""
+
+
+class KafkaMetric:
+    """One metric of a registry; `value()` is what it stands at now."""
+
+    __slots__ = ("_clock", "_config", "_guard", "_source", "metric_name")
+
+    def __init__(
+        self,
+        metric_name: MetricName,
+        source: Measurable | Gauge,
+        config: MetricConfig,
+        clock: Clock,
+        guard: Any,
+    ) -> None:
+        self.metric_name = metric_name
+        self._source = source
+        self._config = config
+        self._clock = clock
+        self._guard = guard
+
+    def __repr__(self) -> str:
+        return f"<KafkaMetric {self.metric_name.group} {self.metric_name.name}>"
+
+    def value(self) -> Any:
+        """The value now: NaN for an average or extreme of nothing. Any thread may ask."""
+        source = self._source
+        if callable(source):
+            return source()
+        with self._guard:
+            return source.measure(self._config, self._clock.monotonic())
+
+    metric_value = value

@@ -1,0 +1,89 @@
+"""Metrics as Prometheus reads them, under the names that its JMX exporter gives to Kafka's Java clients.
+
+`kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`, so dashboards carry over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metrics.metric import KafkaMetric, MetricName
+
+if TYPE_CHECKING:
+    from ottla.metrics.registry import Metrics
+
+NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class PrometheusReporter:
+    """Gives `text()` to whoever serves it; one object may report for several clients."""
+
+    def __init__(self) -> None:
+        self._registries: list[Metrics] = []
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """There is nothing to set."""
+
+    def init(self, metrics: Metrics) -> None:
+        """Another client."""
+        self._registries.append(metrics)
+
+    def metric_change(self, metric: KafkaMetric) -> None:
+        """Names are looked up when they are asked for."""
+
+    def metric_removal(self, metric: KafkaMetric) -> None:
+        """As above."""
+
+    def close(self) -> None:
+        """What was last known of the clients can still be read."""
+
+    def text(self) -> str:
+        """All metrics in Prometheus' text format (version 0.0.4)."""
+        return text_of(self._registries)
+
+
+def text_of(registries: Iterable[Metrics]) -> str:
+    """The metrics of some registries in Prometheus' text format; values that are not numbers are left out."""
+    families: dict[str, list[str]] = {}
+    heads: dict[str, MetricName] = {}
+    for registry in registries:
+        for name, metric in registry.metrics.items():
+            value = metric.value()
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            family = family_of(registry.namespace, name)
+            heads.setdefault(family, name)
+            families.setdefault(family, []).append(f"{family}{_labels(name.tags)} {_number(value)}\n")
+    return "".join(_head(family, heads[family]) + "".join(rows) for family, rows in sorted(families.items()))
+
+
+def family_of(namespace: str, name: MetricName) -> str:
+    """The name in Prometheus: domain, group and attribute."""
+    return NOT_IN_A_NAME.sub("_", f"{namespace}_{name.group}_{name.name}")
+
+
+def _head(family: str, name: MetricName) -> str:
+    kind = "counter" if name.name.endswith("-total") else "gauge"
+    description = name.description.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {family} {description}\n# TYPE {family} {kind}\n"
+
+
+def _labels(tags: Mapping[str, str]) -> str:
+    if not tags:
+        return ""
+    return "{" + ",".join(f'{NOT_IN_A_NAME.sub("_", key)}="{_escaped(value)}"' for key, value in tags.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))

@@ -1,0 +1,83 @@
+"""A sensor: what is recorded there goes to all its metrics, and to its parents'. Kafka's `Sensor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metrics.metric import MetricName, RecordingLevel
+from ottla.metrics.stats import Meter, Stat
+
+if TYPE_CHECKING:
+    from ottla.metrics.registry import Metrics
+
+NEVER: Final = float("inf")
+
+
+class Sensor:
+    """Belongs to one registry, whose lock it takes; any thread may record."""
+
+    __slots__ = ("_guard", "_last_used", "_metrics", "_records", "_stats", "expires_after", "name", "parents")
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        guard: Any,
+        name: str,
+        level: RecordingLevel,
+        parents: Sequence[Sensor],
+        expires_after: float,
+    ) -> None:
+        self.name = name
+        self.parents = tuple(parents)
+        self.expires_after = expires_after
+        """Seconds without a value after which the registry may drop the sensor."""
+        self._metrics = metrics
+        self._guard = guard
+        self._records = level <= metrics.config.level
+        self._stats: dict[MetricName, Stat] = {}
+        self._last_used = metrics.clock.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<Sensor {self.name}>"
+
+    @property
+    def should_record(self) -> bool:
+        """Whether its level is recorded at all."""
+        return self._records
+
+    @property
+    def metric_names(self) -> tuple[MetricName, ...]:
+        """The metrics that it feeds."""
+        return tuple(self._stats)
+
+    def add(self, name: MetricName, stat: Stat) -> None:
+        """Feed another metric; the same name twice does no harm."""
+        if name in self._stats:
+            return
+        self._metrics.add_metric(name, stat)
+        self._stats[name] = stat
+
+    def add_meter(self, meter: Meter) -> None:
+        """Feed a rate and a total."""
+        for name, stat in meter.stats():
+            self.add(name, stat)
+
+    def record(self, value: float = 1.0, now: float | None = None) -> None:
+        """Take a value, at `now` in seconds of the registry's monotonic clock (the present, when left out)."""
+        if self._records:
+            at = self._metrics.clock.monotonic() if now is None else now
+            with self._guard:
+                self._take(value, at)
+
+    def _take(self, value: float, now: float) -> None:
+        self._last_used = now
+        config = self._metrics.config
+        for stat in self._stats.values():
+            stat.record(config, value, now)
+        for parent in self.parents:
+            parent._take(value, now)
+
+    def has_expired(self, now: float) -> bool:
+        """Whether it was not used for so long that it may go."""
+        return now - self._last_used > self.expires_after

@@ -1,0 +1,200 @@
+"""What a sensor makes of the values it records. Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum`, `CumulativeSum`…
+
+Sampled ones know the last `metrics.num.samples` windows of `metrics.sample.window.ms` each: a window begins with the
+first value after the one before it, and is forgotten when its last value is older than all windows together. The
+sensor's lock guards everything here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from ottla.metrics.metric import MetricConfig, MetricName
+
+
+class Stat(Protocol):
+    """Takes values, and tells what comes of them."""
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        ...
+
+    def measure(self, config: MetricConfig, now: float) -> float:
+        """What has come of them."""
+        ...
+
+
+class Sample:
+    """What was recorded in one window."""
+
+    __slots__ = ("count", "last", "start", "value")
+
+    def __init__(self, start: float, value: float) -> None:
+        self.start = start
+        self.last = start
+        self.count = 0
+        self.value = value
+
+
+class Sampled:
+    """The base of everything that forgets."""
+
+    initial = 0.0
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque()
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value, in the window that is open or in a new one."""
+        samples = self._samples
+        if not samples or now - samples[-1].start >= config.window_seconds:
+            if len(samples) >= config.samples:
+                samples.popleft()
+            samples.append(Sample(now, self.initial))
+        sample = samples[-1]
+        sample.count += 1
+        sample.last = now
+        self._add(sample, value)
+
+    def alive(self, config: MetricConfig, now: float) -> deque[Sample]:
+        """The windows that still count."""
+        samples = self._samples
+        oldest = now - config.samples * config.window_seconds
+        while samples and samples[0].last <= oldest:
+            samples.popleft()
+        return samples
+
+    def measure(self, config: MetricConfig, now: float) -> float:
+        """The windows together."""
+        return self._together(self.alive(config, now))
+
+    def _add(self, sample: Sample, value: float) -> None:
+        raise NotImplementedError
+
+    def _together(self, samples: deque[Sample]) -> float:
+        raise NotImplementedError
+
+
+class WindowedSum(Sampled):
+    """The sum of what was recorded lately."""
+
+    def _add(self, sample: Sample, value: float) -> None:
+        sample.value += value
+
+    def _together(self, samples: deque[Sample]) -> float:
+        return sum(sample.value for sample in samples)
+
+
+class WindowedCount(WindowedSum):
+    """How often something was recorded lately."""
+
+    def _add(self, sample: Sample, value: float) -> None:
+        sample.value += 1.0
+
+
+class Avg(WindowedSum):
+    """The mean; NaN of nothing."""
+
+    def _together(self, samples: deque[Sample]) -> float:
+        count = sum(sample.count for sample in samples)
+        return super()._together(samples) / count if count else math.nan
+
+
+class Max(Sampled):
+    """The largest; NaN of nothing."""
+
+    initial = -math.inf
+
+    def _add(self, sample: Sample, value: float) -> None:
+        if value > sample.value:
+            sample.value = value
+
+    def _together(self, samples: deque[Sample]) -> float:
+        return max((sample.value for sample in samples), default=math.nan)
+
+
+class Min(Sampled):
+    """The smallest; NaN of nothing."""
+
+    initial = math.inf
+
+    def _add(self, sample: Sample, value: float) -> None:
+        if value < sample.value:
+            sample.value = value
+
+    def _together(self, samples: deque[Sample]) -> float:
+        return min((sample.value for sample in samples), default=math.nan)
+
+
+LEAST_WINDOW_SECONDS: Final = 0.001
+"""A rate over less time than this would be nonsense."""
+
+
+class Rate:
+    """A windowed sum (or another sampled value) per second.
+
+    The windows that are not there yet count as full ones, so that a rate does not leap at the start.
+    """
+
+    def __init__(self, of: Sampled | None = None) -> None:
+        self._of = of or WindowedSum()
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        self._of.record(config, value, now)
+
+    def measure(self, config: MetricConfig, now: float) -> float:
+        """The value per second."""
+        samples = self._of.alive(config, now)
+        elapsed = now - samples[0].start if samples else 0.0
+        missing = config.samples - 1 - math.floor(elapsed / config.window_seconds) if config.window_seconds else 0
+        elapsed += max(0, missing) * config.window_seconds
+        return self._of.measure(config, now) / max(elapsed, LEAST_WINDOW_SECONDS)
+
+
+class CumulativeSum:
+    """The sum of everything since the start."""
+
+    def __init__(self, value: float = 0.0) -> None:
+        self._value = value
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        self._value += value
+
+    def measure(self, config: MetricConfig, now: float) -> float:
+        """The sum."""
+        return self._value
+
+
+class CumulativeCount(CumulativeSum):
+    """How often something was recorded since the start."""
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Once more."""
+        self._value += 1.0
+
+
+class Value(CumulativeSum):
+    """The last value."""
+
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """The newest one."""
+        self._value = value
+
+
+class Meter:
+    """A rate and a total of the same values (or, with `counts`, of how many there were)."""
+
+    def __init__(self, rate: MetricName, total: MetricName, *, counts: bool = False) -> None:
+        self._rate = rate
+        self._total = total
+        self._counts = counts
+
+    def stats(self) -> Iterator[tuple[MetricName, Stat]]:
+        """Both, with their names."""
+        yield self._rate, Rate(WindowedCount() if self._counts else None)
+        yield self._total, CumulativeCount() if self._counts else CumulativeSum()
