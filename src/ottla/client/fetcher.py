@@ -166,9 +166,11 @@ class Fetcher:
     def _spawn(self, node: int, partitions: dict[TopicPartition, tuple[int, int]]) -> None:
         self._busy.add(node)
         states = [self.subscription.partitions[tp] for tp in partitions]
+        # Noted here and not by the task: between the two a partition may be lost or jump.
+        asked_for = {state.tp: (state, state.generation) for state in states}
         for state in states:
             state.in_flight = True
-        task = asyncio.get_running_loop().create_task(self._fetch(node, partitions, states))
+        task = asyncio.get_running_loop().create_task(self._fetch(node, partitions, asked_for))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -184,10 +186,12 @@ class Fetcher:
         task.add_done_callback(ended)
 
     async def _fetch(
-        self, node: int, partitions: dict[TopicPartition, tuple[int, int]], states: list[PartitionState]
+        self,
+        node: int,
+        partitions: dict[TopicPartition, tuple[int, int]],
+        asked_for: dict[TopicPartition, tuple[PartitionState, int]],
     ) -> None:
-        """One request and its answer."""
-        generations = {state.tp: (state, state.generation) for state in states}
+        """One request and its answer; what came for a partition that has jumped since it was asked for is dropped."""
         session = self._sessions.setdefault(node, FetchSession())
         request = session.request(partitions, self.config)
         try:
@@ -195,7 +199,7 @@ class Fetcher:
         except KafkaError as error:
             log.debug("fetch from node %d: %s", node, error)
             session.forget()
-            for state in states:
+            for state, _ in asked_for.values():
                 state.preferred = None
             self.metadata.request_update()
             if error.code is not None and not error.retriable:
@@ -208,9 +212,10 @@ class Fetcher:
         for topic in response.responses:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.topic, partition.partition_index)
-                asked_for = generations.get(tp)
-                if asked_for is not None and asked_for[0].generation == asked_for[1]:
-                    failed |= not self._one_answer(asked_for[0], partition, partitions[tp][0], node)
+                if tp in asked_for:
+                    state, generation = asked_for[tp]
+                    if state.generation == generation:
+                        failed |= not self._one_answer(state, partition, partitions[tp][0], node)
         if failed:
             await asyncio.sleep(self._back_off)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -150,6 +151,24 @@ def test_seek_jumps_and_drops_what_was_fetched(broker: ScriptedBroker) -> None:
         assert c.position(TP) == 40
         with pytest.raises(IllegalStateError, match="t-9"):
             c.seek(TopicPartition("t", 9), 0)
+
+
+def test_a_fetch_that_has_not_begun_when_the_consumer_jumps_returns_nothing(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    async def first_value() -> bytes:
+        options: dict[str, Any] = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address, **options) as c:
+            c.assign([TP])
+            await c.partitions_for_topic("t")
+            c.seek(TP, 5)  # asks for a fetch; its task starts when this one waits
+            c.seek(TP, 0)
+            while not (found := await c.poll(timeout_ms=1000)):
+                pass
+            value: bytes = found[TP][0].value
+            return value
+
+    assert asyncio.run(first_value()) == b"0"
 
 
 def test_paused_partitions_return_nothing_and_lose_nothing(broker: ScriptedBroker) -> None:
