@@ -31,7 +31,7 @@ def missing(version: str = VERSION) -> str | None:
 def libs(version: str = VERSION) -> Path:
     """The folder with all jars of this version."""
     group = "org.apache.kafka"
-    wanted = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", "org.slf4j:slf4j-nop:1.7.36")
+    wanted = (f"{group}:kafka_2.13:{version}", f"{group}:kafka-tools:{version}", maven.NO_LOGS)
     return maven.jars(f"kafka-{version}", *wanted)
 
 

@@ -31,8 +31,9 @@ DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><versi
 SETTINGS = """<settings><mirrors><mirror><id>central</id><mirrorOf>*</mirrorOf>
 <url>https://repo.maven.apache.org/maven2</url></mirror></mirrors></settings>
 """
+NO_LOGS = "org.slf4j:slf4j-nop:1.7.36"
 LOGGERS = ("*reload4j*.jar", "log4j-slf4j*.jar", "slf4j-log4j12*.jar")
-"""What would write logs; `slf4j-nop` takes their place."""
+"""What would write logs; `NO_LOGS` takes their place."""
 
 
 def missing() -> str | None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from scripts import maven
+from tests.interop.scenarios import checked_by
 
 SOURCES = Path(__file__).parent / "java"
-SECONDS = 240
-NO_LOGS = "org.slf4j:slf4j-nop:1.7.36"
 
 
 @cache
@@ -20,7 +19,7 @@ def _jars(artifact: str, version: str) -> Path | str:
     if reason is not None:
         return reason
     try:
-        return maven.jars(f"{artifact}-{version}", f"org.apache.kafka:{artifact}:{version}", NO_LOGS)
+        return maven.jars(f"{artifact}-{version}", f"org.apache.kafka:{artifact}:{version}", maven.NO_LOGS)
     except subprocess.SubprocessError as error:
         return f"Maven could not fetch {artifact} {version}: {error}"
 
@@ -35,8 +34,4 @@ def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_:
         classes = maven.compiled(f"{artifact}-{version}", libs, sources)
     except subprocess.CalledProcessError as error:
         pytest.fail(f"{scenario} does not compile against {artifact} {version}:\n{error.stderr[-3000:]}")
-    command = ["java", "-Xmx256M", "-cp", f"{classes}:{libs}/*", scenario, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    assert done.stdout.endswith("done\n"), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert done.returncode == 0
-    return [line.removeprefix("checked: ") for line in done.stdout.splitlines() if line.startswith("checked: ")]
+    return checked_by(["java", "-Xmx256M", "-cp", f"{classes}:{libs}/*", scenario, *arguments])

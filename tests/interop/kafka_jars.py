@@ -45,17 +45,24 @@ def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apac
     if command is None:
         properties = str(directory / "server.properties")
         command = apache_kafka.java("kafka.Kafka", properties, version=version, heap=("-Xmx512M",))
-    with (directory / "out.txt").open("ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+    with server(command, port, directory / "out.txt", kill=kill):
+        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def server(command: list[str], port: int, out: Path, *, kill: bool = False) -> Iterator[None]:
+    """A process that is up when its port answers."""
+    with out.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + START_SECONDS
         while True:
-            assert process.poll() is None, (directory / "out.txt").read_text()[-3000:]
-            assert time.monotonic() < deadline, "the node does not start"
+            assert process.poll() is None, out.read_text()[-3000:]
+            assert time.monotonic() < deadline, "the server does not start"
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
-            time.sleep(0.2)
-        yield f"127.0.0.1:{port}"
+            time.sleep(0.1)
+        yield
     finally:
         if kill:
             process.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from functools import cache
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from scripts.maven import CACHE, alone
+from tests.interop.scenarios import checked_by
 
 HERE = Path(__file__).parent
 BUILD_SECONDS = 600
-RUN_SECONDS = 240
 
 
 @cache
@@ -71,7 +70,7 @@ def run_go(scenario: str, bootstrap: str, name: str) -> list[str]:
     program = _go_program()
     if isinstance(program, str):
         pytest.skip(f"Go clients: {program}")
-    return _run([str(program), scenario, bootstrap, name])
+    return checked_by([str(program), scenario, bootstrap, name])
 
 
 def run_kafkajs(bootstrap: str, topic: str) -> list[str]:
@@ -79,13 +78,4 @@ def run_kafkajs(bootstrap: str, topic: str) -> list[str]:
     modules = _node_modules()
     if isinstance(modules, str):
         pytest.skip(f"kafkajs: {modules}")
-    return _run(["node", str(HERE / "node" / "scenario.js"), bootstrap, topic], NODE_PATH=str(modules))
-
-
-def _run(command: list[str], **environment: str) -> list[str]:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=RUN_SECONDS, env={**os.environ, **environment}
-    )
-    assert done.stdout.endswith("done\n"), f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert done.returncode == 0
-    return [line.removeprefix("checked: ") for line in done.stdout.splitlines() if line.startswith("checked: ")]
+    return checked_by(["node", str(HERE / "node" / "scenario.js"), bootstrap, topic], NODE_PATH=str(modules))

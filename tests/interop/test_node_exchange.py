@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import free_ports, kafka
+from tests.interop.kafka_jars import free_ports, kafka, server
 
 from ottla import Broker
 from ottla.cli.main import main as ottla
@@ -20,7 +18,6 @@ from ottla.cli.main import main as ottla
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 WITH_ZOOKEEPER = "3.9.2"
-START_SECONDS = 90
 Record = Callable[[str, str, str, list[str]], None]
 
 
@@ -139,24 +136,6 @@ class Work:
 
 
 @contextlib.contextmanager
-def process(command: list[str], port: int, out: Path) -> Iterator[None]:
-    """A server that is up when its port answers."""
-    with out.open("ab") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            assert server.poll() is None, out.read_text()[-3000:]
-            assert time.monotonic() < deadline, "the server does not start"
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
-        yield
-    finally:
-        apache_kafka.wait_for_end(server)
-
-
-@contextlib.contextmanager
 def zookeeper(directory: Path) -> Iterator[str]:
     port = free_ports()
     config = directory / "zoo.cfg"
@@ -164,7 +143,7 @@ def zookeeper(directory: Path) -> Iterator[str]:
     config.write_text("\n".join([*lines, "admin.enableServer=false", ""]))
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     command = apache_kafka.java(main, str(config), version=WITH_ZOOKEEPER)
-    with process(command, port, directory / "zk.txt"):
+    with server(command, port, directory / "zk.txt"):
         yield f"127.0.0.1:{port}/kafka"
 
 
@@ -185,7 +164,7 @@ def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     heap = ("-Xmx512M",)
     command = apache_kafka.java("kafka.Kafka", str(properties), version=WITH_ZOOKEEPER, heap=heap)
-    with process(command, port, directory / "kafka.txt"):
+    with server(command, port, directory / "kafka.txt"):
         yield f"127.0.0.1:{port}"
 
 
