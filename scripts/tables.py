@@ -13,12 +13,15 @@ from pathlib import Path
 from ottla.broker.apis import LEFT_OUT, SERVED
 from ottla.broker.config_entries import text_of
 from ottla.cli.main import COMMANDS
+from ottla.client.producer_core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
+from ottla.metrics.registry import Metrics
+from ottla.net import channel_metrics
 from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -66,6 +69,25 @@ def commands() -> str:
     return table(("command", "what it is for"), ((f"`ottla {c.name}`", c.help) for c in COMMANDS))
 
 
+def producer_metrics() -> str:
+    """What a producer measures, once it has sent something somewhere."""
+    core = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="localhost:9092"), lambda: None)
+    core.metrics.failed("t", 0)
+    assert core.connections.metrics is not None
+    core.connections.metrics.of(1)
+    return _metrics(core.metrics.metrics)
+
+
+def _metrics(registry: Metrics) -> str:
+    rows = sorted((name.group, name.name, name.description) for name in registry.metrics)
+    return table(("group", "metric", "meaning"), ((f"`{g}`", f"`{n}`", text) for g, n, text in rows))
+
+
+def metrics_left_out() -> str:
+    """Kafka's metrics that no client here has."""
+    return table(("metric", "why"), ((f"`{name}`", why) for name, why in channel_metrics.LEFT_OUT.items()))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "served": served,
     "not-served": not_served,
@@ -75,6 +97,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
     "admin-options": lambda: options(AdminConfig),
+    "producer-metrics": producer_metrics,
+    "metrics-left-out": metrics_left_out,
 }
 
 

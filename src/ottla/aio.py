@@ -30,6 +30,7 @@ from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
 from ottla.client.transactions import group_of
+from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.admin import AdminConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.producer import ProducerConfig
@@ -60,14 +61,19 @@ __all__ = [
 
 
 class KafkaProducer:
-    """Sends records to Kafka; belongs to one event loop. `start` and `stop`, or `async with`."""
+    """Sends records to Kafka; belongs to one event loop. `start` and `stop`, or `async with`.
 
-    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+    `clock` is for tests, as with the blocking producer.
+    """
+
+    def __init__(
+        self, configs: Mapping[str, Any] | None = None, *, clock: Clock = SYSTEM_CLOCK, **options: Any
+    ) -> None:
         if configs is not None:
             self.config = ProducerConfig.from_kafka(configs, **options)
         else:
             self.config = ProducerConfig.from_keywords(**options)
-        self._core = ProducerCore(self.config, self._wake)
+        self._core = ProducerCore(self.config, self._wake, clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
@@ -161,7 +167,8 @@ class KafkaProducer:
         self._wake()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                await granted.wait()
+                with self._core.metrics.waiting_for_memory():
+                    await granted.wait()
         except TimeoutError:
             if not pool.leave(waiter):
                 raise BufferExhaustedError(
@@ -193,36 +200,44 @@ class KafkaProducer:
         queues = self._core.queues(topic, partition)
         while queues is None:
             left = max(0.0, deadline - time.monotonic())
-            await self._core.metadata.wait_for_topic(topic, left, partition or 0)
+            with self._core.metrics.timed("metadata-wait"):
+                await self._core.metadata.wait_for_topic(topic, left, partition or 0)
             queues = self._core.queues(topic, partition)
         return queues
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything that waits, and wait for every outcome. KafkaTimeoutError after `timeout` seconds."""
-        if not await settle_all(self._core, timeout):
+        with self._core.metrics.timed("flush"):
+            settled = await settle_all(self._core, timeout)
+        if not settled:
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
 
     async def init_transactions(self) -> None:
         """As the blocking producer's."""
-        await self._core.transactions.init()
+        with self._core.metrics.timed("txn-init"):
+            await self._core.transactions.init()
 
     async def begin_transaction(self) -> None:
         """As the blocking producer's."""
-        self._core.transactions.begin()
+        with self._core.metrics.timed("txn-begin"):
+            self._core.transactions.begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """As the blocking producer's."""
-        await self._core.transactions.send_offsets(offsets, group_of(group_metadata))
+        with self._core.metrics.timed("txn-send-offsets"):
+            await self._core.transactions.send_offsets(offsets, group_of(group_metadata))
 
     async def commit_transaction(self) -> None:
         """As the blocking producer's."""
-        await self._core.transactions.end(commit=True)
+        with self._core.metrics.timed("txn-commit"):
+            await self._core.transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
         """As the blocking producer's."""
-        await self._core.transactions.end(commit=False)
+        with self._core.metrics.timed("txn-abort"):
+            await self._core.transactions.end(commit=False)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -240,6 +255,10 @@ class KafkaProducer:
         """The numbers of a topic's partitions."""
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.metrics.told(raw)
 
 
 class KafkaConsumer:

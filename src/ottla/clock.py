@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -15,6 +18,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that only grow: what deadlines and durations are made of."""
+        ...
+
+    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
+        """Until the event is set, or `timeout` seconds of this clock have passed."""
         ...
 
 
@@ -29,6 +36,16 @@ class SystemClock:
         """Seconds since an arbitrary moment."""
         return time.monotonic()
 
+    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
+        """Until the event is set, or `timeout` seconds have passed."""
+        import asyncio
+
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+
 
 class ManualClock:
     """A clock that stands still until `advance` moves it."""
@@ -36,6 +53,7 @@ class ManualClock:
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
         self._monotonic = 0.0
+        self._sleepers: list[tuple[float, asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
@@ -45,12 +63,36 @@ class ManualClock:
         """Seconds since this clock was made."""
         return self._monotonic
 
+    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
+        """Until the event is set, or `advance` has moved the clock far enough."""
+        import asyncio
+
+        if timeout is None:
+            await event.wait()
+            return
+        # Its own event: that of the caller is for the caller to set.
+        over = asyncio.Event()
+        sleeper = (self._monotonic + timeout, asyncio.get_running_loop(), over)
+        self._sleepers.append(sleeper)
+        if self._monotonic >= sleeper[0]:
+            over.set()
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(over.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._sleepers.remove(sleeper)
+            for wait in waits:
+                wait.cancel()
+
     def advance(self, ms: float) -> None:
-        """Move both times forward."""
+        """Move both times forward, and wake those whose time has come. Any thread may do so."""
         if ms < 0:
             raise ValueError(f"a clock does not go back: {ms} ms")
         self._now_ms += round(ms)
         self._monotonic += ms / 1000
+        for until, loop, over in list(self._sleepers):
+            if until <= self._monotonic:
+                loop.call_soon_threadsafe(over.set)
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -25,6 +25,7 @@ from ottla.errors import (
 )
 from ottla.model import Node
 from ottla.net.channel import Channel, SocketOptions
+from ottla.net.channel_metrics import ChannelMetrics
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -96,8 +97,15 @@ class BackOff:
 class Connections:
     """The connections of one client. `nodes` tells the addresses of brokers by id (from the metadata)."""
 
-    def __init__(self, config: ClientConfig, client_id: str, nodes: Callable[[], dict[int, Node]]) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        client_id: str,
+        nodes: Callable[[], dict[int, Node]],
+        metrics: ChannelMetrics | None = None,
+    ) -> None:
         self.config = config
+        self.metrics = metrics
         self.client_id = client_id
         self.request_timeout = config.request_timeout_ms / 1000
         self._nodes = nodes
@@ -108,8 +116,15 @@ class Connections:
         self._options: SocketOptions | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
+        if metrics is not None:
+            metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
 
     # Asking
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many requests wait for their answers."""
+        return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
 
     async def ask(
         self,
@@ -195,9 +210,18 @@ class Connections:
         )
         if back_off.until > loop.time():
             await asyncio.sleep(back_off.until - loop.time())
-        channel = Channel(loop, node.host, node.port, client_id=self.client_id, options=self._socket_options())
+        channel = Channel(
+            loop,
+            node.host,
+            node.port,
+            client_id=self.client_id,
+            options=self._socket_options(),
+            metrics=None if self.metrics is None else self.metrics.of(node_id),
+            on_close=self._closed_one,
+        )
         try:
             await channel.connect()
+            self._count("created")
             connection = await self._introduce(channel)
         except BaseException as error:
             back_off.failed(loop.time())
@@ -207,6 +231,14 @@ class Connections:
         self._ready[(node_id, purpose)] = connection
         self._watch_idle()
         return connection
+
+    def _count(self, what: str) -> None:
+        if self.metrics is not None:
+            getattr(self.metrics, what).record()
+
+    def _closed_one(self, channel: Channel) -> None:
+        if channel.was_connected:
+            self._count("closed")
 
     def _node(self, node_id: int) -> Node:
         node = self._nodes().get(node_id) or self._bootstrap.get(node_id)
@@ -227,7 +259,13 @@ class Connections:
         features = {feature.name: feature.max_version_level for feature in response.finalized_features}
         connection = Connection(channel, _versions(response), features)
         if self.config.security_protocol.startswith("SASL"):
-            await self._authenticate(connection)
+            try:
+                await self._authenticate(connection)
+            except SaslAuthenticationFailedError:
+                self._count("refused")
+                raise
+        if self.config.security_protocol != "PLAINTEXT":
+            self._count("authenticated")
         return connection
 
     async def _authenticate(self, connection: Connection) -> None:

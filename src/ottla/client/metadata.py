@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from ottla import errors
+from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.messages.metadata import (
@@ -108,6 +109,7 @@ class Metadata:
         retry_backoff_max_ms: int,
         allow_auto_create: bool,
         topic_idle_ms: int | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.cluster = Cluster()
         self.version = 0
@@ -117,7 +119,10 @@ class Metadata:
         self.all_topics = False
         self.error: KafkaError | None = None
         """Why the last refresh failed; None when it did not."""
+        self.updated_at = clock.monotonic()
+        """When the last refresh was."""
         self._asker = asker
+        self._clock = clock
         self._topics: dict[str, float] = {}
         self._max_age = max_age_ms / 1000
         self._backoff = retry_backoff_ms / 1000
@@ -142,11 +147,11 @@ class Metadata:
 
     def touch(self, topic: str) -> None:
         """A topic is in use; any thread. A new one is asked for at the next refresh."""
-        self._topics[topic] = time.monotonic()
+        self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
         """Exactly these topics are of interest; refresh when one of them is new."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         before = set(self._topics)
         self._topics = dict.fromkeys(topics, now)
         if set(self._topics) - before:
@@ -210,11 +215,7 @@ class Metadata:
         """Refresh when asked to, and by age; after a failure or for want of a leader again, with growing pauses."""
         pause = self._backoff
         while True:
-            try:
-                async with asyncio.timeout(self._max_age):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await self._clock.wait(self._wanted, self._max_age)
             self._wanted.clear()
             complete = await self._refresh_once()
             # At least the first pause between two refreshes, whoever asks; longer while something is missing.
@@ -253,7 +254,7 @@ class Metadata:
     def _forget_idle(self) -> None:
         if self._topic_idle is None:
             return
-        oldest = time.monotonic() - self._topic_idle
+        oldest = self._clock.monotonic() - self._topic_idle
         for topic in [t for t, used in list(self._topics.items()) if used < oldest]:
             self._topics.pop(topic, None)
 
@@ -266,6 +267,7 @@ class Metadata:
                 topics[topic.name] = _topic_info(topic, self.cluster.topics.get(topic.name))
         self.cluster = Cluster(nodes, topics, response.controller_id, response.cluster_id)
         self.version += 1
+        self.updated_at = self._clock.monotonic()
         if self._updated is not None and not self._updated.done():
             self._updated.set_result(None)
         for listener in self.listeners:

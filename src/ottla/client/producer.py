@@ -25,6 +25,7 @@ from ottla.client.producer_core import (
     settle_all,
 )
 from ottla.client.transactions import group_of
+from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -42,16 +43,19 @@ class KafkaProducer:
 
     Options as keywords (`linger_ms=20`) or as one mapping with Kafka's names (`{"linger.ms": 20}`); see
     `ottla.config.producer.ProducerConfig` for all of them. Raises ConfigurationError for a value that is not allowed,
-    TypeError for an unknown keyword.
+    TypeError for an unknown keyword. `clock` is for tests: with `ottla.clock.ManualClock` lingering, back-off, expiry
+    and the age of metadata pass when the test says so.
     """
 
-    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self, configs: Mapping[str, Any] | None = None, *, clock: Clock = SYSTEM_CLOCK, **options: Any
+    ) -> None:
         if configs is not None:
             self.config = ProducerConfig.from_kafka(configs, **options)
         else:
             self.config = ProducerConfig.from_keywords(**options)
         self._wake_pending = False
-        self._core = core = ProducerCore(self.config, self._wake)
+        self._core = core = ProducerCore(self.config, self._wake, clock)
         self._io = IoThread(f"ottla-{core.client_id}")
         self._io.on_fork = self._forked
         self._refusal: str | None = None
@@ -139,7 +143,8 @@ class KafkaProducer:
         queues = self._core.queues(topic, partition)
         while queues is None:
             left = max(0.0, deadline - time.monotonic())
-            self._io.run(self._metadata.wait_for_topic(topic, left, partition or 0))
+            with self._core.metrics.timed("metadata-wait"):
+                self._io.run(self._metadata.wait_for_topic(topic, left, partition or 0))
             queues = self._core.queues(topic, partition)
         return queues
 
@@ -165,7 +170,8 @@ class KafkaProducer:
         try:
             # The I/O thread frees the memory: it cannot wait for that itself.
             left = 0.0 if self._io.is_current else max(0.0, deadline - time.monotonic())
-            got = granted.wait(left)
+            with self._core.metrics.waiting_for_memory():
+                got = granted.wait(left)
         except BaseException:
             if pool.leave(waiter):
                 pool.release(bytearray(size))
@@ -212,7 +218,9 @@ class KafkaProducer:
         KafkaTimeoutError after `timeout` seconds.
         """
         self._check_open()
-        if not self._io.run(settle_all(self._core, timeout)):
+        with self._core.metrics.timed("flush"):
+            settled = self._io.run(settle_all(self._core, timeout))
+        if not settled:
             raise KafkaTimeoutError(f"records are still waiting after {timeout:g} s")
 
     def init_transactions(self) -> None:
@@ -221,19 +229,22 @@ class KafkaProducer:
         Raises KafkaTimeoutError after max.block.ms, and the coordinator's error.
         """
         self._check_open()
-        self._io.run(self._core.transactions.init())
+        with self._core.metrics.timed("txn-init"):
+            self._io.run(self._core.transactions.init())
 
     def begin_transaction(self) -> None:
         """Open a transaction. IllegalStateError where one is open, ProducerFencedError where the id is another's."""
         self._check_open()
-        self._core.transactions.begin()
+        with self._core.metrics.timed("txn-begin"):
+            self._core.transactions.begin()
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """Commit a group's offsets with the transaction (KIP-447); `consumer.group_metadata()` tells the group."""
         self._check_open()
-        self._io.run(self._core.transactions.send_offsets(offsets, group_of(group_metadata)))
+        with self._core.metrics.timed("txn-send-offsets"):
+            self._io.run(self._core.transactions.send_offsets(offsets, group_of(group_metadata)))
 
     def commit_transaction(self) -> None:
         """Wait for all records and commit. The error of a record that failed is raised: then it has to be aborted.
@@ -241,12 +252,14 @@ class KafkaProducer:
         After KafkaTimeoutError it can be tried again.
         """
         self._check_open()
-        self._io.run(self._core.transactions.end(commit=True))
+        with self._core.metrics.timed("txn-commit"):
+            self._io.run(self._core.transactions.end(commit=True))
 
     def abort_transaction(self) -> None:
         """Drop what was not sent yet, and have everything else of the transaction taken back."""
         self._check_open()
-        self._io.run(self._core.transactions.end(commit=False))
+        with self._core.metrics.timed("txn-abort"):
+            self._io.run(self._core.transactions.end(commit=False))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -267,6 +280,10 @@ class KafkaProducer:
         if info is None or not info.partitions:
             info = self._io.run(self._metadata.wait_for_topic(topic, self._core.max_block))
         return {p.partition for p in info.partitions}
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.metrics.told(raw)
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""

@@ -68,6 +68,16 @@ class ProducerBatch:
         return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property
+    def largest_record(self) -> int:
+        """Bytes of the largest record."""
+        return self.open.builder.largest
+
+    @property
+    def compression_rate(self) -> float:
+        """Size on the wire by the size before compression."""
+        return self.size / self.open.builder.estimated_size
+
+    @property
     def last_sequence(self) -> int:
         """The sequence number of the last record."""
         return (self.base_sequence + self.count - 1) & 0x7FFFFFFF

@@ -14,18 +14,22 @@ from typing import Any, Final, NamedTuple
 from ottla.client import columns_in
 from ottla.client import partitioner as partitioning
 from ottla.client.accumulator import Accumulator
+from ottla.client.client_metrics import metrics_of
 from ottla.client.connections import Connections
 from ottla.client.futures import RecordFuture
 from ottla.client.metadata import Metadata
 from ottla.client.partitioner import RoundRobin
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
+from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.sender import Sender
 from ottla.client.serializers import checked_headers, find, to_bytes
 from ottla.client.transaction_manager import TransactionManager
 from ottla.client.transactions import Transactions
+from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, MessageTooLargeError
 from ottla.model import RecordMetadata
+from ottla.net.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
@@ -49,15 +53,19 @@ class ProducerRecord(NamedTuple):
 class ProducerCore:
     """The producer without a face. `wake` is called from any thread when the sender should look."""
 
-    def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
+    def __init__(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
-        self.client_id = config.client_id or f"producer-{next(_numbers)}"
+        self.clock = clock
+        self.client_id = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
+        registry = metrics_of(config, "producer", self.client_id, clock)
+        self.metrics = ProducerMetrics(registry)
         self.max_block = config.longest_block_ms / 1000
         classes: tuple[Any, ...] = config.interceptor_classes
         self.interceptors = [_made(interceptor) for interceptor in classes]
         self.key_serializer = find(config.key_serializer, "key_serializer")
         self.value_serializer = find(config.value_serializer, "value_serializer")
-        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes)
+        channels = ChannelMetrics(registry, "producer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
             self.connections,
             max_age_ms=config.metadata_max_age_ms,
@@ -65,6 +73,7 @@ class ProducerCore:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             allow_auto_create=config.allow_auto_create_topics,
             topic_idle_ms=config.metadata_max_idle_ms,
+            clock=clock,
         )
         self.accumulator = Accumulator(
             batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
@@ -74,12 +83,17 @@ class ProducerCore:
             linger=config.linger_ms / 1000,
             back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             wake=wake,
+            clock=clock.monotonic,
+        )
+        self.metrics.watch_memory(self.accumulator.pool)
+        self.metrics.watch_requests(
+            lambda: self.connections.requests_in_flight, lambda: clock.monotonic() - self.metadata.updated_at
         )
         transactional = config.transactional_id is not None
         numbers = None
         if config.enable_idempotence:
             numbers = TransactionManager(self.connections.ask_any, transactional=transactional)
-        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers)
+        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers, self.metrics, clock)
         self._transactions: Transactions | None = None
         if numbers is not None and transactional:
             self._transactions = self.sender.scope = Transactions(
@@ -105,6 +119,7 @@ class ProducerCore:
             and self._partitioner == "default"
             and not self.config.partitioner_ignore_keys
             and self._transactions is None
+            and self.clock is SYSTEM_CLOCK
         )
 
     @property
@@ -133,6 +148,8 @@ class ProducerCore:
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
         await self.metadata.close()
         await self.connections.close()
+        await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
+        self.metrics.metrics.close()
         for interceptor in self.interceptors:
             _ask_politely(interceptor, "close")
 
@@ -184,10 +201,13 @@ class ProducerCore:
             partition = self._partition(topic, key, size, queues)
         elif partition < 0:
             raise ValueError(f"partition {partition} is not valid")
-        timestamp = NOW if record.timestamp_ms is None else record.timestamp_ms
-        if timestamp < 0 and record.timestamp_ms is not None:
+        timestamp = self._now() if record.timestamp_ms is None else record.timestamp_ms
+        if record.timestamp_ms is not None and timestamp < 0:
             raise ValueError(f"timestamp {timestamp} is not valid")
         return Ready(queues.queues[partition], timestamp, key, value, headers, size)
+
+    def _now(self) -> int:
+        return NOW if self.clock is SYSTEM_CLOCK else self.clock.now_ms()
 
     def _check_size(self, size: int) -> None:
         for limit, option in (
@@ -233,6 +253,9 @@ class ProducerCore:
 
     def send_failed(self, record: ProducerRecord, error: BaseException) -> None:
         """A record has failed before it was in a batch: interceptors hear of that too."""
+        self.metrics.failed(None, 1)
+        if isinstance(error, BufferExhaustedError):
+            self.metrics.exhausted.record()
         for interceptor in self.interceptors:
             if hasattr(interceptor, "on_send_error"):
                 _ask_politely(interceptor, "on_send_error", record, error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from typing import Final
 
@@ -17,8 +16,10 @@ from ottla.client.accumulator import Accumulator
 from ottla.client.connections import Connection, Connections
 from ottla.client.metadata import Metadata
 from ottla.client.producer_batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
+from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.transaction_manager import TransactionManager
 from ottla.client.transactions import Transactions
+from ottla.clock import Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError, SerializationError
 from ottla.model import TopicPartition
@@ -50,6 +51,8 @@ class Sender:
         connections: Connections,
         metadata: Metadata,
         transactions: TransactionManager | None,
+        metrics: ProducerMetrics,
+        clock: Clock,
     ) -> None:
         self.scope: Transactions | None = None
         """The transactions that records belong to, where the producer has a transactional id."""
@@ -58,11 +61,15 @@ class Sender:
         self.connections = connections
         self.metadata = metadata
         self.transactions = transactions
+        self.metrics = metrics
+        self._clock = clock
         self._keeps_order = config.max_in_flight_requests_per_connection == 1
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._request_timeout = config.request_timeout_ms / 1000
         self._wanted = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
+        self._on_the_way: set[ProducerBatch] = set()
+        """Batches that a connection may still read from: their memory must not go to others, whatever their outcome."""
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -93,18 +100,15 @@ class Sender:
             except Exception:  # a bug must show in the log, not hang every record
                 log.exception("the sender has failed; it goes on")
                 wait = 1.0
-            try:
-                async with asyncio.timeout(wait):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await self._clock.wait(self._wanted, wait)
             self._wanted.clear()
 
     def _send_ready(self) -> float | None:
         """Send to every node that is ready; seconds until the next look (None: until something happens)."""
-        now = time.monotonic()
-        for batch in self.accumulator.expired(now, self._delivery_timeout):
-            self._expire(batch, now)
+        now = self._clock.monotonic()
+        late = [batch for batch in self._on_the_way if now - batch.created >= self._delivery_timeout]
+        for batch in late + self.accumulator.expired(now, self._delivery_timeout):
+            self._expire(batch)
         ready = self.accumulator.ready(self.metadata.cluster, now)
         if ready.leaderless:
             for topic in ready.leaderless:
@@ -207,6 +211,8 @@ class Sender:
                 self.accumulator.mute(batch.tp, True)
         if not batches:
             return
+        self.metrics.sent(batches, now)
+        self._on_the_way.update(batches)
         request = ProduceRequest(
             transactional_id=self.scope.id if self.scope is not None else None,
             acks=self.config.acks,
@@ -225,34 +231,33 @@ class Sender:
             told.add_done_callback(lambda done: self._told(node, batches, done))
             return
         answered = connection.channel.ask(request, version, self._request_timeout)
-        answered.add_done_callback(lambda done: self._answered(node, batches, done))
+        answered.add_done_callback(lambda done: self._answered(node, batches, now, done))
 
     def _told(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
         """acks=0: done when the socket has taken it, and never sent again."""
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
-        self._in_flight[node] -= 1
-        for batch in batches:
-            self._unmute(batch)
+        for batch in self._landed(node, batches):
             if error is not None:
                 self._fail(batch, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
             else:
                 self._succeed(batch, -1, -1)
         self.wake()
 
-    def _answered(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(
+        self, node: int, batches: list[ProducerBatch], sent_at: float, done: asyncio.Future[ProduceResponse]
+    ) -> None:
         error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
         if error is not None:
             self._lost(node, batches, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
             return
-        self._in_flight[node] -= 1
         answers = {
             TopicPartition(topic.name, partition.index): partition
             for topic in done.result().responses
             for partition in topic.partition_responses
         }
-        now = time.monotonic()
-        for batch in batches:
-            self._unmute(batch)
+        now = self._clock.monotonic()
+        self._measure(node, (now - sent_at) * 1000, done.result().throttle_time_ms, now)
+        for batch in self._landed(node, batches):
             answer = answers.get(batch.tp)
             if answer is None:
                 self._failed_once(batch, errors.UnknownServerError("the response leaves the partition out"), now)
@@ -260,19 +265,29 @@ class Sender:
                 self._one_answer(batch, answer, now)
         self.wake()
 
+    def _measure(self, node: int, latency_ms: float, throttle_ms: int, now: float) -> None:
+        self.metrics.answered(latency_ms, throttle_ms, now)
+        if self.connections.metrics is not None:
+            self.connections.metrics.of(node).latency.record(latency_ms, now)
+
     def _lost(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
         """The request has no answer: nobody knows what became of it."""
-        self._in_flight[node] -= 1
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self.metadata.request_update()
-        for batch in batches:
-            self._unmute(batch)
+        for batch in self._landed(node, batches):
             self._failed_once(batch, error, now)
         self.wake()
 
-    def _unmute(self, batch: ProducerBatch) -> None:
-        if self._keeps_order:
-            self.accumulator.mute(batch.tp, False)
+    def _landed(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """A request is over: those of its batches that still want an outcome. Of the others, only memory is left."""
+        self._in_flight[node] -= 1
+        self._on_the_way.difference_update(batches)
+        for batch in batches:
+            if self._keeps_order:
+                self.accumulator.mute(batch.tp, False)
+            if batch.outcome.done:
+                self.accumulator.retire(batch)
+        return [batch for batch in batches if not batch.outcome.done]
 
     # One batch
 
@@ -286,6 +301,7 @@ class Sender:
         error = errors.for_code(answer.error_code)(answer.error_message)
         if isinstance(error, errors.MessageTooLargeError) and batch.count > 1:
             parts = self.accumulator.split(batch)
+            self.metrics.split()
             if self.transactions is not None:
                 self.transactions.split(batch, parts)
             for part in reversed(parts):
@@ -304,13 +320,14 @@ class Sender:
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
             log.debug("%s: %s; trying again", batch.tp, error)
             batch.last_error = error
+            self.metrics.sent_again(batch)
             self.accumulator.put_back(batch)
             return
         if again and not in_time:
             error = _too_late(batch, self._delivery_timeout, error)
         self._fail(batch, error)
 
-    def _expire(self, batch: ProducerBatch, now: float) -> None:
+    def _expire(self, batch: ProducerBatch) -> None:
         self._fail(batch, _too_late(batch, self._delivery_timeout, batch.last_error or self.metadata.error))
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
@@ -320,11 +337,15 @@ class Sender:
         batch.outcome.settle(base_offset, append_time)
 
     def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        if batch.outcome.done:
+            return
         if self.transactions is not None:
             self.transactions.failed(batch, certain=error.code is not None and not error.retriable)
         if self.scope is not None:
             self.scope.batch_failed(error)
-        self.accumulator.retire(batch)
+        self.metrics.failed(batch.tp.topic, batch.count)
+        if batch not in self._on_the_way:
+            self.accumulator.retire(batch)
         batch.outcome.settle(-1, -1, error)
 
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.metrics.metric import Gauge, KafkaMetric, Measurable, MetricConfig, MetricName, RecordingLevel
 from ottla.metrics.reporter import MetricsReporter
-from ottla.metrics.sensor import NEVER, Sensor
+from ottla.metrics.sensor import Sensor
 
 log = logging.getLogger("ottla.metrics")
-
-EXPIRY_CHECK_SECONDS: Final = 30.0
-"""How often a new sensor has the old ones looked at."""
 
 
 class Metrics:
@@ -43,7 +40,6 @@ class Metrics:
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._sensors: dict[str, Sensor] = {}
         self._guard = threading.RLock()
-        self._next_expiry = clock.monotonic() + EXPIRY_CHECK_SECONDS
         for reporter in self.reporters:
             _ask(reporter, "init", self)
         self.add_metric(self.name("count", "kafka-metrics-count", "How many metrics there are."), self._count)
@@ -83,14 +79,12 @@ class Metrics:
         name: str,
         level: RecordingLevel = RecordingLevel.INFO,
         parents: Sequence[Sensor] = (),
-        expires_after: float = NEVER,
     ) -> Sensor:
         """The sensor of this name, made when it is new. What is given counts only then."""
         with self._guard:
             found = self._sensors.get(name)
             if found is None:
-                self._expire()
-                found = self._sensors[name] = Sensor(self, self._guard, name, level, parents, expires_after)
+                found = self._sensors[name] = Sensor(self, self._guard, name, level, parents)
             return found
 
     def remove_sensor(self, name: str) -> None:
@@ -103,15 +97,6 @@ class Metrics:
                 self.remove_metric(metric)
             for child in [s.name for s in self._sensors.values() if sensor in s.parents]:
                 self.remove_sensor(child)
-
-    def _expire(self) -> None:
-        """Drop sensors that nobody used for their time: a long life must not gather those of all topics ever seen."""
-        now = self.clock.monotonic()
-        if now < self._next_expiry:
-            return
-        self._next_expiry = now + EXPIRY_CHECK_SECONDS
-        for name in [s.name for s in self._sensors.values() if s.has_expired(now)]:
-            self.remove_sensor(name)
 
     # Metrics
 

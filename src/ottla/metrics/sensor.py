@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.metrics.metric import MetricName, RecordingLevel
 from ottla.metrics.stats import Meter, Stat
@@ -11,13 +11,11 @@ from ottla.metrics.stats import Meter, Stat
 if TYPE_CHECKING:
     from ottla.metrics.registry import Metrics
 
-NEVER: Final = float("inf")
-
 
 class Sensor:
     """Belongs to one registry, whose lock it takes; any thread may record."""
 
-    __slots__ = ("_guard", "_last_used", "_metrics", "_records", "_stats", "expires_after", "name", "parents")
+    __slots__ = ("_guard", "_last_used", "_metrics", "_records", "_stats", "name", "parents")
 
     def __init__(
         self,
@@ -26,12 +24,9 @@ class Sensor:
         name: str,
         level: RecordingLevel,
         parents: Sequence[Sensor],
-        expires_after: float,
     ) -> None:
         self.name = name
         self.parents = tuple(parents)
-        self.expires_after = expires_after
-        """Seconds without a value after which the registry may drop the sensor."""
         self._metrics = metrics
         self._guard = guard
         self._records = level <= metrics.config.level
@@ -78,6 +73,6 @@ class Sensor:
         for parent in self.parents:
             parent._take(value, now)
 
-    def has_expired(self, now: float) -> bool:
-        """Whether it was not used for so long that it may go."""
-        return now - self._last_used > self.expires_after
+    def idle_seconds(self, now: float) -> float:
+        """How long nothing was recorded here; whoever makes sensors without end removes those that nobody uses."""
+        return now - self._last_used

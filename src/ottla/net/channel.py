@@ -18,10 +18,11 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.errors import BrokerConnectionError, KafkaError, MalformedMessageError, NetworkError, RequestTimedOutError
+from ottla.net.channel_metrics import NodeMetrics
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
-from ottla.protocol.wire import Chunk, content_of
+from ottla.protocol.wire import Chunk, content_of, size_of
 
 log = logging.getLogger("ottla.net")
 
@@ -69,6 +70,7 @@ class Channel:
         client_id: str,
         options: SocketOptions = SocketOptions(),  # noqa: B008  (frozen)
         on_close: Callable[[Channel], None] | None = None,
+        metrics: NodeMetrics | None = None,
     ) -> None:
         self.loop = loop
         self.host = host
@@ -76,8 +78,10 @@ class Channel:
         self.client_id = client_id
         self.options = options
         self.on_close = on_close
+        self.metrics = metrics
         self.error: KafkaError | None = None
         """Why the connection is closed; None while it may be used."""
+        self.was_connected = False
         self.last_used = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
@@ -114,6 +118,7 @@ class Channel:
         if self.error is not None:
             raise self.error
         assert self._socket is not None
+        self.was_connected = True
         self.loop.add_reader(self._socket, self._readable)
         self.last_used = self.loop.time()
 
@@ -217,6 +222,8 @@ class Channel:
     # Writing
 
     def _send(self, chunks: list[Chunk]) -> None:
+        if self.metrics is not None:
+            self.metrics.requests.record(sum(map(size_of, chunks)))
         self._outgoing.extend(chunks)
         if not self._writing:
             self._write()
@@ -253,6 +260,8 @@ class Channel:
 
     def _sent(self, count: int) -> None:
         """Forget what was sent; a chunk that was sent in part stays with its rest."""
+        if self.metrics is not None:
+            self.metrics.sent.record(count)
         out = self._outgoing
         while count:
             first = memoryview(content_of(out[0]))
@@ -275,6 +284,8 @@ class Channel:
                 if not count:
                     self.close(NetworkError(f"{self.host}:{self.port}: the peer closed the connection"))
                     return
+                if self.metrics is not None:
+                    self.metrics.received.record(count)
                 for frame in self._frames.received(count):
                     self._answered(frame)
                 if self.error is not None or count < len(space):
@@ -288,6 +299,8 @@ class Channel:
 
     def _answered(self, frame: memoryview) -> None:
         """Match a response with the oldest request."""
+        if self.metrics is not None:
+            self.metrics.responses.record(frame.nbytes + 4)
         if not self.in_flight:
             raise MalformedMessageError(f"{self.host}:{self.port}: a response that nobody asked for")
         asked = self.in_flight.popleft()

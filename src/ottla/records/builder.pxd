@@ -30,6 +30,7 @@ cdef class BatchBuilder:
     cdef public long long max_timestamp
     cdef readonly Py_ssize_t limit
     cdef readonly Py_ssize_t position
+    cdef readonly Py_ssize_t largest
     cdef readonly long long count
     cdef readonly long long last_delta
 

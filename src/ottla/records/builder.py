@@ -88,6 +88,7 @@ class BatchBuilder:
         "codec",
         "count",
         "delete_horizon_ms",
+        "largest",
         "last_delta",
         "level",
         "limit",
@@ -129,6 +130,7 @@ class BatchBuilder:
         self.position = HEADER_BYTES
         self.count = 0
         self.last_delta = -1
+        self.largest = 0
         self.delete_horizon_ms = delete_horizon_ms
         self.base_timestamp = -1 if delete_horizon_ms is None else delete_horizon_ms
         self.max_timestamp = -1
@@ -215,6 +217,8 @@ class BatchBuilder:
             self.max_timestamp = timestamp
         self.count += 1
         self.last_delta = delta
+        if body > self.largest:
+            self.largest = body
         return pos
 
     def append_rows(

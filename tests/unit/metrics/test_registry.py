@@ -107,17 +107,13 @@ def test_a_reporter_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) ->
     assert "Bad.init has failed" in caplog.text
 
 
-def test_sensors_that_nobody_uses_are_dropped() -> None:
+def test_a_sensor_knows_how_long_nobody_used_it() -> None:
     clock = ManualClock()
-    metrics = Metrics(clock=clock)
-    for name in ("used", "idle"):
-        metrics.sensor(name, expires_after=60).add(metrics.name(name, "g"), CumulativeSum())
-    metrics.sensor("lasting").add(metrics.name("lasting", "g"), CumulativeSum())
+    sensor = Metrics(clock=clock).sensor("s")
     clock.advance(50_000)
-    metrics.sensor("used").record()
+    sensor.record()
     clock.advance(20_000)
-    metrics.sensor("new")
-    assert set(metrics.values()["g"]) == {"used", "lasting"}
+    assert sensor.idle_seconds(clock.monotonic()) == 20
 
 
 def test_a_name_is_taken_once() -> None:

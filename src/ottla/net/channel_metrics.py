@@ -1,0 +1,126 @@
+"""What a client's connections measure, together and per broker. The metrics of Kafka's `Selector`.
+
+Groups are `<prefix>-metrics` and `<prefix>-node-metrics` with the tag node-id, where the prefix is producer, consumer
+or admin-client. Recorded once per read, write, request and response, on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.metrics.registry import Metrics
+from ottla.metrics.sensor import Sensor
+from ottla.metrics.stats import Avg, Max, Meter
+
+_LOOP: Final = "asyncio waits for sockets and does not tell how long"
+_AGAIN: Final = "connections are authenticated once (KIP-368 is not spoken)"
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "select-rate": _LOOP,
+    "select-total": _LOOP,
+    "io-wait-time-ns-avg": _LOOP,
+    "io-wait-time-ns-total": _LOOP,
+    "io-wait-ratio": _LOOP,
+    "io-time-ns-avg": _LOOP,
+    "io-time-ns-total": _LOOP,
+    "io-ratio": _LOOP,
+    "successful-reauthentication-rate": _AGAIN,
+    "successful-reauthentication-total": _AGAIN,
+    "failed-reauthentication-rate": _AGAIN,
+    "failed-reauthentication-total": _AGAIN,
+    "reauthentication-latency-avg": _AGAIN,
+    "reauthentication-latency-max": _AGAIN,
+    "successful-authentication-no-reauth-total": _AGAIN,
+}
+"""Metrics of Kafka's Selector that no client here has, and why."""
+
+
+class ChannelMetrics:
+    """The connections of one client."""
+
+    def __init__(self, metrics: Metrics, prefix: str) -> None:
+        self._metrics = metrics
+        self._group = f"{prefix}-metrics"
+        self._node_group = f"{prefix}-node-metrics"
+        self._nodes: dict[int, NodeMetrics] = {}
+        self.created = self._meter("connections-created", "connection-creation", "connections made")
+        self.closed = self._meter("connections-closed", "connection-close", "connections closed")
+        self.authenticated = self._meter(
+            "authenticated", "successful-authentication", "connections that were authenticated"
+        )
+        self.refused = self._meter("refused", "failed-authentication", "connections that were not authenticated")
+        self._transferred = self._meter("transferred", "network-io", "reads and writes of all connections", counts=True)
+        self._sent = self._meter("bytes-sent", "outgoing-byte", "bytes sent", self._transferred)
+        self._received = self._meter("bytes-received", "incoming-byte", "bytes received", self._transferred)
+        self._requests = self._meter("requests-sent", "request", "requests sent", counts=True)
+        self._sizes(self._requests, self._group)
+        self._responses = self._meter("responses-received", "response", "responses received", counts=True)
+
+    def count_with(self, connections: Callable[[], int]) -> None:
+        """Have the number of open connections told by `connections`."""
+        name = self._metrics.name("connection-count", self._group, "The number of open connections.")
+        self._metrics.add_metric(name, connections)
+
+    def of(self, node_id: int) -> NodeMetrics:
+        """What the connections to one broker measure."""
+        found = self._nodes.get(node_id)
+        if found is None:
+            found = self._nodes[node_id] = self._of_new(node_id)
+        return found
+
+    def _of_new(self, node_id: int) -> NodeMetrics:
+        node = f"node-{node_id}"
+        requests = self._node_meter(node, "requests-sent", "request", "requests sent", self._requests, counts=True)
+        self._sizes(requests, self._node_group, node_id=node)
+        latency = self._metrics.sensor(f"{node}.latency")
+        for stat, how, text in ((Avg(), "avg", "average"), (Max(), "max", "longest")):
+            name = self._metrics.name(
+                f"request-latency-{how}", self._node_group, f"The {text} time of a request in ms.", node_id=node
+            )
+            latency.add(name, stat)
+        return NodeMetrics(
+            self._node_meter(node, "bytes-sent", "outgoing-byte", "bytes sent", self._sent),
+            self._node_meter(node, "bytes-received", "incoming-byte", "bytes received", self._received),
+            requests,
+            self._node_meter(
+                node, "responses-received", "response", "responses received", self._responses, counts=True
+            ),
+            latency,
+        )
+
+    def _meter(self, sensor: str, name: str, of: str, *parents: Sensor, counts: bool = False) -> Sensor:
+        made = self._metrics.sensor(sensor, parents=parents)
+        self._add_meter(made, self._group, name, of, counts)
+        return made
+
+    def _node_meter(self, node: str, sensor: str, name: str, of: str, parent: Sensor, counts: bool = False) -> Sensor:
+        made = self._metrics.sensor(f"{node}.{sensor}", parents=[parent])
+        self._add_meter(made, self._node_group, name, of, counts, node_id=node)
+        return made
+
+    def _add_meter(self, sensor: Sensor, group: str, name: str, of: str, counts: bool, **tags: str) -> None:
+        rate = self._metrics.name(f"{name}-rate", group, f"The number of {of} per second.", **tags)
+        total = self._metrics.name(f"{name}-total", group, f"The number of {of}.", **tags)
+        sensor.add_meter(Meter(rate, total, counts=counts))
+
+    def _sizes(self, sensor: Sensor, group: str, **tags: str) -> None:
+        sensor.add(self._metrics.name("request-size-avg", group, "The average size of a request.", **tags), Avg())
+        sensor.add(self._metrics.name("request-size-max", group, "The largest request.", **tags), Max())
+
+
+class NodeMetrics:
+    """The sensors of one broker's connections; each feeds the client's as well."""
+
+    __slots__ = ("latency", "received", "requests", "responses", "sent")
+
+    def __init__(self, sent: Sensor, received: Sensor, requests: Sensor, responses: Sensor, latency: Sensor) -> None:
+        self.sent = sent
+        """Bytes of one write."""
+        self.received = received
+        """Bytes of one read."""
+        self.requests = requests
+        """Bytes of one request."""
+        self.responses = responses
+        """Bytes of one response."""
+        self.latency = latency
+        """Milliseconds from a request to its answer, of those that the client's work consists of (produce, fetch)."""
