@@ -20,6 +20,7 @@ from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
+from ottla.legacy.producer_config import ProducerConfig as LegacyProducerConfig
 from ottla.metrics.registry import Metrics
 from ottla.net import channel_metrics
 from scripts import compatibility_page
@@ -97,6 +98,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
     "admin-options": lambda: options(AdminConfig),
+    "legacy-producer-options": lambda: options(LegacyProducerConfig),
     "producer-metrics": producer_metrics,
     "metrics-left-out": metrics_left_out,
 }

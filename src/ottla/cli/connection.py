@@ -21,6 +21,19 @@ def add_connection(parser: argparse.ArgumentParser, *, required: bool = True) ->
     parser.add_argument("--command-config", metavar="FILE", help="a properties file with client options")
 
 
+class ZooKeeper(argparse.Action):
+    """`--zookeeper` of old commands: one line instead of a broker that cannot be found."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: object) -> None:
+        """End the command with that line."""
+        parser.exit(2, f"{parser.prog}: --zookeeper comes with the cluster; a node is asked with --bootstrap-server\n")
+
+
+def add_zookeeper(parser: argparse.ArgumentParser) -> None:
+    """`--zookeeper`."""
+    parser.add_argument("--zookeeper", action=ZooKeeper, metavar="HOST:PORT", help="comes with the cluster")
+
+
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
     """Client options by Kafka's name: those of the file, then `key=value` texts, then the address."""
     options: dict[str, Any] = dict(properties.load(args.command_config)) if args.command_config else {}

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.cli.connection import add_connection, client_options, escaped, flag
+from ottla.cli.connection import add_connection, add_zookeeper, client_options, escaped, flag
 from ottla.client.consumer import KafkaConsumer
 from ottla.client.records import ConsumerRecord
 from ottla.config import properties
@@ -21,6 +21,7 @@ POLL_MS = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla console-consumer`."""
+    add_zookeeper(parser)
     add_connection(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic", help="the topic to read")

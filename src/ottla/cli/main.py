@@ -23,6 +23,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("broker", "broker", "start a broker (kafka-server-start.sh)"),
     Command("topics", "topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
+    Command("create-topic", "create_topic", "create a topic with the flags of Kafka 0.8 (kafka-create-topic.sh)"),
     Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.cli.connection import add_connection, client_options
+from ottla.cli.connection import add_connection, add_zookeeper, client_options
 from ottla.client.admin import KafkaAdminClient
 from ottla.client.admin_model import TOPIC, ConfigResource, NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
@@ -23,6 +23,7 @@ SET_ON_TOPIC = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla topics`."""
+    add_zookeeper(parser)
     add_connection(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
@@ -66,7 +67,7 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
         args.topic,
         -1 if args.partitions is None else args.partitions,
         -1 if args.replication_factor is None else args.replication_factor,
-        _assignment(args.replica_assignment) if args.replica_assignment else None,
+        assignment(args.replica_assignment) if args.replica_assignment else None,
         dict(properties.override(text) for text in args.config),
     )
     if "." in args.topic or "_" in args.topic:
@@ -121,7 +122,7 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     found = _matching(admin, args)
     if not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
-    new = list(_assignment(args.replica_assignment).values()) if args.replica_assignment else None
+    new = list(assignment(args.replica_assignment).values()) if args.replica_assignment else None
     for topic in found:
         added = new[len(topic.partitions) :] if new else None
         admin.create_partitions({topic.name: NewPartitions(args.partitions, added)})
@@ -164,7 +165,8 @@ def _options(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
     }
 
 
-def _assignment(text: str) -> dict[int, list[int]]:
+def assignment(text: str) -> dict[int, list[int]]:
+    """Brokers by partition, of `0:1,1:2`."""
     try:
         return {i: [int(b) for b in part.split(":")] for i, part in enumerate(text.split(","))}
     except ValueError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
 from ottla.records import compression, formats
-from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION, BatchHeader
+from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.compression import LZ4, NONE, ZSTD
 from ottla.records.decoder import Record
@@ -224,22 +224,23 @@ def from_batches(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
             raise UnsupportedCompressionTypeError("records compressed with zstd need a consumer of 2.1 or later")
         found = formats.decode_records(buf, start, header, from_offset)
         if found:
-            out += encode_set(found, header, magic)
+            out += encode_set(found, header.attributes, magic)
     return bytes(out)
 
 
-def encode_set(found: list[Record], header: BatchHeader, magic: int) -> bytes:
-    """Records of one batch with its codec and kind of time; compressed ones as a single message."""
-    attributes = header.attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
-    if header.codec == NONE:
+def encode_set(found: list[Record], attributes: int, magic: int) -> bytes:
+    """Records of one batch with the codec and kind of time of its `attributes`; compressed ones as a single message."""
+    codec = attributes & CODEC_MASK
+    attributes = attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0
+    if codec == NONE:
         return b"".join(encode(r.offset, r.timestamp, r.key, r.value, magic, attributes) for r in found)
     first = found[0].offset if magic == 1 else 0
     inner = b"".join(encode(r.offset - first, r.timestamp, r.key, r.value, magic) for r in found)
-    packed = bytes(compression.compress(header.codec, inner))
-    if header.codec == LZ4 and magic == 0:
+    packed = bytes(compression.compress(codec, inner))
+    if codec == LZ4 and magic == 0:
         packed = _with_lz4_checksum(packed, over_magic=True)
     latest = max(r.timestamp for r in found)
-    return encode(found[-1].offset, latest, None, packed, magic, attributes | header.codec)
+    return encode(found[-1].offset, latest, None, packed, magic, attributes | codec)
 
 
 def encode(

@@ -188,7 +188,7 @@ class Cleaning:
             kept = [r for r in records if self._keeps(r, expired=old_tombstones_go)]
             if len(kept) == len(records):
                 return batch
-            return message_set.encode_set(kept, header, header.magic) if kept else None
+            return message_set.encode_set(kept, header.attributes, header.magic) if kept else None
         horizon = header.base_timestamp if header.has_delete_horizon else None
         expired = horizon is not None and horizon <= self.now_ms
         if header.is_control:

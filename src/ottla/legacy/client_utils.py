@@ -1,0 +1,42 @@
+"""`ClientUtils`: where topics lie, asked of one broker after the other."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection, Sequence
+
+from ottla.errors import BrokerNotAvailableError, KafkaError
+from ottla.legacy.producer_config import ProducerConfig
+from ottla.legacy.sync_producer import SyncProducer
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger("ottla.legacy")
+
+
+class ClientUtils:
+    """A name to find it by; there is nothing to be made of it."""
+
+    @staticmethod
+    def fetch_topic_metadata(
+        topics: Collection[str], brokers: Sequence[tuple[str, int]], config: ProducerConfig
+    ) -> MetadataResponse:
+        """The metadata of topics, from the first broker that answers; they are asked in random order.
+
+        Each is asked over a connection of its own, which is closed again. BrokerNotAvailableError when none answers.
+        """
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])
+        last: KafkaError | None = None
+        for host, port in random.sample(brokers, len(brokers)):
+            producer = SyncProducer(host, port, config)
+            try:
+                return producer.ask(request)
+            except KafkaError as error:
+                log.warning(
+                    "Fetching topic metadata for topics %s from broker %s:%d failed: %s", topics, host, port, error
+                )
+                last = error
+            finally:
+                producer.close()
+        asked = ", ".join(f"{host}:{port}" for host, port in brokers)
+        raise BrokerNotAvailableError(f"no metadata of {', '.join(sorted(topics))} from {asked}: {last}") from last

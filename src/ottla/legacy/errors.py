@@ -1,0 +1,32 @@
+"""What only the 0.8 clients raise, with the names that Java gave it as aliases."""
+
+from __future__ import annotations
+
+from ottla.errors import KafkaError
+
+
+class FailedToSendMessageError(KafkaError):
+    """Messages could not be sent within message.send.max.retries."""
+
+
+class QueueFullError(KafkaError):
+    """The queue of an asynchronous producer is full of unsent messages."""
+
+
+class ProducerClosedError(KafkaError):
+    """The producer is closed."""
+
+
+class NoBrokersForPartitionError(KafkaError):
+    """The topic has no partitions, as far as the brokers say."""
+
+
+class UnavailableProducerError(KafkaError):
+    """There is no connection to a broker of this id."""
+
+
+FailedToSendMessageException = FailedToSendMessageError
+QueueFullException = QueueFullError
+ProducerClosedException = ProducerClosedError
+NoBrokersForPartitionException = NoBrokersForPartitionError
+UnavailableProducerException = UnavailableProducerError

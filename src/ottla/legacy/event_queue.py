@@ -1,0 +1,67 @@
+"""The queue between an asynchronous producer and its send thread: bounded, and it can be closed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from ottla.legacy.errors import ProducerClosedError
+from ottla.legacy.keyed_message import KeyedMessage
+
+Event = KeyedMessage[Any, Any]
+
+
+class EventQueue:
+    """At most `capacity` messages. Any thread may put; one takes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._events: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: Event, timeout: float | None) -> bool:
+        """Add a message; False when there is no room within `timeout` seconds (None: however long it takes).
+
+        ProducerClosedError when the queue is closed, also while waiting for room.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._events) < self._capacity, timeout)
+            if self._closed:
+                raise ProducerClosedError
+            if len(self._events) >= self._capacity:
+                return False
+            self._events.append(event)
+            self._changed.notify_all()
+            return True
+
+    def take(self, until: float) -> Event | None:
+        """The oldest message; None when there is none by `until` (monotonic seconds), or ever again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._events, max(0.0, until - time.monotonic()))
+            if not self._events:
+                return None
+            self._changed.notify_all()
+            return self._events.popleft()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is in it and nothing more will come."""
+        return self._closed and not self._events
+
+    def close(self) -> None:
+        """Take no more messages; those that are in it stay."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        with self._changed:
+            self._events.clear()
+            self._changed.notify_all()

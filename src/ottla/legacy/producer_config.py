@@ -1,0 +1,150 @@
+"""The 0.8 producer's options: Kafka's names, defaults and bounds."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.config.client import addresses
+from ottla.config.options import (
+    REQUIRED,
+    Config,
+    Option,
+    Parser,
+    integer,
+    loaded,
+    nearest,
+    one_of,
+    text,
+    words,
+)
+from ottla.errors import ConfigurationError
+from ottla.legacy.encoder import ENCODERS, DefaultEncoder
+from ottla.legacy.partitioner import PARTITIONERS, DefaultPartitioner
+from ottla.records.compression import CODEC_IDS, LZ4, NONE
+
+log = logging.getLogger("ottla.legacy")
+
+MAX_INT = 2**31 - 1
+LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+def codec(value: Any) -> int:
+    """none, gzip, snappy, lz4, or their numbers 0 to 3."""
+    word = str(value).strip().lower()
+    found = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
+    if not NONE <= found <= LZ4 or isinstance(value, bool):
+        raise ValueError("none, gzip, snappy, lz4 or 0 to 3 is wanted")
+    return found
+
+
+def plug_in(method: str, known: Mapping[str, type[Any]]) -> Parser[Any]:
+    """A class or object with this method, the dotted name of a class, or Scala's name of one of ours."""
+
+    def parse(value: Any) -> Any:
+        found = known.get(value.strip()) if isinstance(value, str) else None
+        found = loaded(value) if found is None else found
+        if not callable(getattr(found, method, None)):
+            raise ValueError(f"a class with the method {method} is wanted")
+        return found
+
+    return parse
+
+
+def client_id(value: Any) -> str:
+    """ASCII letters and digits, '.', '_' and '-'."""
+    found = text(value)
+    if not LEGAL_CLIENT_ID.fullmatch(found):
+        raise ValueError("only ASCII letters and digits, '.', '_' and '-' may be in it")
+    return found
+
+
+class ProducerConfig(Config, subject="0.8 producer", prefixes=("external",)):
+    """Options of a producer of 0.8, as a mapping with Kafka's names or as keywords.
+
+    ProducerConfig({"metadata.broker.list": "localhost:9092", "serializer.class": "kafka.serializer.StringEncoder"})
+    """
+
+    metadata_broker_list: Option[tuple[tuple[str, int], ...]] = Option(
+        REQUIRED, addresses, "Brokers to ask for metadata: host:port, several with commas."
+    )
+    request_required_acks = Option(
+        0, integer(-1, 1), "Acknowledgements to wait for: 0 none, 1 the leader's, -1 every in-sync replica's."
+    )
+    request_timeout_ms = Option(10_000, integer(1, MAX_INT), "How long a broker may take to be reached, and to answer.")
+    producer_type = Option(
+        "sync", one_of("sync", "async"), "sync: send() sends; async: a thread sends what send() has queued."
+    )
+    serializer_class = Option(
+        DefaultEncoder, plug_in("to_bytes", ENCODERS), "Makes bytes of messages: a class or object with `to_bytes`."
+    )
+    key_serializer_class = Option(
+        None, plug_in("to_bytes", ENCODERS), "Makes bytes of keys; None: as serializer.class."
+    )
+    serializer_encoding = Option("UTF8", text, "The encoding of StringEncoder.")
+    partitioner_class = Option(
+        DefaultPartitioner,
+        plug_in("partition", PARTITIONERS),
+        "Chooses the partition of messages with a key: a class or object with `partition(key, num_partitions)`.",
+    )
+    compression_codec = Option(NONE, codec, "How messages are compressed: none, gzip, snappy, lz4, or 0 to 3.")
+    compressed_topics: Option[tuple[str, ...]] = Option(
+        (), words(), "The topics to compress, where there is a codec; none: all of them."
+    )
+    message_send_max_retries = Option(3, integer(0, MAX_INT), "How often messages that failed are sent again.")
+    retry_backoff_ms = Option(
+        100, integer(0, MAX_INT), "Pause before metadata is asked for and failed messages are sent again."
+    )
+    topic_metadata_refresh_interval_ms = Option(
+        600_000,
+        integer(-1, MAX_INT),
+        "Metadata is refreshed, and connections are opened anew, before sending when it is older; 0: before every"
+        " send, -1: only after failures.",
+    )
+    queue_buffering_max_ms = Option(5_000, integer(0, MAX_INT), "async: how long a batch waits for company.")
+    queue_buffering_max_messages = Option(10_000, integer(1, MAX_INT), "async: how many messages may wait.")
+    queue_enqueue_timeout_ms = Option(
+        -1, integer(-1, MAX_INT), "async: how long send() waits for a place in the queue; 0: not at all, -1: for ever."
+    )
+    batch_num_messages = Option(200, integer(1, MAX_INT), "async: a batch of this many messages is sent at once.")
+    send_buffer_bytes = Option(102_400, integer(-1, MAX_INT), "SO_SNDBUF; -1: the system's.")
+    client_id = Option("", client_id, "Name in the broker's logs and quotas.")
+
+    def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
+        known = {option.attribute: key for key, option in self.options.items()}
+        for name in options:
+            if name not in known:
+                raise TypeError(f"ProducerConfig: unknown option {name!r}{nearest(name, known)}")
+        given = {**(props or {}), **{known[name]: value for name, value in options.items()}}
+        for key in given:
+            if key not in self.options and not key.startswith(self.prefixes):
+                log.warning("Property %s is not valid%s", key, nearest(key, self.options))
+        super().__init__(given)
+
+    def check(self) -> None:
+        """A batch has to fit into the queue."""
+        if self.batch_num_messages > self.queue_buffering_max_messages:
+            raise ConfigurationError(
+                f"batch.num.messages: {self.batch_num_messages} is not allowed: it must be at most"
+                f" queue.buffering.max.messages, which is {self.queue_buffering_max_messages}"
+            )
+
+    def create(self, option: str) -> Any:
+        """The object that an option (Kafka's name) names; a class is called with the given options, or with nothing."""
+        found = self.values[option]
+        if not isinstance(found, type):
+            return found
+        return found(self.given) if _takes_options(found) else found()
+
+
+def _takes_options(made: type[Any]) -> bool:
+    """Whether a class wants the options, as Scala's plug-ins do."""
+    if made.__init__ is object.__init__:
+        return False
+    return any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        for p in inspect.signature(made).parameters.values()
+    )

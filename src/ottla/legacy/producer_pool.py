@@ -1,0 +1,51 @@
+"""`ProducerPool`: a `SyncProducer` for each leader.
+
+Each refresh of metadata closes the connections to the leaders it names and makes new ones. That is how the 0.8
+producer finds new brokers, and why the first request after a refresh is slower.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from ottla.legacy.errors import UnavailableProducerError
+from ottla.legacy.producer_config import ProducerConfig
+from ottla.legacy.sync_producer import SyncProducer
+from ottla.model import Node
+
+
+class ProducerPool:
+    """The connections of one producer, by broker id."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.config = config
+        self._producers: dict[int, SyncProducer] = {}
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def update_producer(self, leaders: Iterable[Node]) -> None:
+        """Open the connections to these brokers anew; others stay as they are."""
+        with self._lock:
+            if self._closed:
+                return
+            for node in set(leaders):
+                before = self._producers.get(node.id)
+                if before is not None:
+                    before.close()
+                self._producers[node.id] = SyncProducer(node.host, node.port, self.config)
+
+    def get_producer(self, broker_id: int) -> SyncProducer:
+        """The connection to a broker. UnavailableProducerError where there is none."""
+        with self._lock:
+            found = self._producers.get(broker_id)
+        if found is None:
+            raise UnavailableProducerError(f"there is no connection to broker {broker_id}")
+        return found
+
+    def close(self) -> None:
+        """End all connections; what waits for an answer there fails."""
+        with self._lock:
+            self._closed = True
+            for producer in self._producers.values():
+                producer.close()

@@ -1,0 +1,73 @@
+"""`ProducerSendThread`: sends what an async producer has queued, in batches by number or time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from ottla.legacy.event_queue import Event, EventQueue
+
+log = logging.getLogger("ottla.legacy")
+
+
+class ProducerSendThread(threading.Thread):
+    """Takes messages from `queue` and gives them to `handle`, `batch_size` at once or after `queue_time_ms`."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: EventQueue,
+        handle: Callable[[Sequence[Event]], None],
+        queue_time_ms: int,
+        batch_size: int,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._queue = queue
+        self._handle = handle
+        self._queue_time = queue_time_ms / 1000
+        self._batch_size = batch_size
+        self._done = threading.Event()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Send what is queued, and end. What is left after `timeout` seconds, or at Ctrl+C, is dropped."""
+        self._queue.close()
+        try:
+            # Not join(): interrupted by Ctrl+C, Python 3.11 takes the thread for ended.
+            self._done.wait(timeout)
+        finally:
+            self._queue.clear()
+
+    def end(self, timeout: float) -> None:
+        """Wait for the thread, once its connections are closed."""
+        if self._done.wait(timeout):
+            self.join()
+
+    def run(self) -> None:
+        """Work until `shutdown`."""
+        try:
+            self._work()
+        finally:
+            self._done.set()
+
+    def _work(self) -> None:
+        events: list[Event] = []
+        last_send = time.monotonic()
+        while not self._queue.is_drained:
+            event = self._queue.take(last_send + self._queue_time)
+            if event is not None:
+                events.append(event)
+            if event is None or len(events) >= self._batch_size:
+                self._try_to_handle(events)
+                events = []
+                last_send = time.monotonic()
+        self._try_to_handle(events)
+
+    def _try_to_handle(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        try:
+            self._handle(events)
+        except Exception:  # the thread goes on with what comes; in 0.8 there is nobody to tell
+            log.exception("Error in handling batch of %d events", len(events))

@@ -1,0 +1,223 @@
+"""`SimpleConsumer`: the 0.8 consumer that reads one broker and leaves all else to its user.
+
+    consumer = SimpleConsumer("localhost", 9092, so_timeout=10_000, buffer_size=64 * 1024, client_id="reader")
+    request = FetchRequestBuilder().add_fetch("page_visits", 0, offset, 100_000).build()
+    for found in consumer.fetch(request).message_set("page_visits", 0):
+        print(found.offset, found.message.value)
+
+Which broker leads a partition, where to begin and what to do when the leader moves is for the user to find out, from
+`send(TopicMetadataRequest(...))`, `get_offsets_before` and the error codes of responses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
+
+from ottla.errors import IllegalStateError, KafkaError
+from ottla.legacy import requests as api
+from ottla.legacy.keyed_message import Message
+from ottla.legacy.producer_config import client_id as checked_client_id
+from ottla.model import Node, TopicPartition
+from ottla.net.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages import fetch, find_coordinator, list_offsets, metadata, offset_commit, offset_fetch
+from ottla.records import message_set
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+VERSION: Final = 0
+
+
+class SimpleConsumer:
+    """Asks one broker; thread-safe. `so_timeout` in milliseconds bounds each call; fetches wait for less than that."""
+
+    def __init__(
+        self, host: str, port: int, so_timeout: int = 30_000, buffer_size: int = 64 * 1024, client_id: str = ""
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.client_id = checked_client_id(client_id)
+        self._channel = BlockingChannel(host, port, buffer_size, USE_DEFAULT_BUFFER_SIZE, so_timeout)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, also one that another thread waits for. Twice does no harm."""
+        self._closed = True
+        self._channel.disconnect()
+
+    def _ask(self, request: Request[R], version: int = VERSION) -> R:
+        """The broker's response; when the connection turns out to be lost, once more over a new one."""
+        with self._lock:
+            try:
+                return self._exchange(request, version)
+            except KafkaError:
+                if self._closed:
+                    raise
+                return self._exchange(request, version)
+
+    def _exchange(self, request: Request[R], version: int) -> R:
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        try:
+            self._channel.connect()
+            self._channel.send(request, version, self._correlation_id, self.client_id)
+            return cast(R, self._channel.receive())
+        except BaseException:
+            self._channel.disconnect()
+            raise
+
+    # Metadata
+
+    def send(self, request: api.TopicMetadataRequest) -> api.TopicMetadataResponse:
+        """Partitions and leaders of topics."""
+        topics = [metadata.MetadataRequestTopic(name=name) for name in request.topics]
+        response = self._ask(metadata.MetadataRequest(topics=topics))
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
+        return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
+
+    def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
+        """The broker that keeps a group's offsets of version 1."""
+        response = self._ask(find_coordinator.FindCoordinatorRequest(key=request.group))
+        found = None if response.error_code else Node(response.node_id, response.host, response.port)
+        return api.ConsumerMetadataResponse(found, response.error_code)
+
+    # Messages
+
+    def fetch(self, request: api.FetchRequest) -> api.FetchResponse:
+        """Messages of partitions that this broker leads."""
+        asked = fetch.FetchRequest(
+            max_wait_ms=request.max_wait,
+            min_bytes=request.min_bytes,
+            topics=[
+                fetch.FetchTopic(topic=topic, partitions=partitions)
+                for topic, partitions in _by_topic(
+                    {
+                        tp: fetch.FetchPartition(
+                            partition=tp.partition, fetch_offset=info.offset, partition_max_bytes=info.fetch_size
+                        )
+                        for tp, info in request.request_info.items()
+                    }
+                ).items()
+            ],
+        )
+        response = self._ask(asked)
+        return api.FetchResponse(
+            {TopicPartition(t.topic, p.partition_index): _fetched(p) for t in response.responses for p in t.partitions}
+        )
+
+    def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
+        """Offsets at which to begin reading: those of segments before a time, newest first."""
+        wanted = {
+            tp: list_offsets.ListOffsetsPartition(
+                partition_index=tp.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets
+            )
+            for tp, info in request.request_info.items()
+        }
+        topics = [list_offsets.ListOffsetsTopic(name=name, partitions=p) for name, p in _by_topic(wanted).items()]
+        response = self._ask(list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics))
+        return api.OffsetResponse(
+            {
+                TopicPartition(t.name, p.partition_index): api.PartitionOffsets(
+                    p.error_code, tuple(p.old_style_offsets)
+                )
+                for t in response.topics
+                for p in t.partitions
+            }
+        )
+
+    def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
+        """The first offset (EARLIEST_TIME) or the one behind the last message (LATEST_TIME)."""
+        info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
+        found = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
+        api.ErrorMapping.maybe_throw(found.error_code)
+        return found.offsets[0]
+
+    # A group's offsets
+
+    def commit_offsets(self, request: api.OffsetCommitRequest) -> api.OffsetCommitResponse:
+        """Keep offsets of a group."""
+        wanted = {
+            tp: offset_commit.OffsetCommitRequestPartition(
+                partition_index=tp.partition, committed_offset=offset.offset, committed_metadata=offset.metadata
+            )
+            for tp, offset in request.request_info.items()
+        }
+        asked = offset_commit.OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id_or_member_epoch=request.group_generation_id,
+            member_id=request.consumer_id,
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
+                for name, partitions in _by_topic(wanted).items()
+            ],
+        )
+        response = self._ask(asked, request.version_id)
+        return api.OffsetCommitResponse(
+            {TopicPartition(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+        )
+
+    def fetch_offsets(self, request: api.OffsetFetchRequest) -> api.OffsetFetchResponse:
+        """The offsets that a group has committed."""
+        wanted = _by_topic({tp: tp.partition for tp in request.request_info})
+        topics = [
+            offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            for name, numbers in wanted.items()
+        ]
+        response = self._ask(
+            offset_fetch.OffsetFetchRequest(group_id=request.group_id, topics=topics), request.version_id
+        )
+        return api.OffsetFetchResponse(
+            {
+                TopicPartition(t.name, p.partition_index): api.OffsetMetadataAndError(
+                    p.committed_offset, p.metadata or "", p.error_code
+                )
+                for t in response.topics
+                for p in t.partitions
+            }
+        )
+
+
+def _by_topic(wanted: Mapping[TopicPartition, T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for tp, one in wanted.items():
+        found.setdefault(tp.topic, []).append(one)
+    return found
+
+
+def _topic(topic: metadata.MetadataResponseTopic, nodes: Mapping[int, Node]) -> api.TopicMetadata:
+    partitions = sorted(topic.partitions, key=lambda p: p.partition_index)
+    return api.TopicMetadata(
+        topic.name or "",
+        tuple(
+            api.PartitionMetadata(
+                p.partition_index,
+                nodes.get(p.leader_id),
+                tuple(nodes[n] for n in p.replica_nodes if n in nodes),
+                tuple(nodes[n] for n in p.isr_nodes if n in nodes),
+                p.error_code,
+            )
+            for p in partitions
+        ),
+        topic.error_code,
+    )
+
+
+def _fetched(p: Any) -> api.FetchedPartition:
+    found = () if p.error_code or not p.records else message_set.records(p.records)
+    messages = tuple(api.MessageAndOffset(Message(r.key, r.value), r.offset) for r in found)
+    return api.FetchedPartition(p.error_code, p.high_watermark, messages)

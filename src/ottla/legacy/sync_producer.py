@@ -1,0 +1,67 @@
+"""`SyncProducer`: sends requests to one broker, one after the other, over a `BlockingChannel`.
+
+Thread-safe. The connection is made by the first request and, after an error, by the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, TypeVar, cast
+
+from ottla.errors import IllegalStateError
+from ottla.legacy.producer_config import ProducerConfig
+from ottla.net.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+VERSION: Final = 0
+"""Of every request that the 0.8 producer makes."""
+
+R = TypeVar("R", bound=Response)
+
+
+class SyncProducer:
+    """One broker, by its address."""
+
+    def __init__(self, host: str, port: int, config: ProducerConfig) -> None:
+        self.host = host
+        self.port = port
+        self.config = config
+        self._channel = BlockingChannel(
+            host, port, USE_DEFAULT_BUFFER_SIZE, config.send_buffer_bytes, config.request_timeout_ms
+        )
+        self._correlation_id = 0
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<SyncProducer {self.host}:{self.port}>"
+
+    def send(self, request: ProduceRequest) -> ProduceResponse | None:
+        """Send messages; the broker's response, or None with acks=0, where there is none."""
+        with self._lock:
+            response = self._exchange(request, answered=request.acks != 0)
+        return cast("ProduceResponse | None", response)
+
+    def ask(self, request: Request[R]) -> R:
+        """Send any other request; its response."""
+        with self._lock:
+            return cast(R, self._exchange(request, answered=True))
+
+    def _exchange(self, request: Request[Any], *, answered: bool) -> Response | None:
+        if self._closed:
+            raise IllegalStateError(f"the connection to {self.host}:{self.port} is closed")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        try:
+            self._channel.connect()
+            self._channel.send(request, VERSION, self._correlation_id, self.config.client_id)
+            return self._channel.receive() if answered else None
+        except BaseException:
+            # Nobody can tell what of it arrived (Ctrl+C included): the next request begins on a new connection.
+            self._channel.disconnect()
+            raise
+
+    def close(self) -> None:
+        """End the connection, also one that another thread waits for. Twice does no harm."""
+        self._closed = True
+        self._channel.disconnect()

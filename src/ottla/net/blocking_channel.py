@@ -1,0 +1,167 @@
+"""A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
+
+No loop and no thread. Every wait ends after the time limit, also against a peer that sends a byte now and then, and at
+Ctrl+C. `disconnect` may be called from another thread, and ends what waits.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any, Final, NamedTuple
+
+from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
+from ottla.protocol.framing import FrameReader, request_frame
+from ottla.protocol.header import decode_response_header
+from ottla.protocol.message import Request, Response, decode
+from ottla.protocol.wire import content_of
+
+MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
+"""A response that claims to be larger is taken for nonsense."""
+USE_DEFAULT_BUFFER_SIZE: Final = -1
+
+
+class Sent(NamedTuple):
+    """The request whose response comes next."""
+
+    request: type[Request[Any]]
+    version: int
+    correlation_id: int
+
+
+class BlockingChannel:
+    """One connection to one broker. Buffer sizes in bytes, -1 for the system's; one time limit for connect and read."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        read_buffer_size: int = USE_DEFAULT_BUFFER_SIZE,
+        write_buffer_size: int = USE_DEFAULT_BUFFER_SIZE,
+        read_timeout_ms: int = 10_000,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.read_buffer_size = read_buffer_size
+        self.write_buffer_size = write_buffer_size
+        self.read_timeout_ms = read_timeout_ms
+        self._socket: socket.socket | None = None
+        self._frames = FrameReader(MAX_RESPONSE_BYTES)
+        self._sent: Sent | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as this side knows."""
+        return self._socket is not None
+
+    def connect(self) -> None:
+        """Make the connection, unless there is one. BrokerConnectionError when it cannot be made."""
+        if self._socket is not None:
+            return
+        try:
+            sock = self._connected()
+        except OSError as error:
+            raise BrokerConnectionError(f"{self.host}:{self.port}: {error.strerror or error}") from None
+        self._frames = FrameReader(MAX_RESPONSE_BYTES)
+        self._sent = None
+        self._socket = sock
+
+    def _connected(self) -> socket.socket:
+        """The first of the host's addresses that answers; OSError when none does within the limit."""
+        deadline = time.monotonic() + self.read_timeout_ms / 1000
+        last: OSError = OSError(f"{self.host} has no address")
+        for family, kind, _, _, address in socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM):
+            sock = socket.socket(family, kind)
+            try:
+                self._tune(sock)
+                sock.settimeout(max(0.001, deadline - time.monotonic()))
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                last = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise last
+
+    def _tune(self, sock: socket.socket) -> None:
+        if self.read_buffer_size > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.read_buffer_size)
+        if self.write_buffer_size > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.write_buffer_size)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, request: Request[Any], version: int, correlation_id: int, client_id: str) -> None:
+        """Write a request. NetworkError, and RequestTimedOutError when the peer does not take it in time."""
+        sock = self._open()
+        data = b"".join(map(content_of, request_frame(request, version, correlation_id, client_id)))
+        sock.settimeout(self.read_timeout_ms / 1000)
+        try:
+            sock.sendall(data)
+        except TimeoutError:
+            raise self._late(type(request)) from None
+        except OSError as error:
+            raise self._lost(error) from None
+        self._sent = Sent(type(request), version, correlation_id)
+
+    def receive(self) -> Response:
+        """The response to the request that was sent last.
+
+        NetworkError when the connection is lost, RequestTimedOutError after the time limit, MalformedMessageError for
+        what is no answer to it.
+        """
+        sock, sent = self._open(), self._sent
+        if sent is None:
+            raise NetworkError(f"{self.host}:{self.port}: no request was sent")
+        self._sent = None
+        frame = self._frame(sock, sent)
+        correlation_id, pos = decode_response_header(frame, sent.request.API_KEY, sent.version)
+        if correlation_id != sent.correlation_id:
+            raise MalformedMessageError(
+                f"{self.host}:{self.port}: response {correlation_id} where {sent.correlation_id} is due"
+            )
+        response: Response = decode(sent.request.RESPONSE, frame, sent.version, pos)
+        return response
+
+    def _frame(self, sock: socket.socket, sent: Sent) -> memoryview:
+        deadline = time.monotonic() + self.read_timeout_ms / 1000
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._late(sent.request)
+            sock.settimeout(left)
+            try:
+                count = sock.recv_into(self._frames.space())
+            except TimeoutError:
+                raise self._late(sent.request) from None
+            except OSError as error:
+                raise self._lost(error) from None
+            if not count:
+                raise NetworkError(f"{self.host}:{self.port}: the peer closed the connection")
+            for frame in self._frames.received(count):
+                return frame
+
+    def disconnect(self) -> None:
+        """End the connection; any thread, twice does no harm."""
+        sock, self._socket = self._socket, None
+        if sock is None:
+            return
+        try:
+            sock.shutdown(socket.SHUT_RDWR)  # a thread that reads would not notice that the descriptor is closed
+        except OSError:
+            pass
+        sock.close()
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            raise NetworkError(f"{self.host}:{self.port}: not connected")
+        return self._socket
+
+    def _late(self, request: type[Request[Any]]) -> RequestTimedOutError:
+        return RequestTimedOutError(f"{self.host}:{self.port} did not answer {request.NAME} in time")
+
+    def _lost(self, error: OSError) -> NetworkError:
+        return NetworkError(f"{self.host}:{self.port}: {error.strerror or error}")
