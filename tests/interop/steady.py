@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ottla import KafkaAdminClient, KafkaProducer
 from ottla.client.admin_model import NewTopic
@@ -19,8 +19,15 @@ def new_topic(bootstrap: str, partitions: int, prefix: str = "steady") -> str:
     return name
 
 
+def number(i: int) -> bytes:
+    """The i-th value as a decimal number."""
+    return b"%d" % i
+
+
 @contextlib.contextmanager
-def sending(bootstrap: str, topic: str, partitions: int, pause: float) -> Iterator[list[bytes]]:
+def sending(
+    bootstrap: str, topic: str, partitions: int, pause: float, value_of: Callable[[int], bytes] = number
+) -> Iterator[list[bytes]]:
     """Values that keep being sent to all partitions in turns, `pause` seconds apart, until the end of the block."""
     values: list[bytes] = []
     stop = threading.Event()
@@ -28,7 +35,7 @@ def sending(bootstrap: str, topic: str, partitions: int, pause: float) -> Iterat
     def send() -> None:
         with KafkaProducer(bootstrap_servers=bootstrap) as producer:
             while not stop.wait(pause):
-                value = b"%d" % len(values)
+                value = value_of(len(values))
                 producer.send(topic, value, partition=len(values) % partitions)
                 values.append(value)
 

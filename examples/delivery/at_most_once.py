@@ -1,0 +1,44 @@
+"""At most once: the offset is stored before the record is processed. A kill between the two loses the record.
+
+`--commit first` (the default) commits what poll() has returned and then processes it: no record is processed twice.
+`--commit auto` is the classic way, auto commit with a short interval and no commit calls. It costs less, and promises
+less: what was processed since the last commit comes again after a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from command_line import end_at_sigterm, group_options, parser
+
+from ottla import KafkaConsumer
+
+
+def main() -> None:
+    """Append the value of every record to a file, a line each."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--out", type=Path, required=True, help="the file to append to")
+    arguments.add_argument("--commit", choices=("first", "auto"), default="first")
+    given = arguments.parse_args()
+    end_at_sigterm()
+    auto = given.commit == "auto"
+    commits = {"enable_auto_commit": auto, "auto_commit_interval_ms": 100}
+    out = os.open(given.out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with KafkaConsumer(given.topic, **group_options(given), **commits) as consumer:
+        while True:
+            polled = consumer.poll(timeout_ms=1000)
+            if not polled:
+                continue
+            if not auto:
+                consumer.commit_sync()
+            for records in polled.values():
+                for record in records:
+                    os.write(out, record.value + b"\n")
+
+
+if __name__ == "__main__":
+    main()

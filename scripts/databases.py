@@ -1,0 +1,144 @@
+"""PostgreSQL and MariaDB from Debian's packages, each started for a test in a directory of its own.
+
+`missing()` says why one cannot be had here, after trying to install it: tests then skip. The servers refuse to run as
+root, so root starts them as the user that the package has made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+START_SECONDS: Final = 60.0
+PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}
+"""The scheme of the database's URL, and its package."""
+
+
+def missing(kind: str) -> str | None:
+    """Why this database cannot be used on this machine, or None; installs it the first time."""
+    if _program(kind) is None:
+        _install(PACKAGES[kind])
+    return None if _program(kind) is not None else f"apt-get could not install {PACKAGES[kind]} here"
+
+
+@contextlib.contextmanager
+def running(kind: str) -> Iterator[str]:
+    """A new, empty database; its URL."""
+    # Not in the caller's directory: the database's own user could not get there.
+    with tempfile.TemporaryDirectory(prefix=f"{kind}-", dir="/tmp") as folder:
+        make = {"postgresql": _postgresql, "mysql": _mariadb}[kind]
+        with make(Path(folder)) as url:
+            yield url
+
+
+def _program(kind: str) -> Path | None:
+    """The server, wherever Debian puts it."""
+    if kind == "postgresql":
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+        return found[-1] if found else None
+    path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    return Path(path) if path else None
+
+
+def _install(package: str) -> None:
+    """Ask apt-get, one at a time: test runners in parallel would meet its lock."""
+    if shutil.which("apt-get") is None:
+        return
+    sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with Path(tempfile.gettempdir(), "ottla-apt.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run([*sudo, "apt-get", *command], env=quiet, capture_output=True, timeout=300)
+
+
+@contextlib.contextmanager
+def _postgresql(folder: Path) -> Iterator[str]:
+    server = _program("postgresql")
+    assert server is not None
+    owner = _give_away(folder, "postgres")
+    data, port = folder / "data", _free_port()
+    _run([server.with_name("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"], owner)
+    command = [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+    # SIGINT: without waiting for the connections to be closed.
+    with _serving(command, owner, port, folder / "log", signal.SIGINT):
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+@contextlib.contextmanager
+def _mariadb(folder: Path) -> Iterator[str]:
+    server = _program("mysql")
+    assert server is not None
+    owner = _give_away(folder, "mysql")
+    data, local, port = folder / "data", f"--socket={folder}/s", _free_port()
+    common = ["--no-defaults", f"--datadir={data}"]
+    _run(["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"], owner)
+    options = [f"--port={port}", "--bind-address=127.0.0.1", local, f"--pid-file={folder}/pid", "--skip-name-resolve"]
+    with _serving([server, *common, *options], owner, port, folder / "log", signal.SIGTERM):
+        _run(["mariadb", "--no-defaults", local, "-u", "root", "-e", MARIADB_USER], owner)
+        yield f"mysql://ottla@127.0.0.1:{port}/ottla"
+
+
+MARIADB_USER: Final = (
+    "CREATE DATABASE ottla; CREATE USER 'ottla'@'127.0.0.1'; GRANT ALL ON ottla.* TO 'ottla'@'127.0.0.1'"
+)
+
+
+def _give_away(folder: Path, user: str) -> str | None:
+    """Whom the server has to run as (None: whoever we are); the folder is theirs."""
+    if os.geteuid() != 0:
+        return None
+    shutil.chown(folder, user)
+    return user
+
+
+def _run(command: Sequence[str | Path], owner: str | None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+
+
+@contextlib.contextmanager
+def _serving(
+    command: Sequence[str | Path], owner: str | None, port: int, log: Path, end: signal.Signals
+) -> Iterator[None]:
+    """A server in a process of its own, as soon as it takes connections."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, cwd="/", user=owner)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.send_signal(end)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
