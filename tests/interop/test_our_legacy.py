@@ -1,0 +1,134 @@
+"""Our 0.8 clients against Apache Kafka 3.9, the last that answers them, and against ours, read by those of 0.8.2."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.java_clients import run_java
+from tests.interop.kafka_jars import free_ports, kafka
+
+from ottla import KafkaAdminClient, KafkaConsumer, NewTopic
+from ottla.broker.embedded import Broker
+from ottla.legacy import (
+    LATEST_TIME,
+    ConsumerMetadataRequest,
+    FetchRequestBuilder,
+    KeyedMessage,
+    OffsetAndMetadata,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    Producer,
+    ProducerConfig,
+    SimpleConsumer,
+    TopicMetadataRequest,
+    TopicPartition,
+)
+
+pytestmark = pytest.mark.interop
+
+KAFKA = "3.9.2"
+
+
+@pytest.fixture(scope="module")
+def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    reason = apache_kafka.missing(KAFKA)
+    if reason:
+        pytest.skip(reason)
+    with kafka(tmp_path_factory.mktemp("kafka"), free_ports(), version=KAFKA, kill=True) as address:
+        yield address
+
+
+@pytest.fixture(params=["ottla", "kafka 3.9"])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "ottla":
+        with Broker() as broker:
+            yield broker.bootstrap_servers
+    else:
+        yield request.getfixturevalue("kafka_3")
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(name, 3, 1)])
+    return name
+
+
+def send(address: str, topic: str) -> list[str]:
+    """Messages of every kind of producer; what they are as `key=value`."""
+    told = []
+    for kind in ("sync", "async"):
+        for codec in ("none", "gzip", "snappy"):
+            # acks=0 not first: what comes before every leader knows of its partition is lost, and nobody says so
+            for acks in ("1", "0", "-1"):
+                props = {
+                    "metadata.broker.list": address,
+                    "serializer.class": "kafka.serializer.StringEncoder",
+                    "producer.type": kind,
+                    "compression.codec": codec,
+                    "request.required.acks": acks,
+                    "batch.num.messages": "4",
+                }
+                with Producer[str, str](ProducerConfig(props)) as producer:
+                    for number in range(6):
+                        value = f"{kind}-{codec}-{acks}-{number}"
+                        producer.send(KeyedMessage(topic, f"k{number}", value))
+                        told.append(f"k{number}={value}")
+    return told
+
+
+def end_of(address: str, topic: str) -> int:
+    host, _, port = address.rpartition(":")
+    with SimpleConsumer(host, int(port)) as consumer:
+        return sum(consumer.earliest_or_latest_offset(TopicPartition(topic, p), LATEST_TIME) for p in range(3))
+
+
+def test_what_the_producer_sends_is_read_by_the_java_clients_of_0_8(address: str, topic: str) -> None:
+    told = send(address, topic)
+    deadline = time.monotonic() + 20
+    while end_of(address, topic) < len(told) and time.monotonic() < deadline:
+        time.sleep(0.05)  # with acks=0 nobody says when they are there
+    run_java("kafka_2.10", "0.8.2.2", "ClassicReader", address, topic, "3", *told)
+
+
+def test_the_simple_consumer_reads_metadata_messages_and_offsets(address: str, topic: str) -> None:
+    props = {"metadata.broker.list": address, "request.required.acks": "-1", "compression.codec": "gzip"}
+    with Producer[bytes, bytes](ProducerConfig(props)) as producer:
+        producer.send([KeyedMessage(topic, b"k", b"%d" % number) for number in range(10)])
+    host, _, port = address.rpartition(":")
+    with SimpleConsumer(host, int(port), client_id="simple") as consumer:
+        (found,) = consumer.send(TopicMetadataRequest([topic])).topics_metadata
+        assert [p.partition_id for p in found.partitions_metadata] == [0, 1, 2]
+        builder = FetchRequestBuilder()
+        for partition in range(3):
+            builder.add_fetch(topic, partition, 0, 100_000)
+        response = consumer.fetch(builder.build())
+        values = [m.message.value for partition in range(3) for m in response.message_set(topic, partition)]
+        assert values == [b"%d" % number for number in range(10)]
+        group, place = f"g-{topic}", TopicPartition(topic, 1)
+        deadline = time.monotonic() + 30
+        while consumer.find_coordinator(ConsumerMetadataRequest(group)).coordinator is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        while consumer.commit_offsets(OffsetCommitRequest(group, {place: OffsetAndMetadata(4, "m")})).has_error:
+            assert time.monotonic() < deadline  # the coordinator may still be loading
+            time.sleep(0.1)
+        offset = consumer.fetch_offsets(OffsetFetchRequest(group, [place])).offsets[place]
+        assert (offset.offset, offset.metadata, offset.error) == (4, "m", 0)
+
+
+def test_new_consumers_read_it_too(address: str, topic: str) -> None:
+    told = send(address, topic)
+    options = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    found = []
+    with KafkaConsumer(topic, bootstrap_servers=address, **options) as consumer:
+        for record in consumer:
+            found.append(f"{record.key.decode()}={record.value.decode()}")
+            if len(found) == len(told):
+                break
+    assert sorted(found) == sorted(told)
