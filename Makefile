@@ -28,9 +28,10 @@ types:  ## mypy --strict
 	@scripts/setup.sh all dev interop
 	@$(PY) -m mypy
 
-bench:  ## Ottla and Apache Kafka side by side, ratios (ARGS="--quick")
+bench:  ## Ottla and Apache Kafka side by side, ratios (ARGS="--quick"); then the clients and their peers
 	@scripts/setup.sh all dev interop
 	@$(PY) -m benchmarks.compare $(ARGS)
+	@$(PY) -m benchmarks.clients
 
 fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop

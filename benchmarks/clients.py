@@ -1,10 +1,11 @@
-"""CPU seconds per million records of the clients, by way of sending and reading.
+"""CPU seconds per million records of the clients and their peers, by way of sending and reading.
 
-    python -m benchmarks.clients [--bootstrap HOST:PORT] [--records 1000000] [--only send,poll]
+    python -m benchmarks.clients [--bootstrap HOST:PORT] [--records 1000000] [--rounds 3] [--only send,poll]
 
 Without --bootstrap an embedded broker serves. Every way runs in a process of its own, after 10,000 records that warm it
-up; compare CPU seconds, and only within one run, as wall time scatters on shared cores. Values have 100 bytes, keys 10,
-one partition, acks=all. `confluent` rows appear where confluent-kafka is installed.
+up, all ways in turn in every round; the table has the medians. Compare CPU seconds, and only within one run, as wall
+time scatters on shared cores. Values have 100 bytes, keys 10, one partition, acks=all. Rows of confluent-kafka,
+kafka-python and aiokafka appear where those are installed; the slow ones are given fewer records.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import argparse
 import importlib.util
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable
+from typing import NamedTuple
 
-KEYS = [b"k%09d" % i for i in range(1000)]
-VALUES = [(b"%08d" % i) * 12 + b"abcd" for i in range(1000)]
+from benchmarks import peers
+from benchmarks.peers import BATCH_BYTES, KEYS, VALUES
+
 BATCH_ROWS = 10_000
-BATCH_BYTES = 65_536
 
 
 def send(bootstrap: str, topic: str, count: int) -> None:
@@ -95,50 +98,36 @@ def columns(bootstrap: str, topic: str, count: int) -> None:
             seen += sum(found.rows for found in consumer.poll_batch(timeout_ms=500).values())
 
 
-def confluent_send(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, one by one."""
-    from confluent_kafka import Producer
+class Way(NamedTuple):
+    """One row: what is run, whose package it needs, whether it sends, and the share of the records it is given."""
 
-    settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": BATCH_BYTES}
-    producer = Producer({**settings, "batch.num.messages": 1_000_000, "queue.buffering.max.messages": 2_000_000})
-    for i in range(count):
-        producer.produce(topic, VALUES[i % 1000], KEYS[i % 1000])
-    producer.flush(120)
+    run: Callable[[str, str, int], None]
+    package: str = "ottla"
+    sends: bool = False
+    share: float = 1.0
 
 
-def confluent_poll(bootstrap: str, topic: str, count: int) -> None:
-    """confluent-kafka, poll()."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "queued.min.messages": 1_000_000}
-    consumer = Consumer({**settings, "fetch.queue.backoff.ms": 5, "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    seen = size = 0
-    while seen < count:
-        message = consumer.poll(1.0)
-        if message is not None:
-            size += len(message.value())
-            seen += 1
-    consumer.close()
-
-
-SENDING: dict[str, Callable[[str, str, int], None]] = {
-    "send": send,
-    "send_lists": send_lists,
-    "send_arrow": send_arrow,
-    "confluent_send": confluent_send,
-}
-READING: dict[str, Callable[[str, str, int], None]] = {
-    "poll": poll,
-    "iterate": iterate,
-    "columns": columns,
-    "confluent_poll": confluent_poll,
+WAYS: dict[str, Way] = {
+    "send": Way(send, sends=True),
+    "confluent send": Way(peers.confluent_send, "confluent_kafka", sends=True),
+    "kafka-python send": Way(peers.kafka_python_send, "kafka", sends=True, share=0.05),
+    "aiokafka send": Way(peers.aiokafka_send, "aiokafka", sends=True, share=0.1),
+    "send_batch lists": Way(send_lists, sends=True),
+    "send_batch Arrow": Way(send_arrow, sends=True),
+    "confluent batch": Way(peers.confluent_produce_batch, "confluent_kafka", sends=True),
+    "poll": Way(poll),
+    "iterate": Way(iterate),
+    "confluent poll": Way(peers.confluent_poll, "confluent_kafka"),
+    "kafka-python poll": Way(peers.kafka_python_poll, "kafka", share=0.1),
+    "aiokafka getmany": Way(peers.aiokafka_getmany, "aiokafka", share=0.3),
+    "poll_batch": Way(columns),
+    "confluent consume": Way(peers.confluent_consume, "confluent_kafka"),
 }
 
 
 def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
     """Run one way here, and print what it took."""
-    way = {**SENDING, **READING}[name]
+    way = WAYS[name].run
     way(bootstrap, topic, BATCH_ROWS)
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     way(bootstrap, topic, count)
@@ -147,13 +136,21 @@ def measure(name: str, bootstrap: str, topic: str, count: int) -> None:
     print(json.dumps({"per_second": count / seconds, "cpu": cpu / count * 1e6, "mb": after.ru_maxrss / 1024}))
 
 
-def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> None:
-    """Run one way in a fresh process and print its row."""
+def in_a_process(name: str, bootstrap: str, topic: str, count: int) -> dict[str, float]:
+    """Run one way in a fresh process; its figures."""
     command = [sys.executable, "-m", "benchmarks.clients", "--way", name, "--bootstrap", bootstrap]
     command += ["--topic", topic, "--records", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(f"{name:16} {found['per_second']:>11,.0f} {found['cpu']:>10.2f} {found['mb']:>8.0f}", flush=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name} has failed: {done.stderr}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def tell(what: str) -> None:
+    """How far it is, for who looks on."""
+    if sys.stderr.isatty():
+        print(f"\r{what:40}", end="\r", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -161,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap")
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     parser.add_argument("--topic", help=argparse.SUPPRESS)
@@ -168,37 +166,45 @@ def main() -> None:
     if arguments.way:
         measure(arguments.way, arguments.bootstrap, arguments.topic, arguments.records)
         return
+    only = arguments.only.split(",") if arguments.only else list(WAYS)
+    wanted = [name for name in only if importlib.util.find_spec(WAYS[name].package) is not None]
     if arguments.bootstrap:
-        compare(arguments.bootstrap, arguments.records, arguments.only)
+        compare(arguments.bootstrap, arguments.records, arguments.rounds, wanted)
         return
     from ottla import Broker
 
     with Broker() as broker:
-        compare(broker.bootstrap_servers, arguments.records, arguments.only)
+        compare(broker.bootstrap_servers, arguments.records, arguments.rounds, wanted)
 
 
-def compare(bootstrap: str, count: int, only: str) -> None:
-    """The table."""
+def compare(bootstrap: str, count: int, rounds: int, wanted: list[str]) -> None:
+    """The table of medians."""
     from ottla import KafkaAdminClient, NewTopic
 
-    wanted = [name for name in (*SENDING, *READING) if not only or name in only.split(",")]
-    if importlib.util.find_spec("confluent_kafka") is None:
-        wanted = [name for name in wanted if not name.startswith("confluent")]
-    print(f"{'':16} {'records/s':>11} {'CPU s/M':>10} {'RSS MB':>8}")
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in wanted}
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         full = f"bench-{uuid.uuid4().hex[:8]}"
         admin.create_topics([NewTopic(full, 1, 1)])
-        if any(name in READING for name in wanted):
+        if not all(WAYS[name].sends for name in wanted):
             send_lists(bootstrap, full, count)
-        for name in wanted:
-            topic = full
-            if name in SENDING:
-                topic = f"bench-{uuid.uuid4().hex[:8]}"
-                admin.create_topics([NewTopic(topic, 1, 1)])
-            in_a_process(name, bootstrap, topic, count)
-            if topic != full:
-                admin.delete_topics([topic])
+        for done in range(rounds):
+            for name in wanted:
+                tell(f"round {done + 1} of {rounds}: {name}")
+                topic = full
+                if WAYS[name].sends:
+                    topic = f"bench-{uuid.uuid4().hex[:8]}"
+                    admin.create_topics([NewTopic(topic, 1, 1)])
+                records = int(count * WAYS[name].share)
+                figures[name].append(in_a_process(name, bootstrap, topic, records))
+                if topic != full:
+                    admin.delete_topics([topic])
         admin.delete_topics([full])
+    tell("")
+    print(f"{'':18} {'records/s':>11} {'CPU s/M':>8} {'least':>7} {'most':>7} {'RSS MB':>7}")
+    for name, found in figures.items():
+        rate, cpu, mb = (statistics.median(f[key] for f in found) for key in ("per_second", "cpu", "mb"))
+        spread = sorted(f["cpu"] for f in found)
+        print(f"{name:18} {rate:>11,.0f} {cpu:>8.2f} {spread[0]:>7.2f} {spread[-1]:>7.2f} {mb:>7.0f}")
 
 
 if __name__ == "__main__":
