@@ -16,6 +16,7 @@ from ottla.cli.main import COMMANDS
 from ottla.client.producer_core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
+from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
@@ -50,6 +51,11 @@ def _shown(default: object) -> str:
         return f"`{getattr(default, '__name__', default)}`"
     text = text_of(default)
     return "" if text in (None, "") else f"`{text}`"
+
+
+def without_effect() -> str:
+    """Options that clients take and that change nothing."""
+    return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(ClientConfig.no_effect.items())))
 
 
 def served() -> str:
@@ -99,6 +105,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "consumer-options": lambda: options(ConsumerConfig),
     "admin-options": lambda: options(AdminConfig),
     "legacy-producer-options": lambda: options(LegacyProducerConfig),
+    "options-without-effect": without_effect,
     "producer-metrics": producer_metrics,
     "metrics-left-out": metrics_left_out,
 }

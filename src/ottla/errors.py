@@ -7,7 +7,8 @@ stands here and nowhere else. Codes and names are Kafka's (`org.apache.kafka.com
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 
 class KafkaError(Exception):
@@ -63,6 +64,13 @@ class BrokerConnectionError(KafkaError, ConnectionError):
     refresh_metadata = True
 
 
+class SslAuthenticationError(BrokerConnectionError):
+    """The TLS handshake has failed: one side does not trust the other, or they have nothing in common."""
+
+    retriable = False
+    refresh_metadata = False
+
+
 class MalformedMessageError(KafkaError, ValueError):
     """Bytes do not form the message that they should."""
 
@@ -77,6 +85,35 @@ class NoOffsetForPartitionError(KafkaError):
 
 class CommitFailedError(KafkaError):
     """The group has rebalanced, so the offsets were not committed; poll() joins the group again."""
+
+
+class RecordDeserializationError(SerializationError):
+    """A record could not be deserialized (KIP-1036). To go on behind it: seek(topic_partition, offset + 1)."""
+
+    def __init__(
+        self, message: str, topic_partition: Any, offset: int, *, is_key: bool, key: Any, value: Any, record: Any
+    ) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.is_key = is_key
+        """Whether it was the key; else the value."""
+        self.key = key
+        """The bytes of the key, as they were read…"""
+        self.value = value
+        """… and those of the value."""
+        self.record = record
+        """The whole record, with key and value as bytes."""
+
+
+class RetriableCommitFailedError(CommitFailedError):
+    """An asynchronous commit did not succeed; another one may."""
+
+    retriable = True
+
+
+class WakeupError(KafkaError):
+    """A call that waited was interrupted by wakeup()."""
 
 
 class StartupError(KafkaError):
@@ -1070,6 +1107,26 @@ class ShareSessionLimitReachedError(KafkaError):
     code = 133
     name = "SHARE_SESSION_LIMIT_REACHED"
     retriable = True
+
+
+# Errors without a number that are kinds of those above.
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """The log was truncated before positions of this consumer, and auto.offset.reset is none."""
+
+    code = None  # type: ignore[assignment]
+    name = ""
+
+    def __init__(self, divergent: Mapping[Any, Any]) -> None:
+        super().__init__(
+            "the log was truncated: "
+            + ", ".join(
+                f"{tp} diverges at {'an unknown offset' if at is None else at.offset}" for tp, at in divergent.items()
+            )
+        )
+        self.divergent_offsets = dict(divergent)
+        """By partition: OffsetAndMetadata of the first offset that differs; None where it is not known."""
 
 
 NONE = 0

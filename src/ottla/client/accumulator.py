@@ -31,6 +31,16 @@ class Sendable:
         self.leaderless: set[str] = set()
 
 
+class NodeTimes:
+    """When something was ready for a node, and when it has last taken something."""
+
+    __slots__ = ("drained", "ready")
+
+    def __init__(self, now: float) -> None:
+        self.ready = now
+        self.drained = now
+
+
 class Accumulator:
     """All queues, with the memory that they may take. `wake` is called when the sender should look."""
 
@@ -63,6 +73,7 @@ class Accumulator:
         self._wake = wake
         self._clock = clock
         self._drain_index: dict[int, int] = {}
+        self._nodes: dict[int, NodeTimes] = {}
 
     # Appending (any thread)
 
@@ -204,6 +215,21 @@ class Accumulator:
         else:
             self._drain_index[node] = start + 1
         return drained
+
+    def note_ready(self, node: int, now: float, taken: bool) -> None:
+        """Something is ready for a node, which does or does not take it."""
+        times = self._nodes.get(node)
+        if times is None:
+            times = self._nodes[node] = NodeTimes(now)
+        times.ready = now
+        if taken:
+            times.drained = now
+
+    def stalled_for(self, node: int) -> float:
+        """For how many seconds a node has taken nothing although something was ready (any thread)."""
+        times = self._nodes.get(node)
+        # The later time first: between the two reads it may only seem shorter.
+        return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
         """Let a finished batch that fills little of its buffer go on without it.

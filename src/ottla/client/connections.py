@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from ottla import errors
@@ -21,17 +20,23 @@ from ottla.errors import (
     IllegalStateError,
     KafkaError,
     SaslAuthenticationFailedError,
+    SslAuthenticationError,
+    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
 from ottla.model import Node
 from ottla.net.channel import Channel, SocketOptions
 from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.names import canonical_names_of
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 log = logging.getLogger("ottla.client")
+
+NOT_AUTHENTICATED: Final = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, SslAuthenticationError)
+"""Errors that trying again does not mend."""
 
 R = TypeVar("R", bound=Response)
 Ask = Request[R] | Callable[[int], Request[R]]
@@ -109,11 +114,14 @@ class Connections:
         self.client_id = client_id
         self.request_timeout = config.request_timeout_ms / 1000
         self._nodes = nodes
-        self._bootstrap = {-2 - i: Node(-2 - i, host, port) for i, (host, port) in enumerate(config.bootstrap_servers)}
+        self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
+        self._only_bootstrap = False
+        """What was known of the cluster is not believed any more: until somebody else has answered."""
+        self._has_canonical_names = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], Connection] = {}
         self._making: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._back_off: dict[int, BackOff] = {}
-        self._options: SocketOptions | None = None
+        self._options = _socket_options(config)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         if metrics is not None:
@@ -154,18 +162,43 @@ class Connections:
     async def ask_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
         """The same, with a request that depends on the version."""
         last: KafkaError = BrokerNotAvailableError("no broker is known")
+        if not self._has_canonical_names:
+            await self._find_canonical_names()
         for node_id in self._by_load():
             try:
-                return await self.ask(node_id, request, of=of)
+                answer = await self.ask(node_id, request, of=of)
             except KafkaError as error:
-                if isinstance(error, (UnsupportedVersionError, SaslAuthenticationFailedError)):
+                if isinstance(error, (UnsupportedVersionError, *NOT_AUTHENTICATED)):
                     raise
                 last = error
+            else:
+                self._only_bootstrap = False
+                return answer
         raise last
+
+    async def _find_canonical_names(self) -> None:
+        """Call the bootstrap servers by the names that their addresses have (KIP-235)."""
+        loop = asyncio.get_running_loop()
+        found = []
+        for host, port in self.config.bootstrap_servers:
+            try:
+                found += [(name, port) for name in await canonical_names_of(loop, host, port)]
+            except OSError as error:
+                log.warning("bootstrap.servers: %s: %s", host, error)
+        if found:
+            self._bootstrap = _bootstrap_nodes(found)
+            self._has_canonical_names = True
+
+    def rebootstrap(self) -> None:
+        """Forget the brokers that were known: only the bootstrap servers are asked until one has answered (KIP-899)."""
+        log.info("the cluster is looked for anew, at the bootstrap servers")
+        self._only_bootstrap = True
+        for node_id, purpose in list(self._ready):
+            self.disconnect(node_id, purpose)
 
     def _by_load(self) -> list[int]:
         """Every node's id, the ones to be asked first first; the bootstrap addresses at the end."""
-        known = list(self._nodes())
+        known = [] if self._only_bootstrap else list(self._nodes())
         random.shuffle(known)
 
         def load(node_id: int) -> tuple[int, int]:
@@ -175,6 +208,8 @@ class Connections:
                 return (2 if back_off and back_off.failures else 1, 0)
             return (0, len(connection.channel.in_flight))
 
+        if known and self.config.metadata_recovery_strategy == "none":
+            return sorted(known, key=load)
         bootstrap = list(self._bootstrap)
         random.shuffle(bootstrap)
         return sorted(known, key=load) + sorted(bootstrap, key=load)
@@ -215,7 +250,7 @@ class Connections:
             node.host,
             node.port,
             client_id=self.client_id,
-            options=self._socket_options(),
+            options=self._options._replace(connect_timeout=self._setup_timeout(back_off.failures)),
             metrics=None if self.metrics is None else self.metrics.of(node_id),
             on_close=self._closed_one,
         )
@@ -225,6 +260,8 @@ class Connections:
             connection = await self._introduce(channel)
         except BaseException as error:
             back_off.failed(loop.time())
+            if isinstance(error, NOT_AUTHENTICATED):
+                self._count("refused")
             channel.close(error if isinstance(error, KafkaError) else None)
             raise
         back_off.succeeded()
@@ -259,11 +296,7 @@ class Connections:
         features = {feature.name: feature.max_version_level for feature in response.finalized_features}
         connection = Connection(channel, _versions(response), features)
         if self.config.security_protocol.startswith("SASL"):
-            try:
-                await self._authenticate(connection)
-            except SaslAuthenticationFailedError:
-                self._count("refused")
-                raise
+            await self._authenticate(connection)
         if self.config.security_protocol != "PLAINTEXT":
             self._count("authenticated")
         return connection
@@ -274,23 +307,19 @@ class Connections:
         shaken = await connection.channel.ask(shake, connection.version(SaslHandshakeRequest), self.request_timeout)
         if shaken.error_code:
             raise errors.for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
-        user, password = self.config.sasl_plain_username or "", self.config.sasl_plain_password or ""
+        user, password = self.config.plain_credentials
         step = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
         done = await connection.channel.ask(step, connection.version(SaslAuthenticateRequest), self.request_timeout)
         if done.error_code:
             raise errors.for_code(done.error_code)(done.error_message)
 
-    def _socket_options(self) -> SocketOptions:
-        if self._options is None:
-            config = self.config
-            self._options = SocketOptions(
-                config.receive_buffer_bytes,
-                config.send_buffer_bytes,
-                config.socket_connection_setup_timeout_ms / 1000,
-                _ssl_context(config) if config.security_protocol.endswith("SSL") else None,
-                config.ssl_check_hostname,
-            )
-        return self._options
+    def _setup_timeout(self, failures: int) -> float:
+        """How long the next connection may take to be made, in seconds: longer after each failure (KIP-601)."""
+        first, longest = (
+            self.config.socket_connection_setup_timeout_ms,
+            self.config.socket_connection_setup_timeout_max_ms,
+        )
+        return float(min(first * 2**failures, max(first, longest)) / 1000 * random.uniform(0.8, 1.2))
 
     # Going
 
@@ -336,12 +365,22 @@ def _versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
-def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
-    if config.ssl_context is not None:
-        made: ssl.SSLContext = config.ssl_context
-        return made
-    context = ssl.create_default_context(cafile=config.ssl_cafile)
-    context.check_hostname = config.ssl_check_hostname
-    if config.ssl_certfile:
-        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, config.ssl_password)
-    return context
+def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:
+    """Bootstrap servers have made-up ids below -1."""
+    return {-2 - i: Node(-2 - i, host, port) for i, (host, port) in enumerate(servers)}
+
+
+def _socket_options(config: ClientConfig) -> SocketOptions:
+    """The options of all sockets. ConfigurationError where a key or trust store cannot be used."""
+    context = None
+    if config.security_protocol.endswith("SSL"):
+        from ottla.net.tls import client_context  # what it loads costs others their start-up
+
+        context = client_context(config)
+    return SocketOptions(
+        config.receive_buffer_bytes,
+        config.send_buffer_bytes,
+        more=config.socket_options,
+        ssl_context=context,
+        ssl_check_hostname=config.checks_hostname,
+    )

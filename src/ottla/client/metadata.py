@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from ottla import errors
+from ottla.client.connections import NOT_AUTHENTICATED
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
@@ -110,6 +111,8 @@ class Metadata:
         allow_auto_create: bool,
         topic_idle_ms: int | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        rebootstrap: Callable[[], None] | None = None,
+        rebootstrap_trigger_ms: int = 0,
     ) -> None:
         self.cluster = Cluster()
         self.version = 0
@@ -129,6 +132,9 @@ class Metadata:
         self._backoff_max = retry_backoff_max_ms / 1000
         self._allow_auto_create = allow_auto_create
         self._topic_idle = None if topic_idle_ms is None else topic_idle_ms / 1000
+        self._rebootstrap = rebootstrap
+        self._rebootstrap_after = rebootstrap_trigger_ms / 1000
+        self._failing_since: float | None = None
         self._wanted = asyncio.Event()
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -174,7 +180,10 @@ class Metadata:
         return self._updated
 
     async def refresh(self, timeout: float) -> Cluster:
-        """A new snapshot. KafkaTimeoutError, with the reason where there is one, after `timeout` seconds."""
+        """A new snapshot. KafkaTimeoutError, with the reason where there is one, after `timeout` seconds.
+
+        Raises at once when a broker does not take us for who we say we are, or we do not trust it.
+        """
         update = self.next_update()
         self.request_update()
         try:
@@ -229,14 +238,34 @@ class Metadata:
         request = self._request()
         try:
             response = await self._asker.ask_any(request)
+            if response.error_code:
+                raise errors.for_code(response.error_code)
         except KafkaError as error:
             log.debug("metadata: %s", error)
             self.error = error
+            self._failed(error)
             return False
-        self.error = None
+        self.error = self._failing_since = None
         self._apply(response)
         waiting = [t for t in list(self._topics) if not self._is_complete(t)]
         return not waiting
+
+    def _failed(self, error: KafkaError) -> None:
+        """Tell those who wait what waiting does not mend. Look for the cluster anew where a broker says so, or when
+        nobody has helped for long (KIP-1102).
+        """
+        if isinstance(error, NOT_AUTHENTICATED) and self._updated is not None and not self._updated.done():
+            self._updated.set_exception(error)
+            self._updated.exception()  # who waited may be gone
+        if self._rebootstrap is None:
+            return
+        now = self._clock.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        long_enough = now - self._failing_since >= self._rebootstrap_after
+        if long_enough or isinstance(error, errors.RebootstrapRequiredError):
+            self._failing_since = now
+            self._rebootstrap()
 
     def _is_complete(self, topic: str) -> bool:
         info = self.cluster.topics.get(topic)
@@ -273,16 +302,20 @@ class Metadata:
         for listener in self.listeners:
             listener(self.cluster)
 
-    def leader_changed(self, tp: TopicPartition, leader: int, epoch: int) -> bool:
-        """A broker has told of a newer leader; whether it was news and can be used at once."""
+    def leader_changed(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()) -> bool:
+        """A broker has told of a newer leader (KIP-951); whether it was news and can be used at once.
+
+        `nodes` are addresses that it told along with that: of brokers that are not known yet.
+        """
         info = self.cluster.partition(tp)
-        if info is None or epoch <= info.leader_epoch or leader not in self.cluster.nodes:
+        known = {**{node.id: node for node in nodes}, **self.cluster.nodes}
+        if info is None or epoch <= info.leader_epoch or leader not in known:
             return False
         topic = self.cluster.topics[tp.topic]
         changed = info._replace(leader=leader, leader_epoch=epoch)
         partitions = tuple(changed if p.partition == tp.partition else p for p in topic.partitions)
         topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
-        self.cluster = Cluster(self.cluster.nodes, topics, self.cluster.controller_id, self.cluster.cluster_id)
+        self.cluster = Cluster(known, topics, self.cluster.controller_id, self.cluster.cluster_id)
         return True
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Generator
+import random
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.client import columns_in
@@ -74,12 +75,14 @@ class ProducerCore:
             allow_auto_create=config.allow_auto_create_topics,
             topic_idle_ms=config.metadata_max_idle_ms,
             clock=clock,
+            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
         self.accumulator = Accumulator(
             batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
             memory_bytes=config.buffer_memory,
             codec=CODEC_IDS[config.compression_type],
-            level=config.compression_level,
+            level=config.codec_level,
             linger=config.linger_ms / 1000,
             back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             wake=wake,
@@ -106,7 +109,7 @@ class ProducerCore:
                 wake=self.sender.wake,
             )
         self._round_robin = RoundRobin()
-        chooser: Any = config.partitioner
+        chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser() if isinstance(chooser, type) else chooser
 
     @property
@@ -219,10 +222,12 @@ class ProducerCore:
 
     def _partition(self, topic: str, key: bytes | None, size: int, queues: TopicQueues) -> int:
         chooser = self._partitioner
+        if not isinstance(chooser, str):
+            return partitioning.ask_custom(chooser, topic, key, list(range(queues.count)), queues.available)
         if chooser == "roundrobin":
             return self._round_robin.partition(topic, queues.available)
-        if chooser not in ("default", "sticky"):
-            return partitioning.ask_custom(chooser, topic, key, list(range(queues.count)), queues.available)
+        if chooser == "random":
+            return random.choice(queues.available)
         if key is not None and chooser == "default" and not self.config.partitioner_ignore_keys:
             return partitioning.partition_for_key(key, queues.count)
         return self.sticky(queues, size)
@@ -234,10 +239,20 @@ class ProducerCore:
             return len(queues.queues[partition].batches)
 
         def choose() -> int:
-            adaptive = self.config.partitioner_adaptive_partitioning_enable
-            return partitioning.choose_partition(queues.available, queued if adaptive else None)
+            if not self.config.partitioner_adaptive_partitioning_enable:
+                return partitioning.choose_partition(queues.available, None)
+            return partitioning.choose_partition(self._responsive(queues), queued)
 
         return queues.sticky.next(size, choose)
+
+    def _responsive(self, queues: TopicQueues) -> Sequence[int]:
+        """The partitions whose leaders take what is sent to them; all, where none does."""
+        limit = self.config.partitioner_availability_timeout_ms / 1000
+        if not limit:
+            return queues.available
+        leader, stalled = self.metadata.cluster.leader, self.accumulator.stalled_for
+        found = [n for n in queues.available if stalled(leader(queues.queues[n].tp)) <= limit]
+        return found or queues.available
 
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
         """See to it that interceptors and the user's callback hear of the outcome."""

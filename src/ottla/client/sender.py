@@ -164,8 +164,10 @@ class Sender:
 
     def _send_to(self, node: int, now: float) -> None:
         if self._in_flight[node] >= self.config.max_in_flight_requests_per_connection:
+            self.accumulator.note_ready(node, now, taken=False)
             return
         connection = self.connections.ready(node)
+        self.accumulator.note_ready(node, now, taken=connection is not None)
         if connection is None:
             self._spawn(self._connect(node), node)
             return

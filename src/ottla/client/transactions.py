@@ -20,6 +20,7 @@ from ottla.client.connections import Connections
 from ottla.client.coordinator import MOVED, TRANSACTION, Coordinator
 from ottla.client.metadata import Metadata
 from ottla.client.transaction_manager import NO_PRODUCER_ID, TransactionManager
+from ottla.config.client import MAX_INT
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -53,6 +54,8 @@ OLDER_VERSIONS: Final = {
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
 """The last versions that are spoken of each protocol."""
+TWO_PHASE_INIT: Final = 6
+"""The version of InitProducerId that knows two-phase commit."""
 CLOSE_SECONDS: Final = 5.0
 """How long the end of a producer waits for the abort of what it left open."""
 RETRIED: Final = (*MOVED, errors.ConcurrentTransactionsError, errors.UnknownTopicOrPartitionError)
@@ -271,11 +274,13 @@ class Transactions:
     # Asking
 
     async def _new_epoch(self, producer_id: int, epoch: int) -> None:
+        two_phase = self._config.transaction_two_phase_commit_enable
         request = InitProducerIdRequest(
             transactional_id=self.id,
-            transaction_timeout_ms=self._config.transaction_timeout_ms,
+            transaction_timeout_ms=MAX_INT if two_phase else self._config.transaction_timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable_2pc=two_phase,
         )
         answer = await self._ask(self._coordinator, request, self._deadline())
         self._numbers.restart(answer.producer_id, answer.producer_epoch)
@@ -313,6 +318,8 @@ class Transactions:
     async def _ask(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
         """Ask until there is an answer without an error that goes away; raises the error that stays."""
         at_most = (NEWER_VERSIONS if self.newer else OLDER_VERSIONS).get(type(request))
+        if isinstance(request, InitProducerIdRequest) and request.enable_2pc:
+            at_most = TWO_PHASE_INIT
         while True:
             try:
                 answer = await coordinator.ask(request, deadline, at_most=at_most)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ottla.config.options import (
     REQUIRED,
-    Config,
     Option,
     anything,
     boolean,
@@ -20,6 +20,7 @@ from ottla.config.options import (
     text,
     words,
 )
+from ottla.config.tls import TlsConfig
 
 log = logging.getLogger("ottla.config")
 
@@ -66,45 +67,109 @@ def reporters(value: Any) -> tuple[Any, ...]:
     return tuple(loaded(REPORTERS.get(n, n) if isinstance(n, str) else n) for n in names if n not in ("", JMX))
 
 
-class ClientConfig(Config, subject="client"):
+NO_EFFECT = {
+    "auto.include.jmx.reporter": "there is no JMX in Python",
+    "config.providers": "values are given as they are",
+    "config.providers.": "values are given as they are",
+    "security.providers": "TLS is OpenSSL's, not Java's",
+    "ssl.provider": "TLS is OpenSSL's, not Java's",
+    "ssl.keymanager.algorithm": "TLS is OpenSSL's, not Java's",
+    "ssl.trustmanager.algorithm": "TLS is OpenSSL's, not Java's",
+    "ssl.secure.random.implementation": "TLS is OpenSSL's, not Java's",
+    "ssl.engine.factory.class": "TLS is OpenSSL's, not Java's; ssl.context takes a context of your own",
+    "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
+    "sasl.login.": "PLAIN has no login that would be renewed",
+    "sasl.oauthbearer.": "OAUTHBEARER is not spoken yet",
+    "sasl.oauth.token.provider": "OAUTHBEARER is not spoken yet",
+    "sasl.client.callback.handler.class": "PLAIN asks nobody",
+    "api.version": "versions are negotiated with each broker",
+    "api.version.auto.timeout.ms": "versions are negotiated with each broker",
+    "bootstrap.topics.filter": "no topic is asked for before it is used",
+    "enable.metrics.push": "metrics are not pushed to brokers (KIP-714) yet",
+    "metrics.enabled": "metrics are always kept; they cost nothing per record",
+    "selector": "connections are on asyncio's loop",
+    "sock.chunk.bytes": "what has arrived is read at once",
+    "kafka.client": "there is one client",
+    "socks5.proxy": "proxies are not spoken to",
+}
+"""Options that are taken, from programs written for Java's client or kafka-python, and why they change nothing here.
+
+A name that ends with a dot stands for all that begin so.
+"""
+
+DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+
+
+def plain_login(value: Any) -> tuple[str, str]:
+    """User and password of a line of JAAS for SASL PLAIN."""
+    pairs = dict(re.findall(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", str(value)))
+    if "PlainLoginModule" not in str(value) or not {"username", "password"} <= set(pairs):
+        raise ValueError('…PlainLoginModule required username="…" password="…"; is wanted')
+    return tuple(re.sub(r"\\(.)", r"\1", pairs[name]) for name in ("username", "password"))  # type: ignore[return-value]
+
+
+class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
     """Options of every client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
         REQUIRED, addresses, "Where to ask for the cluster first: host:port, several with commas or as a list."
     )
+    client_dns_lookup = Option(
+        "use_all_dns_ips",
+        one_of(*DNS_LOOKUPS, aliases={"default": "use_all_dns_ips"}),
+        "use_all_dns_ips: every address of a host is tried; resolve_canonical_bootstrap_servers_only: the bootstrap"
+        " servers are, moreover, called by the names that their addresses have.",
+    )
     client_id = Option("", text, "Name in the broker's logs and quotas; empty: a number is made up.")
     request_timeout_ms = Option(
-        30_000, integer(1), "How long to wait for a response before the connection is given up."
+        30_000, integer(0), "How long to wait for a response before the connection is given up."
     )
     retry_backoff_ms = Option(100, integer(0), "First pause before a request is tried again.")
     retry_backoff_max_ms = Option(1000, integer(0), "Longest pause between tries; pauses double until then.")
     reconnect_backoff_ms = Option(50, integer(0), "First pause before a lost broker is connected to again.")
     reconnect_backoff_max_ms = Option(1000, integer(0), "Longest pause between connections to one broker.")
-    connections_max_idle_ms = Option(540_000, integer(-1), "Idle connections close after this; -1: never.")
-    socket_connection_setup_timeout_ms = Option(10_000, integer(1), "How long a connection may take to be made.")
-    metadata_max_age_ms = Option(300_000, integer(1), "Metadata is refreshed at least this often.")
+    connections_max_idle_ms = Option(540_000, integer(), "Idle connections close after this; negative: never.")
+    socket_connection_setup_timeout_ms = Option(
+        10_000, integer(1), "How long a connection may take to be made; twice as long after each failure."
+    )
+    socket_connection_setup_timeout_max_ms = Option(30_000, integer(1), "The most that it may take then.")
+    metadata_max_age_ms = Option(300_000, integer(0), "Metadata is refreshed at least this often.")
+    metadata_recovery_strategy = Option(
+        "rebootstrap",
+        one_of("none", "rebootstrap"),
+        "What is done when no known broker can be reached: rebootstrap (the bootstrap servers are asked) or none.",
+    )
+    metadata_recovery_rebootstrap_trigger_ms = Option(
+        300_000, integer(0), "With rebootstrap: so long without metadata, and everything known is forgotten."
+    )
     receive_buffer_bytes = Option(65_536, integer(-1), "SO_RCVBUF; -1: the system's.")
     send_buffer_bytes = Option(131_072, integer(-1), "SO_SNDBUF; -1: the system's.")
+    socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
+        (), each(tuple), "kafka-python's: more options of sockets, as arguments of setsockopt()."
+    )
     allow_auto_create_topics = Option(True, boolean, "Whether asking for an unknown topic may create it.")
     security_protocol = Option(
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "How to speak with brokers.",
     )
-    ssl_context = Option(None, anything, "A ready ssl.SSLContext, instead of the ssl options.")
-    ssl_check_hostname = Option(True, boolean, "Whether the broker's certificate must be for its host name.")
-    ssl_cafile = Option(None, nullable(text), "PEM file with the certificates that are trusted.")
-    ssl_certfile = Option(None, nullable(text), "PEM file with the client's certificate.")
-    ssl_keyfile = Option(None, nullable(text), "PEM file with the client's key.")
-    ssl_password = Option(None, nullable(text), "Password of the client's key.")
     sasl_mechanism = Option("PLAIN", one_of("PLAIN"), "SASL mechanism.")
+    sasl_jaas_config: Option[tuple[str, str] | None] = Option(
+        None, nullable(plain_login), "User and password for SASL PLAIN as a line of JAAS."
+    )
     sasl_plain_username = Option(None, nullable(text), "User for SASL PLAIN.")
     sasl_plain_password = Option(None, nullable(text), "Password for SASL PLAIN.")
     metric_reporters = Option((), reporters, "Who is told of metrics: prometheus, logging, classes or objects.")
     metrics_num_samples = Option(2, integer(1), "Windows over which metrics are averaged.")
     metrics_sample_window_ms = Option(30_000, integer(0), "How long one window of a metric is.")
     metrics_recording_level = Option("INFO", one_of("INFO", "DEBUG", "TRACE"), "How much is measured.")
-    api_version = Option(None, anything, "Accepted for compatibility; versions are always negotiated.")
+
+    @property
+    def plain_credentials(self) -> tuple[str, str]:
+        """User and password for SASL PLAIN."""
+        if self.sasl_jaas_config is not None:
+            return self.sasl_jaas_config
+        return self.sasl_plain_username or "", self.sasl_plain_password or ""
 
 
 __all__ = [

@@ -70,6 +70,10 @@ class Option(Generic[T]):
             raise ConfigurationError(f"{self.key}: {value!r} is not allowed: {error}") from None
 
 
+SECRETS = ("password", "jaas", "keystore.key", "secret")
+"""What is in the names of options whose values are not shown."""
+
+
 class Config:
     """The base of every subject's options."""
 
@@ -79,10 +83,20 @@ class Config:
     prefixes: ClassVar[tuple[str, ...]] = ()
     """Names that begin so are known without being options of their own (`listener.name.x.max.connections`)."""
 
+    no_effect: ClassVar[Mapping[str, str]] = {}
+    """Names (or, ending with a dot, their beginnings) that are taken and change nothing, and why."""
+
     __slots__ = ("given", "values")
 
-    def __init_subclass__(cls, subject: str = "", prefixes: tuple[str, ...] = (), **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls,
+        subject: str = "",
+        prefixes: tuple[str, ...] = (),
+        no_effect: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init_subclass__(**kwargs)
+        cls.no_effect = {**cls.no_effect, **(no_effect or {})}
         cls.prefixes = prefixes or cls.prefixes
         cls.subject = subject or cls.subject
         cls.options = {**cls.options, **{o.key: o for o in vars(cls).values() if isinstance(o, Option)}}
@@ -104,7 +118,7 @@ class Config:
         """Look at options that depend on each other; subclasses raise ConfigurationError."""
 
     def __repr__(self) -> str:
-        shown = {k: ("[hidden]" if "password" in k or "jaas" in k else v) for k, v in self.given.items()}
+        shown = {k: ("[hidden]" if any(s in k for s in SECRETS) else v) for k, v in self.given.items()}
         return f"{type(self).__name__}({shown})"
 
     @classmethod
@@ -112,7 +126,7 @@ class Config:
         """From Kafka's names. An unknown name is a logged warning, as in Kafka."""
         given = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
         for key in given:
-            if key not in cls.options and not key.startswith(cls.prefixes):
+            if key not in cls.options and not key.startswith(cls.prefixes) and not cls._is_without_effect(key):
                 log.warning("unknown %s option %s%s", cls.subject, key, nearest(key, cls.options))
         return cls(given)
 
@@ -121,9 +135,19 @@ class Config:
         """From Python's names. An unknown one is a TypeError that names the nearest known one."""
         known = {o.attribute: key for key, o in cls.options.items()}
         for name in keywords:
-            if name not in known:
+            if name not in known and not cls._is_without_effect(name.replace("_", ".")):
                 raise TypeError(f"{cls.__name__}: unknown option {name!r}{nearest(name, known)}")
-        return cls({known[name]: value for name, value in keywords.items()})
+        return cls({known.get(name, name.replace("_", ".")): value for name, value in keywords.items()})
+
+    @classmethod
+    def _is_without_effect(cls, key: str) -> bool:
+        """Whether an option is only taken; then the log says why."""
+        why = next(
+            (w for name, w in cls.no_effect.items() if key == name or (name[-1] == "." and key.startswith(name))), ""
+        )
+        if why:
+            log.warning("%s option %s has no effect: %s", cls.subject, key, why)
+        return bool(why)
 
     def replace(self, changes: Mapping[str, Any]) -> Self:
         """A copy with some options (Kafka's names) set anew."""

@@ -9,7 +9,6 @@ that waits for too long. Everything here runs on the loop's thread.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import ssl
@@ -17,8 +16,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.errors import BrokerConnectionError, KafkaError, MalformedMessageError, NetworkError, RequestTimedOutError
+from ottla.errors import (
+    BrokerConnectionError,
+    KafkaError,
+    MalformedMessageError,
+    NetworkError,
+    RequestTimedOutError,
+    SslAuthenticationError,
+)
 from ottla.net.channel_metrics import NodeMetrics
+from ottla.net.names import addresses_of
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -54,6 +61,7 @@ class SocketOptions(NamedTuple):
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
     connect_timeout: float = 10.0
+    more: tuple[tuple[int, int, int], ...] = ()
     ssl_context: ssl.SSLContext | None = None
     ssl_check_hostname: bool = True
 
@@ -105,13 +113,14 @@ class Channel:
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
-                self._socket = await self._connect_any(await self._addresses())
+                addresses = await addresses_of(self.loop, self.host, self.port)
+                self._socket = await self._connect_any(addresses)
                 if self.options.ssl_context is not None:
                     await self._shake_hands(self.options.ssl_context)
         except TimeoutError:
             self.close(BrokerConnectionError(f"{self.host}:{self.port}: no connection within {limit:g} s"))
-        except (OSError, ssl.SSLError) as error:
-            self.close(BrokerConnectionError(f"{self.host}:{self.port}: {error.strerror or error}"))
+        except OSError as error:
+            self.close(self._refusal(error) or BrokerConnectionError(self._told(error)))
         except asyncio.CancelledError:
             self.close(BrokerConnectionError(f"{self.host}:{self.port}: connecting was given up"))
             raise
@@ -121,15 +130,6 @@ class Channel:
         self.was_connected = True
         self.loop.add_reader(self._socket, self._readable)
         self.last_used = self.loop.time()
-
-    async def _addresses(self) -> list[tuple[socket.AddressFamily, Any]]:
-        try:
-            ip = ipaddress.ip_address(self.host)
-        except ValueError:
-            found = await self.loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            return [(family, address) for family, _, _, _, address in found]
-        # No look-up, and so no thread, for what is an address already.
-        return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, (self.host, self.port))]
 
     async def _connect_any(self, addresses: list[tuple[socket.AddressFamily, Any]]) -> socket.socket:
         """The first address that answers (KIP-302); the last one's error when none does."""
@@ -150,6 +150,20 @@ class Channel:
                 return sock
         raise OSError(f"{self.host} has no address")
 
+    def _refusal(self, error: OSError) -> KafkaError | None:
+        """What failed for good in TLS; None for anything that may be better the next time."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
+            option = "ssl.endpoint.identification.algorithm" if name else "ssl.truststore.location"
+            return SslAuthenticationError(f"{self.host}:{self.port}: {error.verify_message} (see {option})")
+        if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+            option = "ssl.keystore.location" if "CERTIFICATE" in (error.reason or "") else "ssl.enabled.protocols"
+            return SslAuthenticationError(f"{self.host}:{self.port}: {error.reason or error} (see {option})")
+        return None
+
+    def _told(self, error: OSError) -> str:
+        return f"{self.host}:{self.port}: {error.strerror or error}"
+
     def _tune(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -157,6 +171,8 @@ class Channel:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer_bytes)
         if self.options.send_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.options.send_buffer_bytes)
+        for option in self.options.more:
+            sock.setsockopt(*option)
 
     async def _shake_hands(self, context: ssl.SSLContext) -> None:
         assert self._socket is not None
@@ -240,7 +256,7 @@ class Channel:
                 self.loop.add_writer(self._socket, self._write)
             return
         except OSError as error:
-            self.close(NetworkError(f"{self.host}:{self.port}: {error.strerror or error}"))
+            self.close(self._refusal(error) or NetworkError(self._told(error)))
             return
         if self._writing:
             self._writing = False
@@ -295,7 +311,7 @@ class Channel:
         except MalformedMessageError as error:
             self.close(error)
         except OSError as error:
-            self.close(NetworkError(f"{self.host}:{self.port}: {error.strerror or error}"))
+            self.close(self._refusal(error) or NetworkError(self._told(error)))
 
     def _answered(self, frame: memoryview) -> None:
         """Match a response with the oldest request."""

@@ -1,0 +1,62 @@
+"""The options of TLS: Kafka's `SslConfigs`, and kafka-python's shorter ones for PEM files. `net/tls` uses them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.config.options import Config, Option, anything, boolean, nullable, one_of, text, words
+
+STORES: Final = ("JKS", "PKCS12", "PEM")
+PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
+
+
+def identification(value: Any) -> str:
+    """https or nothing."""
+    word = "" if value is None else str(value).strip().lower()
+    if word not in ("", "https"):
+        raise ValueError("https or an empty text is wanted")
+    return word
+
+
+class TlsConfig(Config):
+    """How connections are encrypted, who is trusted, and who we are."""
+
+    ssl_context = Option(None, anything, "A ready ssl.SSLContext, instead of all other ssl options.")
+    ssl_truststore_location = Option(None, nullable(text), "File with the certificates that are trusted.")
+    ssl_truststore_password = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
+    ssl_truststore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
+    ssl_truststore_certificates = Option(None, nullable(text), "Trusted certificates as PEM text, instead of a file.")
+    ssl_keystore_location = Option(None, nullable(text), "File with the client's key and certificates.")
+    ssl_keystore_password = Option(None, nullable(text), "Password of the key store; PEM files have none.")
+    ssl_keystore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
+    ssl_keystore_key = Option(None, nullable(text), "The client's key as PEM text (PKCS#8), instead of a file.")
+    ssl_keystore_certificate_chain = Option(
+        None, nullable(text), "The client's certificates as PEM text, its own first, with ssl.keystore.key."
+    )
+    ssl_key_password = Option(
+        None, nullable(text), "Password of the key; None: the key store's, or a key that is not encrypted."
+    )
+    ssl_endpoint_identification_algorithm = Option(
+        "https", identification, "https: the broker's certificate must be for its host name; empty: it need not."
+    )
+    ssl_enabled_protocols: Option[tuple[str, ...]] = Option(
+        PROTOCOLS, words(*PROTOCOLS), "Versions of TLS that are spoken."
+    )
+    ssl_protocol = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest version of TLS that is spoken.")
+    ssl_cipher_suites: Option[tuple[str, ...]] = Option(
+        (), words(), "Cipher suites, by Java's or OpenSSL's names; none: all that OpenSSL takes for safe."
+    )
+    ssl_check_hostname = Option(
+        True, boolean, "kafka-python's: False is an empty ssl.endpoint.identification.algorithm."
+    )
+    ssl_cafile = Option(None, nullable(text), "kafka-python's: PEM file with the certificates that are trusted.")
+    ssl_certfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's certificates.")
+    ssl_keyfile = Option(None, nullable(text), "kafka-python's: PEM file with the client's key.")
+    ssl_password = Option(None, nullable(text), "kafka-python's: password of the client's key.")
+    ssl_crlfile = Option(None, nullable(text), "kafka-python's: PEM file with certificates that were revoked.")
+    ssl_ciphers = Option(None, nullable(text), "kafka-python's: cipher suites as OpenSSL lists them.")
+
+    @property
+    def checks_hostname(self) -> bool:
+        """Whether a broker must show a certificate for its host name."""
+        return self.ssl_check_hostname and bool(self.ssl_endpoint_identification_algorithm)

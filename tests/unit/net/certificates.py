@@ -1,0 +1,86 @@
+"""Certificates made for a test: an authority, what it signs, and what it takes back."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+class Certified(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: Any
+
+    @property
+    def pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    def key_pem(self, password: str | None = None) -> str:
+        hidden = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden).decode()
+
+    def pkcs12(self, password: str) -> bytes:
+        hidden = BestAvailableEncryption(password.encode())
+        return pkcs12.serialize_key_and_certificates(b"me", self.key, self.certificate, None, hidden)
+
+
+def trusting_pkcs12(certificate: x509.Certificate, password: str) -> bytes:
+    hidden = BestAvailableEncryption(password.encode())
+    return pkcs12.serialize_key_and_certificates(None, None, None, [certificate], hidden)
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def authority(name: str = "authority") -> Certified:
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = (
+        _builder(name, name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Certified(made, key)
+
+
+def signed(by: Certified, name: str) -> Certified:
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = (
+        _builder(name, _common_name(by), key.public_key())
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(by.key, hashes.SHA256())
+    )
+    return Certified(made, key)
+
+
+def revoking(by: Certified, *revoked: Certified) -> str:
+    builder = x509.CertificateRevocationListBuilder(_name(_common_name(by)), NOW - DAY, NOW + DAY)
+    for one in revoked:
+        entry = x509.RevokedCertificateBuilder(one.certificate.serial_number, NOW - DAY).build()
+        builder = builder.add_revoked_certificate(entry)
+    return builder.sign(by.key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+
+
+def _common_name(of: Certified) -> str:
+    return str(of.certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
+
+
+def _builder(name: str, issuer: str, key: Any) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        _name(issuer), _name(name), key, x509.random_serial_number(), NOW - DAY, NOW + 30 * DAY
+    )

@@ -1,0 +1,48 @@
+"""Stores that JDK 17's keytool wrote: `stores/key.jks` (storepass, key keypass1), `stores/trust.jks` (trustpass)."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from ottla.net.jks import read_jks, reveal_key
+
+STORES = Path(__file__).parent / "stores"
+KEY = (STORES / "key.jks").read_bytes()
+TRUST = (STORES / "trust.jks").read_bytes()
+
+
+def test_a_key_and_its_certificate_are_found() -> None:
+    store = read_jks(KEY, "storepass")
+    ((hidden, (certificate,)),) = store.keys
+    assert store.trusted == []
+    assert reveal_key(hidden, "keypass1")[:2] == b"\x30\x41"
+    assert b"\x04Java" in certificate.replace(b"\x13\x04", b"\x04").replace(b"\x0c\x04", b"\x04")
+
+
+def test_a_trusted_certificate_is_the_keys_own() -> None:
+    store = read_jks(TRUST, "trustpass")
+    assert store.keys == []
+    assert store.trusted == read_jks(KEY, None).keys[0][1]
+
+
+def test_a_wrong_password_is_told() -> None:
+    with pytest.raises(ValueError, match="password"):
+        read_jks(KEY, "wrong")
+    with pytest.raises(ValueError, match="password of the key"):
+        reveal_key(read_jks(KEY, "storepass").keys[0][0], "wrong")
+
+
+@pytest.mark.parametrize("size", range(24, len(KEY) - 20, 29))
+def test_a_store_that_ends_too_early_is_told(size: int) -> None:
+    body = KEY[:size]
+    digest = hashlib.sha1("storepass".encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+    with pytest.raises(ValueError, match="too early"):
+        read_jks(body + digest, "storepass")
+
+
+def test_what_is_no_store_is_told() -> None:
+    with pytest.raises(ValueError, match="not a key store"):
+        read_jks(b"\xfe\xed\xfe\xed" + b"\xff" * 40, None)

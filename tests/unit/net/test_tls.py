@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+from ottla.config.client import ClientConfig
+from ottla.errors import ConfigurationError, SslAuthenticationError
+from ottla.net.channel import Channel, SocketOptions
+from ottla.net.jks import read_jks, reveal_key
+from ottla.net.tls import client_context, openssl_name
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+
+from .certificates import Certified, authority, revoking, signed, trusting_pkcs12
+
+STORES = Path(__file__).parent / "stores"
+
+CA = authority()
+SERVER = signed(CA, "localhost")
+CLIENT = signed(CA, "client")
+
+
+def config(**options: Any) -> ClientConfig:
+    return ClientConfig.from_keywords(bootstrap_servers="localhost:9092", security_protocol="SSL", **options)
+
+
+def in_file(folder: Path, content: str | bytes, name: str = "file") -> str:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def serve_one(listening: socket.socket, context: ssl.SSLContext) -> None:
+    """Answer one heartbeat of one client. Blocking, as asyncio's servers hang up without saying why."""
+    sock, _ = listening.accept()
+    try:
+        with context.wrap_socket(sock, server_side=True) as peer:
+            request = peer.recv(1000)
+            peer.sendall(b"\0\0\0\6" + request[8:12] + b"\0\0")
+            peer.recv(1)
+    except OSError:
+        sock.close()
+
+
+def shake_hands(
+    folder: Path,
+    options: dict[str, Any],
+    *,
+    host: str = "localhost",
+    wants: Certified | None = None,
+    server: Certified = SERVER,
+    newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+) -> tuple[str, str]:
+    """Ask a TLS server something; the version and cipher of the connection. `wants` signs the clients it knows."""
+    made = config(**options)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.maximum_version = newest
+    serving.load_cert_chain(in_file(folder, server.key_pem() + server.pem, "server.pem"))
+    if wants is not None:
+        serving.verify_mode = ssl.CERT_REQUIRED
+        serving.load_verify_locations(cadata=wants.pem)
+    context = client_context(made)
+
+    async def whole() -> tuple[str, str]:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        thread = threading.Thread(target=serve_one, args=(listening, serving))
+        thread.start()
+        tls = SocketOptions(ssl_context=context, ssl_check_hostname=made.checks_hostname)
+        channel = Channel(asyncio.get_running_loop(), host, port, client_id="test", options=tls)
+        try:
+            await channel.connect()
+            await channel.ask(HeartbeatRequest(), 0, 10)
+            found = channel._socket
+            assert isinstance(found, ssl.SSLSocket)
+            return str(found.version()), (found.cipher() or ("",))[0]
+        finally:
+            channel.close()
+            thread.join(5)
+            listening.close()
+
+    return asyncio.run(whole())
+
+
+# Whom we trust
+
+TRUSTING: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "PEM file": lambda f: {"ssl_truststore_location": in_file(f, CA.pem), "ssl_truststore_type": "PEM"},
+    "PEM text": lambda f: {"ssl_truststore_certificates": f"{CA.pem}\n{SERVER.pem}", "ssl_truststore_type": "pem"},
+    "PKCS12": lambda f: {
+        "ssl_truststore_location": in_file(f, trusting_pkcs12(CA.certificate, "pw")),
+        "ssl_truststore_type": "PKCS12",
+        "ssl_truststore_password": "pw",
+    },
+    "PKCS12 called JKS": lambda f: {
+        "ssl_truststore_location": in_file(f, trusting_pkcs12(CA.certificate, "pw")),
+        "ssl_truststore_password": "pw",
+    },
+    "cafile": lambda f: {"ssl_cafile": in_file(f, CA.pem)},
+}
+
+
+@pytest.mark.option(
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+    "ssl.truststore.certificates",
+    "ssl.cafile",
+)
+@pytest.mark.parametrize("kind", TRUSTING)
+def test_who_signed_the_broker_is_trusted(tmp_path: Path, kind: str) -> None:
+    assert shake_hands(tmp_path, TRUSTING[kind](tmp_path))[0] == "TLSv1.3"
+
+
+def java() -> Certified:
+    """The authority in the stores that keytool wrote."""
+    hidden, (certificate,) = read_jks((STORES / "key.jks").read_bytes(), "storepass").keys[0]
+    key = load_der_private_key(reveal_key(hidden, "keypass1"), None)
+    return Certified(x509.load_der_x509_certificate(certificate), key)
+
+
+@pytest.mark.parametrize(("end", "key_password"), [("jks", "keypass1"), ("p12", None)])
+def test_stores_that_java_wrote_open_connections_both_ways(tmp_path: Path, end: str, key_password: str | None) -> None:
+    options = {
+        "ssl_truststore_location": str(STORES / f"trust.{end}"),
+        "ssl_truststore_password": "trustpass",
+        "ssl_keystore_location": str(STORES / f"key.{end}"),
+        "ssl_keystore_password": "storepass",
+        "ssl_key_password": key_password,
+    }
+    shake_hands(tmp_path, options, server=signed(java(), "localhost"), wants=java())
+
+
+def test_who_is_not_trusted_is_told_with_the_option(tmp_path: Path) -> None:
+    with pytest.raises(SslAuthenticationError, match=r"ssl\.truststore\.location") as error:
+        shake_hands(tmp_path, {"ssl_truststore_certificates": authority("other").pem, "ssl_truststore_type": "PEM"})
+    assert not error.value.retriable
+
+
+@pytest.mark.option("ssl.endpoint.identification.algorithm", "ssl.check.hostname")
+def test_a_certificate_for_another_host_is_refused_unless_nobody_asks(tmp_path: Path) -> None:
+    trusting = {"ssl_truststore_certificates": CA.pem, "ssl_truststore_type": "PEM"}
+    with pytest.raises(SslAuthenticationError, match=r"ssl\.endpoint\.identification\.algorithm"):
+        shake_hands(tmp_path, trusting, host="127.0.0.1")
+    shake_hands(tmp_path, {**trusting, "ssl_endpoint_identification_algorithm": ""}, host="127.0.0.1")
+    shake_hands(tmp_path, {**trusting, "ssl_check_hostname": False}, host="127.0.0.1")
+
+
+@pytest.mark.option("ssl.crlfile")
+def test_a_certificate_that_was_taken_back_is_refused(tmp_path: Path) -> None:
+    trusting = {"ssl_cafile": in_file(tmp_path, CA.pem)}
+    shake_hands(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA), "none")})
+    with pytest.raises(SslAuthenticationError, match="revoked"):
+        shake_hands(tmp_path, {**trusting, "ssl_crlfile": in_file(tmp_path, revoking(CA, SERVER), "one")})
+
+
+# Who we are
+
+BEING: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "PEM file": lambda f: {
+        "ssl_keystore_location": in_file(f, CLIENT.key_pem("pw") + CLIENT.pem, "me"),
+        "ssl_keystore_type": "PEM",
+        "ssl_key_password": "pw",
+    },
+    "PEM text": lambda f: {
+        "ssl_keystore_key": CLIENT.key_pem(),
+        "ssl_keystore_certificate_chain": CLIENT.pem,
+        "ssl_keystore_type": "PEM",
+    },
+    "PKCS12": lambda f: {
+        "ssl_keystore_location": in_file(f, CLIENT.pkcs12("pw"), "me"),
+        "ssl_keystore_type": "PKCS12",
+        "ssl_keystore_password": "pw",
+    },
+    "certfile": lambda f: {
+        "ssl_certfile": in_file(f, CLIENT.pem, "cert"),
+        "ssl_keyfile": in_file(f, CLIENT.key_pem("pw"), "key"),
+        "ssl_password": "pw",
+    },
+}
+
+
+@pytest.mark.option(
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.certfile",
+    "ssl.keyfile",
+    "ssl.password",
+)
+@pytest.mark.parametrize("kind", BEING)
+def test_a_broker_that_wants_to_know_is_told_who_we_are(tmp_path: Path, kind: str) -> None:
+    shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem), **BEING[kind](tmp_path)}, wants=CA)
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_broker_that_does_not_know_us_is_told_with_the_option(tmp_path: Path, newest: ssl.TLSVersion) -> None:
+    with pytest.raises(SslAuthenticationError, match=r"\(see ssl\."):
+        shake_hands(tmp_path, {"ssl_cafile": in_file(tmp_path, CA.pem)}, wants=CA, newest=newest)
+
+
+# Versions and ciphers
+
+
+@pytest.mark.option("ssl.enabled.protocols", "ssl.protocol")
+def test_only_enabled_versions_are_spoken(tmp_path: Path) -> None:
+    trusting = {"ssl_cafile": in_file(tmp_path, CA.pem)}
+    assert shake_hands(tmp_path, {**trusting, "ssl_enabled_protocols": "TLSv1.2"})[0] == "TLSv1.2"
+    assert shake_hands(tmp_path, {**trusting, "ssl_protocol": "TLSv1.2"})[0] == "TLSv1.2"
+    with pytest.raises(SslAuthenticationError):
+        shake_hands(tmp_path, {**trusting, "ssl_enabled_protocols": ["TLSv1.3"]}, newest=ssl.TLSVersion.TLSv1_2)
+    with pytest.raises(ConfigurationError, match=r"ssl\.enabled\.protocols"):
+        client_context(config(ssl_enabled_protocols="TLSv1.3", ssl_protocol="TLSv1.2"))
+
+
+@pytest.mark.option("ssl.cipher.suites", "ssl.ciphers")
+@pytest.mark.parametrize(
+    "suite", ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"]
+)
+def test_cipher_suites_are_chosen_by_javas_names(tmp_path: Path, suite: str) -> None:
+    options = {"ssl_cafile": in_file(tmp_path, CA.pem), "ssl_cipher_suites": suite}
+    assert shake_hands(tmp_path, options) == ("TLSv1.2", openssl_name(suite))
+    assert shake_hands(tmp_path, {"ssl_cafile": options["ssl_cafile"], "ssl_ciphers": openssl_name(suite)})
+
+
+@pytest.mark.parametrize(
+    ("java_name", "ours"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", "ECDHE-RSA-AES256-SHA384"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "DHE-RSA-CHACHA20-POLY1305"),
+        ("ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES128-SHA"),
+    ],
+)
+def test_java_and_openssl_call_the_same_suite_differently(java_name: str, ours: str) -> None:
+    assert openssl_name(java_name) == ours
+
+
+def test_with_suites_of_tls_1_3_alone_nothing_older_is_spoken() -> None:
+    context = client_context(config(ssl_cipher_suites="TLS_AES_128_GCM_SHA256"))
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
+# What is wrong with options
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"ssl_truststore_location": "/nowhere"}, r"ssl\.truststore\.location: /nowhere: No such file"),
+        (
+            {"ssl_truststore_location": "{trust.jks}", "ssl_truststore_password": "no"},
+            r"ssl\.truststore\.location.*password",
+        ),
+        ({"ssl_truststore_location": "{trust.p12}", "ssl_truststore_password": "no"}, r"ssl\.truststore\.password"),
+        (
+            {"ssl_truststore_location": "{me}", "ssl_truststore_type": "PEM"},
+            r"ssl\.truststore\.location.*no certificate",
+        ),
+        ({"ssl_truststore_certificates": "x"}, r"ssl\.truststore\.type is JKS"),
+        ({"ssl_keystore_location": "{key.jks}"}, r"ssl\.keystore\.password"),
+        ({"ssl_keystore_location": "{key.jks}", "ssl_keystore_password": "no"}, r"ssl\.keystore\.password.*wrong"),
+        ({"ssl_keystore_location": "{key.jks}", "ssl_keystore_password": "storepass"}, r"ssl\.key\.password.*wrong"),
+        ({"ssl_keystore_location": "{key.p12}", "ssl_keystore_password": "no"}, r"ssl\.keystore\.password"),
+        ({"ssl_keystore_location": "{trust.jks}", "ssl_keystore_password": "trustpass"}, "a private key and its"),
+        ({"ssl_keystore_key": "x", "ssl_keystore_type": "PEM"}, r"ssl\.keystore\.key: a private key"),
+        ({"ssl_cafile": "{me}"}, r"ssl\.cafile"),
+        ({"ssl_crlfile": "/nowhere"}, r"ssl\.crlfile"),
+        ({"ssl_cipher_suites": "TLS_NONSENSE"}, r"ssl\.cipher\.suites"),
+        ({"ssl_ciphers": "nonsense"}, r"ssl\.ciphers"),
+        ({"ssl_keystore_type": "BKS"}, r"ssl\.keystore\.type: 'BKS'"),
+        ({"ssl_endpoint_identification_algorithm": "ldaps"}, r"ssl\.endpoint"),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_option(options: dict[str, str], named: str) -> None:
+    found = {key: value.replace("{me}", __file__) for key, value in options.items()}
+    found = {k: str(STORES / v[1:-1]) if v.startswith("{") else v for k, v in found.items()}
+    with pytest.raises(ConfigurationError, match=named):
+        client_context(config(**found))
+
+
+def test_a_wrong_password_of_a_pem_key_is_told(tmp_path: Path) -> None:
+    pem = in_file(tmp_path, CLIENT.key_pem("right") + CLIENT.pem)
+    for password in ("wrong", None):
+        with pytest.raises(ConfigurationError, match=r"ssl\.key\.password.*the password is wrong"):
+            client_context(config(ssl_keystore_location=pem, ssl_keystore_type="PEM", ssl_key_password=password))
+        with pytest.raises(ConfigurationError, match=r"ssl\.password.*the password is wrong"):
+            client_context(config(ssl_certfile=pem, ssl_password=password))
+
+
+def test_pkcs12_without_the_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    with pytest.raises(ConfigurationError, match=r"pip install ottla\[tls\]"):
+        client_context(config(ssl_truststore_location=str(STORES / "trust.p12"), ssl_truststore_password="trustpass"))
+
+
+@pytest.mark.option("ssl.context")
+def test_a_context_of_your_own_is_taken_as_it_is() -> None:
+    mine = ssl.create_default_context()
+    assert client_context(config(ssl_context=mine, ssl_truststore_location="/nowhere")) is mine
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(config(ssl_key_password="hush", ssl_keystore_key="hush", ssl_keystore_password="hush"))
+    assert "hush" not in shown
