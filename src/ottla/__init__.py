@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from ottla.client.admin_model import NewPartitions as NewPartitions
     from ottla.client.admin_model import NewTopic as NewTopic
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
-    from ottla.client.membership import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.consumer_interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from ottla.client.member import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.member import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.producer import KafkaProducer as KafkaProducer
     from ottla.client.producer_core import ProducerRecord as ProducerRecord
     from ottla.client.records import ConsumerRecord as ConsumerRecord
+    from ottla.client.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.errors import KafkaError as KafkaError
     from ottla.model import ConsumerGroupMetadata as ConsumerGroupMetadata
     from ottla.model import Node as Node
@@ -31,8 +34,10 @@ _HOMES = {
     "Broker": "ottla.broker.embedded",
     "ConfigResource": "ottla.client.admin_model",
     "ConsumerGroupMetadata": "ottla.model",
-    "ConsumerRebalanceListener": "ottla.client.membership",
+    "ConsumerInterceptor": "ottla.client.consumer_interceptors",
+    "ConsumerRebalanceListener": "ottla.client.member",
     "ConsumerRecord": "ottla.client.records",
+    "GroupMembershipOperation": "ottla.client.member",
     "KafkaAdminClient": "ottla.client.admin",
     "KafkaConsumer": "ottla.client.consumer",
     "KafkaError": "ottla.errors",
@@ -44,6 +49,7 @@ _HOMES = {
     "OffsetAndTimestamp": "ottla.model",
     "ProducerRecord": "ottla.client.producer_core",
     "RecordMetadata": "ottla.model",
+    "SubscriptionPattern": "ottla.client.subscription",
     "TopicPartition": "ottla.model",
 }
 """Every public name and the module that it comes from."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -23,28 +23,18 @@ from ottla.client import columns_in
 from ottla.client.admin_core import AdminCore
 from ottla.client.admin_model import ConfigResource, NewPartitions, NewTopic
 from ottla.client.columns_in import BatchFuture
-from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
+from ottla.client.consumer_async import KafkaConsumer
 from ottla.client.futures import RecordFuture, failed_future
-from ottla.client.membership import ConsumerRebalanceListener
+from ottla.client.member import ConsumerRebalanceListener
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_future, settle_all
 from ottla.client.records import ConsumerRecord
 from ottla.client.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.admin import AdminConfig
-from ottla.config.consumer import ConsumerConfig
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
-from ottla.model import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    RecordMetadata,
-    TopicPartition,
-)
-from ottla.records.columns import Columns
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 __all__ = [
     "ConfigResource",
@@ -259,200 +249,6 @@ class KafkaProducer:
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.told(raw)
-
-
-class KafkaConsumer:
-    """Reads records from Kafka; belongs to one event loop. `start` and `stop`, or `async with`."""
-
-    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
-        mappings = [t for t in topics if isinstance(t, Mapping)]
-        self._names = [t for t in topics if isinstance(t, str)]
-        if mappings:
-            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
-        else:
-            self.config = ConsumerConfig.from_keywords(**options)
-        self._core = ConsumerCore(self.config)
-        self._default_timeout = self.config.default_api_timeout_ms / 1000
-        self._closed = False
-
-    async def start(self) -> None:
-        """Begin to work."""
-        await self._core.start()
-        if self._names:
-            self.subscribe(self._names)
-
-    async def stop(self, timeout: float | None = None, autocommit: bool = True) -> None:
-        """Commit (with auto commit), leave the group and end. Twice does no harm."""
-        if not self._closed:
-            self._closed = True
-            await self._core.stop(timeout, autocommit)
-
-    close = stop
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """Read topics, or all that match `pattern`; the listener's methods may be coroutines."""
-        if isinstance(topics, str):
-            raise TypeError("topics must be a list of names")
-        names = list(topics)
-        if bool(names) == (pattern is not None):
-            raise IllegalStateError("either topics or a pattern is wanted")
-        if pattern is not None:
-            self._core.subscription.subscribe_pattern(pattern)
-        else:
-            self._core.subscription.subscribe(names)
-        self._core.membership.listener = listener
-        self._core.follow_subscription()
-
-    async def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
-        if self._core.in_group:
-            await self._core.membership.leave()
-        self._core.unsubscribe()
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions."""
-        self._core.subscription.assign_manually(TopicPartition(*tp) for tp in partitions)
-        self._core.follow_subscription()
-
-    def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read at present."""
-        return set(self._core.subscription.partitions)
-
-    def subscription(self) -> set[str]:
-        """The topics that were subscribed to, or match the pattern at present."""
-        return set(self._core.subscription.topics)
-
-    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
-        self._check_open()
-        at_most = self.config.max_poll_records if max_records is None else max_records
-        deadline = time.monotonic() + timeout_ms / 1000
-        while await self._core.prepare(max(0.0, deadline - time.monotonic())):
-            records = self._core.take(at_most, self._core.fetcher.wake)
-            if records or time.monotonic() >= deadline:
-                return records
-        return {}
-
-    async def getmany(
-        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> Records:
-        """aiokafka's name for poll()."""
-        if partitions:
-            raise ValueError("partitions cannot be chosen here; pause() the others")
-        return await self.poll(timeout_ms, max_records)
-
-    async def poll_batch(self, timeout_ms: float = 0, *, headers: bool = False) -> dict[TopicPartition, Columns]:
-        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record."""
-        self._check_open()
-        deadline = time.monotonic() + timeout_ms / 1000
-        while await self._core.prepare(max(0.0, deadline - time.monotonic())):
-            columns = self._core.take_columns(self._core.fetcher.wake, headers, {})
-            if columns or time.monotonic() >= deadline:
-                return columns
-        return {}
-
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        wait_ms = self.config.consumer_timeout_ms
-        while not self._closed:
-            records = await self.poll(min(wait_ms, 1000.0), self.config.max_poll_records)
-            states = self._core.subscription.partitions
-            behind = {tp: states[tp].position for tp in records}
-            for tp, rows in records.items():
-                states[tp].position = rows[0].offset
-            for tp, rows in records.items():
-                state = states[tp]
-                generation = state.generation
-                for record in rows:
-                    if state.generation != generation:
-                        break
-                    # A position moves when its record is handed out, so that commits are never ahead.
-                    state.position = record.offset + 1
-                    yield record
-                if state.generation == generation:
-                    state.position = behind[tp]
-
-    async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The next offset to be returned."""
-        return await self._core.position(TopicPartition(*partition), self._seconds(timeout_ms))
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at `offset`."""
-        self._core.seek(TopicPartition(*partition), offset)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on reading at the first record (of all partitions when none is named)."""
-        self._core.reset(partitions, EARLIEST_TIMESTAMP)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on reading behind the last record (of all partitions when none is named)."""
-        self._core.reset(partitions, LATEST_TIMESTAMP)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions until resume()."""
-        self._core.pause(partitions, True)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
-        self._core.pause(partitions, False)
-
-    async def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Store positions (or the given offsets) for the group, and wait for it."""
-        self._core.require_group()
-        wanted = self._core.consumed() if offsets is None else offsets
-        await self._core.group_offsets.commit(wanted, time.monotonic() + self._seconds(timeout_ms))
-
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Store positions in the background; `callback(offsets, error)` is called in a later poll()."""
-        self._core.require_group()
-        self._core.commit_async(self._core.consumed() if offsets is None else offsets, callback)
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """The consumer's place in its group, for a producer's send_offsets_to_transaction."""
-        return self._core.group_metadata()
-
-    async def committed(self, partition: TopicPartition, timeout_ms: float | None = None) -> OffsetAndMetadata | None:
-        """The group's stored offset of a partition; None when there is none."""
-        self._core.require_group()
-        tp = TopicPartition(*partition)
-        return (await self._core.group_offsets.committed([tp], time.monotonic() + self._seconds(timeout_ms))).get(tp)
-
-    async def topics(self) -> set[str]:
-        """All topics that this client may see."""
-        return await self._core.topics(self._default_timeout)
-
-    async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of a topic's partitions; None when it does not exist."""
-        return {p.partition for p in await self._core.partitions_for(topic, self._default_timeout)} or None
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        return await self._core.offsets.positions(partitions, EARLIEST_TIMESTAMP, self._default_timeout)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition."""
-        return await self._core.offsets.positions(partitions, LATEST_TIMESTAMP, self._default_timeout)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
-        return await self._core.offsets_for_times(timestamps, self._default_timeout)
-
-    def _seconds(self, timeout_ms: float | None) -> float:
-        return self._default_timeout if timeout_ms is None else timeout_ms / 1000
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise IllegalStateError("the consumer is closed")
 
 
 class KafkaAdminClient(AdminCore):

@@ -5,16 +5,19 @@ A poll that finds records ready takes and decodes them in the caller's thread; t
 
 from __future__ import annotations
 
-import math
+import re
 import threading
 import time
-from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
-from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records
+from ottla.client.consumer_core import CommitCallback, ConsumerCore, Offsets, Records, check_max_records, topic_names
 from ottla.client.io_thread import IoThread
+from ottla.client.member import GroupMembershipOperation
+from ottla.client.metadata import PartitionInfo
 from ottla.client.records import ConsumerRecord
+from ottla.client.subscription import SubscriptionPattern
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError
 from ottla.model import (
@@ -28,6 +31,7 @@ from ottla.model import (
 from ottla.records.columns import Columns
 
 T = TypeVar("T")
+Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 STOP_MARGIN_SECONDS = 10.0
 """Closing waits for nothing beyond its time limit; this only keeps a bug from hanging a program's end."""
@@ -43,6 +47,9 @@ class KafkaConsumer:
     Topics come first. Options as keywords (`group_id="g"`) or as one mapping with Kafka's names (`{"group.id": "g"}`);
     see `ottla.config.consumer.ConsumerConfig` for all of them. Raises ConfigurationError for a value that is not
     allowed, TypeError for an unknown keyword.
+
+    Calls that wait raise KafkaTimeoutError after `timeout_ms` (default.api.timeout.ms), and WakeupError after
+    `wakeup()`. Names are kafka-python's; Java's are there as well, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
@@ -58,7 +65,7 @@ class KafkaConsumer:
         self._refusal: str | None = None
         self._owner: int | None = None
         self._default_timeout = self.config.default_api_timeout_ms / 1000
-        self._iterated: Generator[ConsumerRecord, None, None] | None = None
+        self._iterated: Iterator[ConsumerRecord] = iter(())
         self._rest: Records = {}
         self._io.start()
         self._io.run(core.start())
@@ -78,52 +85,37 @@ class KafkaConsumer:
 
     # What to read
 
-    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: Any = None,
+    ) -> None:
         """Read topics (all that match `pattern`, anywhere in the name), shared with the other members of the group.
 
-        Without a group_id all partitions of the topics are read, as in kafka-python.
+        Without a group_id all partitions of the topics are read, as in kafka-python. A SubscriptionPattern is evaluated
+        by the broker, against whole names (group.protocol=consumer only).
 
         The listener hears of partitions that come and go (see ConsumerRebalanceListener). Replaces what was asked for
         before; no topics and no pattern mean unsubscribe().
         """
-        if isinstance(topics, str):
-            raise TypeError("topics must be a list of names")
-        names = list(topics)
-        if names and pattern is not None:
-            raise IllegalStateError("topics and pattern exclude each other")
+        names = topic_names(topics)
         if not names and pattern is None:
             self.unsubscribe()
-            return
-
-        async def change() -> None:
-            if pattern is not None:
-                self._core.subscription.subscribe_pattern(pattern)
-            else:
-                self._core.subscription.subscribe(names)
-            self._core.membership.listener = listener
-            self._core.follow_subscription()
-
-        self._run(change())
+        else:
+            self._do(lambda: self._core.subscribe(names, pattern, listener))
 
     def unsubscribe(self) -> None:
         """Leave the group and read nothing."""
-
-        async def change() -> None:
-            if self._core.in_group:
-                await self._core.membership.leave()
-            self._core.unsubscribe()
-
-        self._run(change())
+        self._run(self._core.unsubscribe())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group decides, offsets can still be committed for one."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-
-        async def change() -> None:
-            self._core.subscription.assign_manually(wanted)
-            self._core.follow_subscription()
-
-        self._run(change())
+        wanted = list(partitions)
+        if wanted:
+            self._do(lambda: self._core.assign(wanted))
+        else:
+            self.unsubscribe()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read at present."""
@@ -133,36 +125,42 @@ class KafkaConsumer:
         """The topics that were subscribed to, or match the pattern at present."""
         return set(self._core.subscription.topics)
 
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group rebalance with the next poll(). Not with group.protocol=consumer, where the broker decides."""
+        self._do(lambda: self._core.membership.rejoin(reason or "rebalance enforced by user"))
+
     # Reading
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Records that are there, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
 
         Also does the group's work: joins, calls the listener, commits. Raises what goes wrong for good:
-        NoOffsetForPartitionError, OffsetOutOfRangeError, SerializationError, TopicAuthorizationFailedError…
+        NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
+        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError when nothing is subscribed to.
         """
+        check_max_records(max_records)
+        at_most = max_records or self.config.max_poll_records
         self._enter()
         try:
-            if self._iterated is not None:
+            if self._rest:
                 self._end_iteration()
-            at_most = self.config.max_poll_records if max_records is None else max_records
-            return self._poll(timeout_ms / 1000, at_most)
+            return self._poll(timeout_ms / 1000, lambda: self._core.take(at_most, self._wake))
         finally:
             self._owner = None
 
-    def _poll(self, timeout: float, at_most: int) -> Records:
+    def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
         core = self._core
         deadline = time.monotonic() + timeout
         if core.idle():
             core.membership.last_poll = time.monotonic()
-            records = core.take(at_most, self._wake)
-            if records:
-                return records
+            found = take()
+            if found:
+                return found
         while self._io.run(core.prepare(max(0.0, deadline - time.monotonic()))):
-            records = core.take(at_most, self._wake)
-            if records or time.monotonic() >= deadline:
-                return records
-        return {}
+            found = take()
+            if found or time.monotonic() >= deadline:
+                return found
+        return take()
 
     def _wake(self) -> None:
         self._io.call_soon(self._core.fetcher.wake)
@@ -172,91 +170,67 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, Columns]:
         """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record.
 
-        Deserializers are not used. `until` has offsets at which partitions end: records from there on are left out.
+        Deserializers and interceptors are not used. `until` has offsets at which partitions end: records from there on
+        are left out.
         """
+        ends = until or {}
         self._enter()
         try:
-            core = self._core
-            deadline = time.monotonic() + timeout_ms / 1000
-            if core.idle():
-                core.membership.last_poll = time.monotonic()
-                columns = core.take_columns(self._wake, headers, until or {})
-                if columns:
-                    return columns
-            while self._io.run(core.prepare(max(0.0, deadline - time.monotonic()))):
-                columns = core.take_columns(self._wake, headers, until or {})
-                if columns or time.monotonic() >= deadline:
-                    return columns
-            return {}
+            if self._rest:
+                self._end_iteration()
+            return self._poll(timeout_ms / 1000, lambda: self._core.take_columns(self._wake, headers, ends))
         finally:
             self._owner = None
+
+    def wakeup(self) -> None:
+        """Have a call that waits raise WakeupError, or else the next one that would wait. From any thread."""
+        if self._refusal is None:
+            self._io.call_soon(self._core.wakeup)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumerRecord:
-        if self._iterated is None:
-            self._iterated = self._iterate()
-        try:
-            return next(self._iterated)
-        except BaseException:
-            self._iterated = None
-            raise
-
-    def _iterate(self) -> Generator[ConsumerRecord, None, None]:
-        """Records one by one; a position moves when its record is handed out, so that commits are never ahead."""
-        wait = self.config.consumer_timeout_ms / 1000
+        deadline = None
         while True:
-            deadline = time.monotonic() + wait
-            records: Records = {}
-            while not records:
-                if time.monotonic() > deadline:
-                    return
-                self._enter()
-                try:
-                    records = self._poll(min(1.0, wait if math.isfinite(wait) else 1.0), self.config.max_poll_records)
-                finally:
-                    self._owner = None
-            states = self._core.subscription.partitions
-            self._rest = records
-            behind = {tp: states[tp].position for tp in records if tp in states}
-            for tp, rows in records.items():
-                states[tp].position = rows[0].offset
-            for tp, rows in list(records.items()):
-                state = states[tp]
-                generation = state.generation
-                for record in rows:
-                    if state.generation != generation:
-                        break
-                    state.position = record.offset + 1
-                    yield record
-                if state.generation == generation:
-                    state.position = behind[tp]
-                del records[tp]
+            record = next(self._iterated, None)
+            if record is not None:
+                return record
+            now = time.monotonic()
+            deadline = deadline or now + self.config.consumer_timeout_ms / 1000
+            if now > deadline:
+                raise StopIteration
+            self._rest = self._next_records(min(1.0, deadline - now))
+            self._iterated = self._core.one_by_one(self._rest)
+
+    def _next_records(self, timeout: float) -> Records:
+        self._enter()
+        try:
+            return self._poll(timeout, lambda: self._core.take(self.config.max_poll_records, self._wake))
+        finally:
+            self._owner = None
 
     def _end_iteration(self) -> None:
         """poll() amid an iteration: what was not handed out yet is fetched again."""
-        self._iterated = None
+        self._iterated = iter(())
         rest, self._rest = self._rest, {}
-        for tp in rest:
-            state = self._core.subscription.partitions.get(tp)
-            if state is not None and state.position is not None:
-                self.seek(tp, state.position)
+        self._do(lambda: self._core.return_rest(rest))
 
     # Positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
-        return self._run(self._core.position(TopicPartition(*partition), self._seconds(timeout_ms)))
+        self._check_open()
+        tp = TopicPartition(*partition)
+        state = self._core.subscription.state(tp)
+        if state.position is not None:
+            return state.position
+        return self._wait(self._core.positions.position(tp, self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading a partition at `offset`."""
-        wanted = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
-
-        async def change() -> None:
-            self._core.seek(TopicPartition(*partition), wanted)
-
-        self._run(change())
+        """Go on reading a partition at `offset`. With a leader epoch (OffsetAndMetadata) the place is checked first."""
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        self._do(lambda: self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on reading at the first record (of all partitions when none is named)."""
@@ -267,10 +241,12 @@ class KafkaConsumer:
         self._reset(partitions, LATEST_TIMESTAMP)
 
     def _reset(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        async def change() -> None:
-            self._core.reset([TopicPartition(*tp) for tp in partitions], timestamp)
+        self._do(lambda: self._core.reset([TopicPartition(*tp) for tp in partitions], timestamp))
 
-        self._run(change())
+    def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
+        """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
+        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        self._wait(self._core.seek_to_time(wanted, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no more records of these partitions until resume()."""
@@ -281,10 +257,7 @@ class KafkaConsumer:
         self._pause(partitions, paused=False)
 
     def _pause(self, partitions: Sequence[TopicPartition], *, paused: bool) -> None:
-        async def change() -> None:
-            self._core.pause([TopicPartition(*tp) for tp in partitions], paused)
-
-        self._run(change())
+        self._do(lambda: self._core.pause([TopicPartition(*tp) for tp in partitions], paused))
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -294,54 +267,87 @@ class KafkaConsumer:
         """The end of a partition as of its last fetch; None before the first one."""
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many records are ahead of the position, as of the last fetch; None before the first one."""
+        return self._core.lag(TopicPartition(*partition))
+
     # Committing
 
-    def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
+    ) -> None:
         """Store positions (or the given offsets: the next ones to read) for the group, and wait for it.
 
-        Raises CommitFailedError when the group has gone on without this consumer, KafkaTimeoutError.
+        Callbacks of asynchronous commits before this one are called first. Raises CommitFailedError when the group has
+        gone on without this consumer, FencedInstanceIdError, KafkaTimeoutError.
         """
-        self._core.require_group()
-        wanted = self._core.consumed() if offsets is None else _offsets(offsets)
-        deadline = time.monotonic() + self._seconds(timeout_ms)
-        self._run(self._core.group_offsets.commit(wanted, deadline))
+        wanted = self._core.consumed(offsets)
+        self._wait(self._core.commits.now(wanted, time.monotonic() + self._seconds(timeout_ms)))
 
     commit_sync = commit
 
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Store positions in the background; `callback(offsets, error)` is called in a later poll()."""
-        self._core.require_group()
-        wanted = self._core.consumed() if offsets is None else _offsets(offsets)
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll().
 
-        async def begin() -> None:
-            self._core.commit_async(wanted, callback)
-
-        self._run(begin())
+        The error is a RetriableCommitFailedError when another commit may succeed.
+        """
+        wanted = self._core.consumed(offsets)
+        self._do(lambda: self._core.commits.later(wanted, callback))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The consumer's place in its group, for a producer's send_offsets_to_transaction (KIP-447)."""
         return self._core.group_metadata()
 
+    @overload
     def committed(
-        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
-    ) -> int | OffsetAndMetadata | None:
-        """The group's stored offset of a partition, with its metadata on request; None when there is none."""
-        self._core.require_group()
-        tp = TopicPartition(*partition)
-        deadline = time.monotonic() + self._seconds(timeout_ms)
-        found = self._run(self._core.group_offsets.committed([tp], deadline)).get(tp)
-        return found if metadata or found is None else found.offset
+        self, partition: TopicPartition, metadata: Literal[False] = False, timeout_ms: float | None = None
+    ) -> int | None: ...
+    @overload
+    def committed(
+        self, partition: TopicPartition, metadata: Literal[True], timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self,
+        partition: set[TopicPartition] | list[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    def committed(
+        self,
+        partition: TopicPartition | set[TopicPartition] | list[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The group's stored offset of a partition, with its metadata on request; None when there is none.
+
+        Of a set or list of partitions, as in Java: OffsetAndMetadata or None of each.
+        """
+        return self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
 
     # Asking
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of a topic's partitions; None when it does not exist."""
-        found = self._run(self._core.partitions_for(topic, self._default_timeout))
+        found = self._wait(self._core.partitions_for(topic, self._default_timeout))
         return {p.partition for p in found} or None
+
+    def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
+        """A topic's partitions with leaders and replicas, as Java's partitionsFor."""
+        return list(self._wait(self._core.partitions_for(topic, self._seconds(timeout_ms))))
 
     def topics(self) -> set[str]:
         """All topics that this client may see."""
-        return self._run(self._core.topics(self._default_timeout))
+        return set(self.list_topics())
+
+    def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see, with their partitions."""
+        found = self._wait(self._core.topics(self._seconds(timeout_ms)))
+        return {topic: list(partitions) for topic, partitions in found.items()}
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -359,14 +365,14 @@ class KafkaConsumer:
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(*tp) for tp in partitions]
-        return self._run(self._core.offsets.positions(wanted, timestamp, self._seconds(timeout_ms)))
+        return self._wait(self._core.offsets.positions(wanted, timestamp, self._seconds(timeout_ms)))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
         wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return self._run(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
+        return self._wait(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
@@ -374,15 +380,24 @@ class KafkaConsumer:
 
     # The end
 
-    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm."""
+    def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm.
+
+        A dynamic member leaves at once, a static one stays for the session timeout, unless `group_membership` says
+        otherwise (KIP-1092). What the listener raises meanwhile is raised when all has ended.
+        """
         if self._refusal is not None:
             return
         self._refusal = "the consumer is closed"
         timeout = None if timeout_ms is None else timeout_ms / 1000
         limit = (self._default_timeout if timeout is None else timeout) + STOP_MARGIN_SECONDS
         try:
-            self._io.run(self._core.stop(timeout, autocommit), limit)
+            self._io.run(self._core.stop(timeout, autocommit, group_membership), limit)
         finally:
             self._io.stop()
 
@@ -391,16 +406,31 @@ class KafkaConsumer:
     def _seconds(self, timeout_ms: float | None) -> float:
         return self._default_timeout if timeout_ms is None else timeout_ms / 1000
 
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """A call that wakeup() interrupts."""
+        return self._run(self._core.interruptible(coroutine))
+
+    def _do(self, change: Callable[[], Any]) -> None:
+        """Something short on the loop."""
+
+        async def run() -> None:
+            change()
+
+        self._run(run())
+
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._refusal is not None:
             coroutine.close()
-            raise IllegalStateError(self._refusal)
+        self._check_open()
         return self._io.run(coroutine)
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise IllegalStateError(self._refusal)
 
     def _enter(self) -> None:
         """Let one thread in: two that poll at once would tear the positions apart."""
-        if self._refusal is not None:
-            raise IllegalStateError(self._refusal)
+        self._check_open()
         me = threading.get_ident()
         if self._owner is not None and self._owner != me:
             raise IllegalStateError("the consumer is in use by another thread")
@@ -410,8 +440,4 @@ class KafkaConsumer:
         self._refusal = "the consumer was made before a fork; make a new one in this process"
 
 
-def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*tp): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        for tp, offset in offsets.items()
-    }
+__all__ = ["CommitCallback", "KafkaConsumer", "Offsets", "Records"]

@@ -10,39 +10,41 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
+from ottla.client.commits import CommitCallback, Commits
 from ottla.client.connections import Connections
+from ottla.client.consumer_interceptors import ConsumerInterceptors
+from ottla.client.consumer_membership import ConsumerMembership
 from ottla.client.coordinator import Coordinator
-from ottla.client.fetched import Fetched
+from ottla.client.fetch_buffer import FetchBuffer, Records
 from ottla.client.fetcher import Fetcher
-from ottla.client.group_offsets import GroupOffsets
-from ottla.client.io_thread import run_at_caller
-from ottla.client.membership import LEAVE_SECONDS, Membership
+from ottla.client.group_offsets import GroupOffsets, Offsets
+from ottla.client.leader_epochs import LeaderEpochs
+from ottla.client.member import LEAVE_SECONDS, GroupMembershipOperation, Member
+from ottla.client.membership import Membership
 from ottla.client.metadata import Cluster, Metadata, PartitionInfo
 from ottla.client.offsets import OffsetLookup
+from ottla.client.positions import Positions
 from ottla.client.records import ConsumerRecord
 from ottla.client.serializers import find
-from ottla.client.subscription import RESETS, PartitionState, Subscription
+from ottla.client.subscription import NO_EPOCH, Subscription, SubscriptionPattern
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import (
-    CorruptMessageError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    NoOffsetForPartitionError,
-)
+from ottla.errors import IllegalStateError, KafkaTimeoutError, UnsupportedVersionError, WakeupError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
 from ottla.records.columns import Columns
 
 log = logging.getLogger("ottla.client")
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-CommitCallback = Callable[[Offsets, BaseException | None], Any]
+T = TypeVar("T")
+
+__all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
+
+LONGEST_WAIT: float = 1.0
+"""Seconds after which a poll that waits looks again whether something is due."""
+LEAST_CLOSE_SECONDS: float = 0.1
+"""What leaving a group gets of a close() that has no time."""
 
 _numbers = itertools.count(1)
 
@@ -57,6 +59,9 @@ class ConsumerCore:
         self.client_id = config.client_id or f"consumer{group}-{number}"
         self.key_deserializer = find(config.key_deserializer, "key_deserializer")
         self.value_deserializer = find(config.value_deserializer, "value_deserializer")
+        self.interceptors = ConsumerInterceptors(
+            config.interceptor_classes, {**config.given, "client.id": self.client_id}
+        )
         self.subscription = Subscription()
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes)
         self.metadata = Metadata(
@@ -66,7 +71,8 @@ class ConsumerCore:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             allow_auto_create=config.allow_auto_create_topics,
         )
-        self.fetcher = Fetcher(config, self.connections, self.metadata, self.subscription)
+        self.buffer = FetchBuffer()
+        self.fetcher = Fetcher(config, self.connections, self.metadata, self.subscription, self.buffer)
         self.offsets = OffsetLookup(
             self.connections,
             self.metadata,
@@ -74,28 +80,38 @@ class ConsumerCore:
             retry_backoff=config.retry_backoff_ms / 1000,
         )
         coordinator = Coordinator(config.group_id, self.connections, self.metadata, config.retry_backoff_ms / 1000)
-        self.membership = Membership(config, coordinator, self.metadata, self.subscription)
+        kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
+        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription)
         self.group_offsets = GroupOffsets(coordinator, self.membership)
-        self.membership.before_revoke = self._commit_before_revoke
-        self._auto_commit = config.enable_auto_commit and config.group_id is not None
-        self._commit_interval = config.auto_commit_interval_ms / 1000
-        self._next_commit = time.monotonic() + self._commit_interval
-        self._commits: set[asyncio.Task[None]] = set()
-        self._callbacks: deque[Callable[[], Any]] = deque()
-        self._finding: asyncio.Task[None] | None = None
-        self._current: Fetched | None = None
-        self._unplaced = False
-        """Some partition has no position: set with an assignment or a reset, cleared when all have one."""
-
-    # The loop's side
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """The consumer's place in its group. InvalidGroupIdError without a group."""
-        self.require_group()
-        member = self.membership
-        return ConsumerGroupMetadata(
-            str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
+        self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
+        self.positions = Positions(
+            config,
+            self.subscription,
+            self.metadata,
+            self.group_offsets,
+            self.offsets,
+            LeaderEpochs(self.connections, self.metadata),
         )
+        self._seen_version = 0
+        self._interruptible: asyncio.Task[Any] | None = None
+        self._woken = False
+        self._wire()
+
+    def _wire(self) -> None:
+        """Tell the parts whom to tell."""
+        self.membership.before_revoke = self.commits.before_revoke
+        self.membership.changed = self.fetcher.arrived.set
+        self.positions.arrived = self._found
+        self.positions.fail = self.fetcher.fail
+        self.positions.raise_failure = self._raise_errors
+        self.fetcher.check_leaders = self.positions.check_leaders
+        self.fetcher.reset = self.positions.out_of_range
+
+    def _found(self) -> None:
+        self.fetcher.arrived.set()
+        self.fetcher.wake()
+
+    # Begin and end
 
     async def start(self) -> None:
         """Begin to work."""
@@ -103,38 +119,41 @@ class ConsumerCore:
         self.metadata.start()
         self.fetcher.start()
 
-    async def stop(self, timeout: float | None, auto_commit: bool) -> None:
-        """Commit, leave the group, end all work, for at most `timeout` seconds."""
+    async def stop(
+        self,
+        timeout: float | None,
+        auto_commit: bool,
+        operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """Commit, leave the group, end all work, for at most `timeout` seconds. Raises what a listener raised."""
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
-            if auto_commit:
-                await self._last_commit(deadline)
+            await self.commits.last(deadline, auto_commit)
             if self.in_group:
-                owned = set(self.subscription.partitions)
-                if owned and self.membership.listener is not None:
-                    await run_at_caller(self.membership.listener.on_partitions_revoked, owned)
-                async with asyncio.timeout(max(0.1, min(LEAVE_SECONDS, deadline - time.monotonic()))):
-                    await self.membership.leave()
-        except (KafkaError, TimeoutError) as error:
-            log.warning("while closing: %s", error)
+                await self._leave(operation, deadline)
         finally:
-            self.membership.reset()
-            tasks = [*self._commits, *([self._finding] if self._finding else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self.fetcher.close()
-            await self.metadata.close()
-            await self.connections.close()
+            await self._end()
 
-    async def _last_commit(self, deadline: float) -> None:
-        if self._commits:
-            await asyncio.wait(self._commits, timeout=max(0.0, deadline - time.monotonic()))
-        if self._auto_commit:
+    async def _leave(self, operation: GroupMembershipOperation, deadline: float) -> None:
+        try:
+            await self.membership.give_back()
+        finally:
             try:
-                await self.group_offsets.commit(self.consumed(), deadline)
-            except KafkaError as error:
-                log.warning("the last offsets were not committed: %s", error)
+                async with asyncio.timeout(max(LEAST_CLOSE_SECONDS, min(LEAVE_SECONDS, deadline - time.monotonic()))):
+                    await self.membership.leave(operation)
+            except TimeoutError:
+                log.warning("group %s: it could not be left in time", self.config.group_id)
+
+    async def _end(self) -> None:
+        self.membership.reset()
+        await self.commits.close()
+        await self.fetcher.close()
+        await self.positions.close()
+        await self.metadata.close()
+        await self.connections.close()
+        self.interceptors.close()
+
+    # Metadata
 
     def _new_cluster(self, cluster: Cluster) -> None:
         if self.subscription.pattern is not None:
@@ -142,7 +161,7 @@ class ConsumerCore:
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
-            self._read_all(cluster)
+            self.positions.unplaced = True  # the next poll reads new partitions, too
         self.fetcher.arrived.set()
 
     def _read_all(self, cluster: Cluster) -> None:
@@ -167,41 +186,69 @@ class ConsumerCore:
 
     # What the user asks for
 
-    def follow_subscription(self) -> None:
+    def subscribe(self, topics: Iterable[str], pattern: Any, listener: Any) -> None:
+        """Read topics, or what a pattern finds, instead of what was read before."""
+        names = topic_names(topics)
+        if bool(names) == (pattern is not None):
+            raise IllegalStateError("either topics or a pattern is wanted, and not both")
+        in_new_group = self.config.group_protocol == "consumer" and self.config.group_id
+        if isinstance(pattern, SubscriptionPattern) and not in_new_group:
+            raise UnsupportedVersionError("a SubscriptionPattern needs group.protocol=consumer and a group.id")
+        if pattern is not None:
+            self.subscription.subscribe_pattern(pattern)
+        else:
+            self.subscription.subscribe(names)
+        self.membership.listener = listener
+        self._follow_subscription()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        try:
+            if self.in_group:
+                await self._leave(GroupMembershipOperation.DEFAULT, time.monotonic() + LEAVE_SECONDS)
+        finally:
+            self.subscription.unsubscribe()
+            self.buffer.drop_stale()
+
+    def assign(self, partitions: Iterable[Any]) -> None:
+        """Read exactly these partitions."""
+        self.subscription.assign_manually([TopicPartition(*tp) for tp in partitions])
+        self._follow_subscription()
+
+    def _follow_subscription(self) -> None:
         """The subscription has changed: ask for the metadata of its topics."""
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
         if self.metadata.all_topics:
             self.metadata.request_update()
-        self._unplaced = True
-        self._drop_stale()
+        self.positions.unplaced = True
+        self.buffer.drop_stale()
 
-    def unsubscribe(self) -> None:
-        """Read nothing."""
-        self.subscription.unsubscribe()
-        self._drop_stale()
-
-    def _drop_stale(self) -> None:
-        stay = [fetched for fetched in self.fetcher.completed if fetched.is_current]
-        self.fetcher.completed.clear()
-        self.fetcher.completed.extend(stay)
-        if self._current is not None and not self._current.is_current:
-            self._current = None
-
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at `offset`."""
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""
         if offset < 0:
             raise ValueError(f"offset {offset} is not valid")
-        self.subscription.state(tp).jump(offset)
-        self._drop_stale()
+        self.subscription.state(tp).jump(offset, epoch)
+        self.buffer.drop_stale()
         self.fetcher.wake()
+
+    async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
+        """Go on reading partitions at the first record of a time, or behind the last one."""
+        for tp in times:
+            self.subscription.state(tp)
+        found = await self.offsets_for_times(times, timeout)
+        late = [tp for tp, at in found.items() if at is None]
+        ends = await self.offsets.positions(late, -1, timeout) if late else {}
+        for tp, at in found.items():
+            self.seek(tp, ends[tp] if at is None else at.offset)
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Go on reading partitions at their begin (-2) or end (-1), found out at the next poll."""
-        for tp in list(partitions) or list(self.subscription.partitions):
-            self.subscription.state(tp).reset(timestamp)
-        self._unplaced = True
-        self._drop_stale()
+        named = [self.subscription.state(tp) for tp in partitions]
+        for state in named or list(self.subscription.partitions.values()):
+            state.reset(timestamp)
+        self.positions.unplaced = True
+        self.buffer.drop_stale()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Stop or go on returning records of partitions."""
@@ -209,15 +256,45 @@ class ConsumerCore:
             self.subscription.state(tp).paused = paused
         self.fetcher.wake()
 
+    # Waking up
+
+    def wakeup(self) -> None:
+        """Have the call that waits, or else the next one that would, raise WakeupError."""
+        self._woken = True
+        if self._interruptible is not None:
+            self._interruptible.cancel()
+
+    async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` until wakeup()."""
+        if self._interruptible is not None:  # a listener's or callback's own call: the outer one is interrupted
+            return await work
+        if self._take_wakeup():
+            work.close()
+            raise WakeupError
+        self._interruptible = task = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self._take_wakeup() or (task is not None and task.uncancel() > 0):
+                raise
+            raise WakeupError from None
+        finally:
+            self._interruptible = None
+
+    def _take_wakeup(self) -> bool:
+        woken, self._woken = self._woken, False
+        return woken
+
     # Polling
 
     def idle(self) -> bool:
         """Whether the loop is not needed before records can be taken (caller's thread)."""
         return not (
-            self._unplaced
-            or self._callbacks
+            self.positions.has_work
+            or self._woken
+            or self.commits.callbacks
             or self.fetcher.error is not None
-            or (self._auto_commit and time.monotonic() >= self._next_commit)
+            or self.commits.is_due
             or (self.in_group and self.membership.has_work)
         )
 
@@ -231,48 +308,49 @@ class ConsumerCore:
 
         False when `timeout` seconds have brought nothing. Raises what poll() has to raise.
         """
-        deadline = time.monotonic() + timeout
+        return await self.interruptible(self._prepare(time.monotonic() + timeout))
+
+    async def _prepare(self, deadline: float) -> bool:
+        if not self.subscription.by_group and not self.subscription.manual:
+            raise IllegalStateError("nothing is subscribed to, and no partition assigned")
         while True:
             self.membership.last_poll = time.monotonic()
             self.fetcher.arrived.clear()
-            await self._run_callbacks()
+            await self.commits.run_callbacks()
             self._raise_errors()
-            joined = True
-            if self.in_group:
-                joined = await self.membership.ensure_joined(deadline)
+            joined = await self._settle(deadline)
             if self.subscription.version != self._seen_version:
-                self._assignment_changed()
-            self._commit_if_due()
-            self._find_positions()
-            self._drop_stale()
+                self._seen_version = self.subscription.version
+                self.positions.unplaced = True
+            self.commits.make_due()
+            self.positions.find()
+            self.buffer.drop_stale()
             self.fetcher.wake()
-            if self._something_to_take():
+            if self.buffer.has_records:
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if joined and not self.fetcher.arrived.is_set():
+            if (joined or self.subscription.partitions) and not self.fetcher.arrived.is_set():
                 await self._wait(left)
 
-    _seen_version = 0
-
-    def _assignment_changed(self) -> None:
-        self._seen_version = self.subscription.version
-        self._unplaced = True
-        self._drop_stale()
-
-    def _something_to_take(self) -> bool:
-        current = [self._current] if self._current is not None else []
-        return any(not fetched.state.paused for fetched in [*current, *self.fetcher.completed])
+    async def _settle(self, deadline: float) -> bool:
+        """Whose partitions are they? False when that is not decided in time."""
+        if self.in_group:
+            # A cooperative member goes on reading what it has while it joins again.
+            return await self.membership.settle(0.0 if self.subscription.partitions else deadline)
+        if self.subscription.by_group:
+            self._read_all(self.metadata.cluster)
+        return True
 
     async def _wait(self, left: float) -> None:
         """Until something arrives, or something is due."""
-        if self._auto_commit:
-            left = min(left, max(0.0, self._next_commit - time.monotonic()))
+        if self.commits.automatic:
+            left = min(left, max(0.0, self.commits.next_due - time.monotonic()))
         if self.in_group and self.membership.has_work:
             return
         try:
-            async with asyncio.timeout(min(left, 1.0)):
+            async with asyncio.timeout(min(left, LONGEST_WAIT)):
                 await self.fetcher.arrived.wait()
         except TimeoutError:
             pass
@@ -282,209 +360,102 @@ class ConsumerCore:
         if error is not None:
             raise error
 
-    async def _run_callbacks(self) -> None:
-        while self._callbacks:
-            await run_at_caller(self._callbacks.popleft())
-
-    # Positions
-
-    def _find_positions(self) -> None:
-        """Find out, beside the poll, where to read the partitions that have no position."""
-        missing = [s for s in self.subscription.partitions.values() if s.position is None]
-        self._unplaced = bool(missing)
-        if missing and self._finding is None:
-            self._finding = asyncio.get_running_loop().create_task(self._place(missing))
-
-            def ended(task: asyncio.Task[None]) -> None:
-                self._finding = None
-                if not task.cancelled() and task.exception() is not None:
-                    error = task.exception()
-                    if isinstance(error, KafkaTimeoutError):
-                        log.debug("positions: %s", error)
-                    else:
-                        self.fetcher.error = error if isinstance(error, KafkaError) else KafkaError(repr(error))
-                self.fetcher.arrived.set()
-
-            self._finding.add_done_callback(ended)
-
-    async def _place(self, missing: Sequence[PartitionState]) -> None:
-        """Positions from the group's offsets, and for those without one by auto.offset.reset."""
-        timeout = self.config.default_api_timeout_ms / 1000
-        generations = {state.tp: state.generation for state in missing}
-        asked = [state for state in missing if state.reset_to is None]
-        committed = {}
-        if asked and self.config.group_id:
-            deadline = time.monotonic() + timeout
-            committed = await self.group_offsets.committed([state.tp for state in asked], deadline)
-        policy = self.config.auto_offset_reset
-        lookups: dict[TopicPartition, int] = {}
-        for state in missing:
-            offset = committed.get(state.tp)
-            if state.reset_to is not None:
-                lookups[state.tp] = state.reset_to
-            elif offset is not None:
-                self._placed(state, offset.offset, generations)
-            elif policy in RESETS:
-                lookups[state.tp] = RESETS[policy]
-            else:
-                raise NoOffsetForPartitionError(f"{state.tp} has no committed offset, and auto.offset.reset is none")
-        if lookups:
-            found = await self.offsets.lookup(lookups, timeout)
-            for state in missing:
-                if state.tp in found:
-                    self._placed(state, found[state.tp].offset, generations)
-
-    def _placed(self, state: PartitionState, offset: int, generations: Mapping[TopicPartition, int]) -> None:
-        if state.generation == generations[state.tp]:
-            state.position = offset
-            state.fetch_from = offset
-            state.reset_to = None
-
-    async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
-        deadline = time.monotonic() + timeout
-        state = self.subscription.state(tp)
-        while state.position is None:
-            self._find_positions()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise KafkaTimeoutError(f"the position in {tp} is not known after {timeout:g} s")
-            self.fetcher.arrived.clear()
-            try:
-                async with asyncio.timeout(left):
-                    await self.fetcher.arrived.wait()
-            except TimeoutError:
-                continue
-            self._raise_errors()
-        self.fetcher.wake()
-        return state.position
-
     # Taking (caller's thread, or the loop)
 
     def take(self, at_most: int, wake: Callable[[], Any]) -> Records:
         """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
-        out: Records = {}
-        left = at_most
-        skipped: list[Fetched] = []
-        try:
-            while left > 0:
-                fetched = self._next_fetched(skipped, wake)
-                if fetched is None:
+        records = self.buffer.take(at_most, wake, self.key_deserializer, self.value_deserializer)
+        if records and self.interceptors.chain:
+            return self.interceptors.on_consume(records)
+        return records
+
+    def one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
+        """Records as an iteration hands them out: positions move record by record, so that commits are never ahead.
+
+        Partitions that are done with leave `records`.
+        """
+        states = self.subscription.partitions
+        behind = {tp: states[tp].position for tp, rows in records.items() if rows and tp in states}
+        for tp in [tp for tp in records if tp not in behind]:
+            del records[tp]
+        for tp, rows in records.items():
+            states[tp].position = rows[0].offset
+        for tp, rows in list(records.items()):
+            state = states.get(tp)
+            generation = None if state is None else state.generation
+            for record in rows:
+                if state is None or state.generation != generation:
                     break
-                try:
-                    rows = fetched.take(left, self.key_deserializer, self.value_deserializer)
-                except KafkaError:
-                    if out:
-                        break
-                    raise
-                fetched.state.position = fetched.position
-                if not rows:
-                    self._used_up(fetched, wake)
-                    continue
-                before = out.get(fetched.tp)
-                if before is None:
-                    out[fetched.tp] = rows
-                else:
-                    before += rows
-                left -= len(rows)
-        finally:
-            self.fetcher.completed.extendleft(reversed(skipped))
-        return out
+                state.position = record.offset + 1
+                yield record
+            if state is not None and state.generation == generation:
+                state.position = behind[tp]
+            del records[tp]
+
+    def return_rest(self, rest: Records) -> None:
+        """What an iteration has not handed out is fetched again."""
+        for tp in rest:
+            state = self.subscription.partitions.get(tp)
+            if state is not None and state.position is not None:
+                state.go_back()
+        self.buffer.drop_stale()
+        self.fetcher.wake()
 
     def take_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """Everything that is here, as columns; of partitions in `until` only what lies before that offset."""
-        decoders: dict[TopicPartition, ColumnDecoder] = {}
-        skipped: list[Fetched] = []
-        while (fetched := self._next_fetched(skipped, wake)) is not None:
-            decoder = decoders.setdefault(fetched.tp, ColumnDecoder(headers=headers))
-            end = until.get(fetched.tp, MAX_OFFSET)
-            while (found := fetched.next_header()) is not None:
-                header, start = found
-                if header.base_offset >= end:
-                    break
-                if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
-                    raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
-            fetched.position = fetched.state.position = fetched.end_offset
-            self._used_up(fetched, wake)
-        self.fetcher.completed.extendleft(reversed(skipped))
-        return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
-
-    def _next_fetched(self, skipped: list[Fetched], wake: Callable[[], Any]) -> Fetched | None:
-        """The one to take from; those of paused partitions are put into `skipped`, those that are stale dropped."""
-        while True:
-            fetched = self._current
-            if fetched is None:
-                if not self.fetcher.completed:
-                    return None
-                fetched = self._current = self.fetcher.completed.popleft()
-            if not fetched.is_current:
-                self._current = None
-            elif fetched.state.paused:
-                skipped.append(fetched)
-                self._current = None
-            else:
-                return fetched
-
-    def _used_up(self, fetched: Fetched, wake: Callable[[], Any]) -> None:
-        state = fetched.state
-        state.taken_bytes += fetched.nbytes
-        self._current = None
-        if state.held:
-            state.held = False
-            wake()
-
-    # Committing
-
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions."""
-        return {
-            tp: OffsetAndMetadata(state.position)
-            for tp, state in self.subscription.partitions.items()
-            if state.position is not None
-        }
-
-    def _commit_if_due(self) -> None:
-        if self._auto_commit and time.monotonic() >= self._next_commit:
-            self._next_commit = time.monotonic() + self._commit_interval
-            if not self._commits:
-                self.commit_async(self.consumed(), None)
-
-    async def _commit_before_revoke(self) -> None:
-        if self._auto_commit:
-            try:
-                await self.group_offsets.commit(self.consumed(), time.monotonic() + self._commit_interval + 1)
-            except KafkaError as error:
-                log.warning(
-                    "group %s: offsets were not committed before the rebalance: %s", self.config.group_id, error
-                )
-
-    def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> asyncio.Task[None]:
-        """Commit beside everything else; `callback(offsets, error)` is called by a later poll."""
-        deadline = time.monotonic() + self.config.default_api_timeout_ms / 1000
-        task = asyncio.get_running_loop().create_task(self.group_offsets.commit(offsets, deadline))
-        self._commits.add(task)
-
-        def ended(task: asyncio.Task[None]) -> None:
-            self._commits.discard(task)
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                log.warning("group %s: offsets were not committed: %s", self.config.group_id, error)
-            if callback is not None and not task.cancelled():
-                self._callbacks.append(lambda: callback(offsets, error))
-
-        task.add_done_callback(ended)
-        return task
+        return self.buffer.take_columns(wake, headers, until)
 
     # Asking
 
-    async def topics(self, timeout: float) -> set[str]:
-        """All topics that this client may see."""
-        response = await self._all_metadata(timeout)
-        return set(response)
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group. IllegalStateError without a group."""
+        self.require_group()
+        member = self.membership
+        return ConsumerGroupMetadata(
+            str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
+        )
 
-    async def _all_metadata(self, timeout: float) -> dict[str, tuple[PartitionInfo, ...]]:
+    def require_group(self) -> None:
+        """IllegalStateError for a consumer without a group."""
+        if not self.config.group_id:
+            raise IllegalStateError("this needs a group_id")
+
+    def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
+        """What to commit: the given offsets, or the positions of all partitions."""
+        self.require_group()
+        if offsets is None:
+            return self.commits.consumed()
+        given = {
+            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            for tp, at in offsets.items()
+        }
+        for tp, at in given.items():
+            if at.offset < 0:
+                raise ValueError(f"{tp}: offset {at.offset} is not valid")
+        return given
+
+    async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
+        """The group's offset of a partition, or those of a set or list of partitions."""
+        self.require_group()
+        many = not isinstance(partition, tuple)
+        wanted = [TopicPartition(*tp) for tp in (partition if many else [partition])]
+        found = await self.group_offsets.committed(wanted, time.monotonic() + timeout) if wanted else {}
+        if many:
+            return {tp: found.get(tp) for tp in wanted}
+        at = found.get(wanted[0])
+        return at if metadata or at is None else at.offset
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """How many records are ahead of the position, as of the last fetch; None before one."""
+        state = self.subscription.state(tp)
+        committed = self.config.isolation_level == "read_committed"
+        end = state.last_stable_offset if committed else state.high_watermark
+        return None if end is None or state.position is None else max(0, end - state.position)
+
+    async def topics(self, timeout: float) -> dict[str, tuple[PartitionInfo, ...]]:
+        """All topics that this client may see."""
         before = self.metadata.all_topics
         self.metadata.all_topics = True
         try:
@@ -515,7 +486,15 @@ class ConsumerCore:
         found = await self.offsets.lookup(times, timeout)
         return {tp: found[tp] if found[tp].offset >= 0 else None for tp in times}
 
-    def require_group(self) -> None:
-        """IllegalStateError for a consumer without a group."""
-        if not self.config.group_id:
-            raise IllegalStateError("this needs a group_id")
+
+def topic_names(topics: Iterable[str]) -> list[str]:
+    """The names; TypeError for a text, which would be taken for its letters."""
+    if isinstance(topics, str):
+        raise TypeError("topics must be a list of names")
+    return list(topics)
+
+
+def check_max_records(max_records: int | None) -> None:
+    """ValueError for a bound that would let nothing through."""
+    if max_records is not None and max_records < 1:
+        raise ValueError(f"max_records must be at least 1, not {max_records}")

@@ -41,7 +41,9 @@ class Fetched:
         "_rows",
         "data",
         "end_offset",
+        "epoch",
         "generation",
+        "last_epoch",
         "nbytes",
         "position",
         "state",
@@ -73,6 +75,10 @@ class Fetched:
         self._batches.reverse()
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
         """The offset behind everything here."""
+        self.epoch = state.fetch_epoch
+        """Leader epoch of the last record that was returned, or of the one before all of these…"""
+        self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
+        """… and of the last one here."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
@@ -98,11 +104,13 @@ class Fetched:
             rows = self._converted(rows, key, value)
         self._row += len(rows)
         self.position = rows[-1].offset + 1
+        self.epoch = rows[-1].leader_epoch
         if self._row >= len(self._rows):
             # The list is the caller's now.
             self._rows, self._row = [], 0
             if not self._batches:
                 self.position = self.end_offset
+                self.epoch = self.last_epoch
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
@@ -118,6 +126,7 @@ class Fetched:
         if found is None:
             self._rows, self._row = [], 0
             self.position = self.end_offset
+            self.epoch = self.last_epoch
             return
         header, start = found
         before = (*self.tp, header.leader_epoch)

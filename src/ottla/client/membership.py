@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla import errors
 from ottla.client.assignors import Assignor, MemberSubscription, group_by_topic, make_assignors
 from ottla.client.coordinator import Coordinator
-from ottla.client.io_thread import run_at_caller
+from ottla.client.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.metadata import Metadata
 from ottla.client.subscription import Subscription
 from ottla.config.consumer import ConsumerConfig
@@ -34,52 +33,34 @@ PROTOCOL: Final = "consumer"
 SUBSCRIPTION_VERSION: Final = 3
 JOIN_MARGIN: Final = 5.0
 """Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
-LEAVE_SECONDS: Final = 5.0
 
+MAX_REASON: Final = 255
+"""Characters of a reason that brokers keep."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
-NOBODY: Final = -1
 
 
-class ConsumerRebalanceListener:
-    """Told when partitions come and go, in the thread that polls. An asyncio consumer's may have coroutines."""
-
-    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
-        """These will be somebody else's: the last moment to commit what was read."""
-
-    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Any:
-        """These are new: a moment to seek."""
-
-    def on_partitions_lost(self, lost: set[TopicPartition]) -> Any:
-        """These are somebody else's already, as this member was thought dead."""
-        return self.on_partitions_revoked(lost)
-
-
-class Membership:
-    """One member of one group."""
+class Membership(Member):
+    """One member of one classic group."""
 
     def __init__(
         self, config: ConsumerConfig, coordinator: Coordinator, metadata: Metadata, subscription: Subscription
     ) -> None:
-        self.config = config
-        self.coordinator = coordinator
+        super().__init__(config, coordinator, subscription)
         self.metadata = metadata
-        self.subscription = subscription
-        self.group_id = config.group_id
         self.assignors = make_assignors(config.partition_assignment_strategy)
         # As in Java: only when every assignor is cooperative, partitions are kept through a rebalance.
         self.cooperative = all(a.cooperative for a in self.assignors)
-        self.member_id = ""
-        self.generation = NOBODY
         self.needs_join = True
         """The group wants (or this member needs) a rebalance: the next poll joins."""
-        self.listener: Any = None
-        self.before_revoke: Callable[[], Awaitable[None]] | None = None
-        """Called before partitions are given up: the last automatic commit."""
-        self.last_poll = time.monotonic()
-        self.error: KafkaError | None = None
-        """What the next poll has to raise."""
+        self._reason = ""
+        """Why it is wanted, as the broker is told (KIP-800)."""
         self._heartbeats: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
+        self._assigned: set[TopicPartition] | None = None
+        """What a round has brought, until it is taken over."""
+        self._last_assigned: tuple[int, set[TopicPartition]] = (NOBODY, set())
+        """Generation and partitions of the last round: what a sticky assignor goes by after all was given up."""
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
@@ -96,12 +77,13 @@ class Membership:
             self.needs_join = True
             self._lost = True
             if issubclass(error, errors.FencedInstanceIdError):
-                self.error = error(f"another member has joined as {self.config.group_instance_id}")
+                self.fail(fenced_instance(self.config.group_instance_id))
+        self.changed()
 
     @property
-    def is_joining(self) -> bool:
-        """Whether a round is on its way."""
-        return self._joining is not None
+    def is_settled(self) -> bool:
+        """Whether no round is on its way."""
+        return self._joining is None
 
     # Joining
 
@@ -110,7 +92,15 @@ class Membership:
         """Whether the next poll has to join, or to raise."""
         if self.error is not None:
             return True
-        return self.subscription.by_group and (self.needs_join or self._joined_topics != self.subscription.topics)
+        return self.subscription.by_group and (
+            self.needs_join or self._assigned is not None or self._joined_topics != self.subscription.topics
+        )
+
+    def rejoin(self, reason: str) -> None:
+        """Call for a rebalance with the next poll."""
+        self._reason = reason
+        self.needs_join = True
+        self.changed()
 
     def metadata_changed(self) -> None:
         """The leader of the group answers for all: when topics got more partitions, it calls for a rebalance."""
@@ -120,17 +110,21 @@ class Membership:
         now = {topic: len(cluster.partitions_of(topic)) for topic in self._assigned_counts}
         if any(now[topic] and now[topic] != count for topic, count in self._assigned_counts.items()):
             log.info("group %s: the partitions of its topics have changed", self.group_id)
-            self.needs_join = True
+            self.rejoin("the partitions of the topics have changed")
 
-    async def ensure_joined(self, deadline: float) -> bool:
+    async def settle(self, deadline: float) -> bool:
         """Be a member with an assignment. False when `deadline` comes first: joining goes on, see at the next poll."""
         if self.error is not None:
             error, self.error = self.error, None
             raise error
         while self.has_work or self._joining is not None:
+            if self._assigned is not None:
+                await self._take_over(self._assigned)
+                continue
             if self._joining is None:
                 await self._give_up()
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
+                self._joining.add_done_callback(lambda _: self.changed())
             joining = self._joining
             await asyncio.wait({joining}, timeout=max(0.0, deadline - time.monotonic()))
             if not joining.done():
@@ -138,12 +132,13 @@ class Membership:
             self._joining = None
             if not await self._joined(joining, deadline):
                 return False
+        self.raise_listener_error()
         return True
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
-        """Take over what a round has brought; False when it has failed and there is no time to try again."""
+        """What a round has brought; False when it has failed and there is no time to try again."""
         try:
-            assigned = joining.result()
+            self._assigned = joining.result()
         except KafkaError as error:
             self.follow(type(error))
             if isinstance(error, errors.MemberIdRequiredError):
@@ -151,31 +146,22 @@ class Membership:
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
             log.debug("group %s could not be joined: %s", self.group_id, error)
-            left = deadline - time.monotonic()
-            await asyncio.sleep(max(0.0, min(self.coordinator.back_off, left)))
-            return left > 0
-        await self._take_over(assigned)
+            return time.monotonic() < deadline
         return True
 
     async def _give_up(self) -> None:
         """Tell the listener what is lost, or (unless cooperative) given up for the rebalance."""
         owned = set(self.subscription.partitions)
         if self._lost and owned:
-            self._lost = False
-            await self._tell("on_partitions_lost", owned)
             self.subscription.assign(())
+            self._lost = False
+            await self.tell("on_partitions_lost", owned)
         elif not self.cooperative and owned:
-            if self.before_revoke is not None:
-                await self.before_revoke()
-            await self._tell("on_partitions_revoked", owned)
+            await self.before_revoke()
+            # When the group has gone on while that was tried, they are lost already.
+            await self.tell("on_partitions_lost" if self._lost else "on_partitions_revoked", owned)
             self.subscription.assign(())
         self._lost = False
-
-    async def _tell(self, method: str, partitions: set[TopicPartition]) -> None:
-        if self.listener is not None:
-            call = getattr(self.listener, method, None) or getattr(self.listener, "on_partitions_revoked", None)
-            if call is not None:
-                await run_at_caller(call, partitions)
 
     async def _rejoin(self, topics: frozenset[str]) -> set[TopicPartition]:
         """One round: join and sync; what was assigned. It may outlive the poll that began it."""
@@ -185,6 +171,13 @@ class Membership:
         try:
             joined = await self._join_group(topics, deadline)
             data = await self._sync_group(joined, deadline)
+        except errors.MemberIdRequiredError:
+            self.needs_join = True
+            raise
+        except KafkaError:
+            self.needs_join = True
+            await asyncio.sleep(self.coordinator.back_off)  # the next round follows at once
+            raise
         except BaseException:
             self.needs_join = True
             raise
@@ -196,7 +189,7 @@ class Membership:
     async def _join_group(self, topics: frozenset[str], deadline: float) -> JoinGroupResponse:
         rebalance_timeout = self.config.max_poll_interval_ms
         request = JoinGroupRequest(
-            group_id=self.group_id or "",
+            group_id=self.group_id,
             session_timeout_ms=self.config.session_timeout_ms,
             rebalance_timeout_ms=rebalance_timeout,
             member_id=self.member_id,
@@ -206,6 +199,7 @@ class Membership:
                 JoinGroupRequestProtocol(name=assignor.name, metadata=self._subscription_for(assignor, topics))
                 for assignor in self.assignors
             ],
+            reason=self._reason[:MAX_REASON] or None,
         )
         response = await self.coordinator.ask(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
         if response.error_code:
@@ -215,6 +209,7 @@ class Membership:
             raise error()
         self.member_id = response.member_id
         self.generation = response.generation_id
+        self._reason = ""
         return response
 
     def _subscription_for(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
@@ -223,7 +218,7 @@ class Membership:
         return encode_versioned(
             ConsumerProtocolSubscription(
                 topics=sorted(topics),
-                user_data=None if told is None else told(owned, self.generation),
+                user_data=None if told is None else told(sorted(self._last_assigned[1]), self._last_assigned[0]),
                 owned_partitions=group_by_topic(owned),
                 generation_id=self.generation,
                 rack_id=self.config.client_rack or None,
@@ -238,7 +233,7 @@ class Membership:
             decided = await self._decide(joined, deadline)
             assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
         request = SyncGroupRequest(
-            group_id=self.group_id or "",
+            group_id=self.group_id,
             generation_id=self.generation,
             member_id=self.member_id,
             group_instance_id=self.config.group_instance_id,
@@ -281,14 +276,18 @@ class Membership:
         """Make the assignment ours. A cooperative member that has to give something up joins again afterwards."""
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
-        if revoked:
-            if self.before_revoke is not None:
-                await self.before_revoke()
-            await self._tell("on_partitions_revoked", revoked)
-            self.needs_join = True
+        if revoked and not self._lost:
+            await self.before_revoke()
+            await self.tell("on_partitions_revoked", revoked)
+            self.subscription.assign(owned & assigned)
+            self.rejoin("partitions were given up")
+        self._assigned = None
+        if self._lost:  # the group has gone on meanwhile: `_give_up` tells
+            return
+        self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
         log.info("group %s, generation %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(assigned))))
-        await self._tell("on_partitions_assigned", added if self.cooperative else assigned)
+        await self.tell("on_partitions_assigned", added if self.cooperative else assigned)
 
     # Staying
 
@@ -302,26 +301,23 @@ class Membership:
 
     async def _beat(self) -> None:
         """Tell the coordinator that we live, until we do not: polls are missing, or it has dropped us."""
-        interval = self.config.heartbeat_interval_ms / 1000
         session = self.config.session_timeout_ms / 1000
         heard = time.monotonic()
         while True:
-            await asyncio.sleep(interval)
-            now = time.monotonic()
-            if now - self.last_poll > self.config.max_poll_interval_ms / 1000:
-                log.warning("group %s: poll() was not called within max.poll.interval.ms; leaving", self.group_id)
-                await self._say_goodbye()
+            if not await self.pause(self.config.heartbeat_interval_ms / 1000, self._hurry):
+                if self.config.group_instance_id is None:
+                    await self._say_goodbye("consumer poll timeout has expired.")
                 self.follow(errors.UnknownMemberIdError)
                 return
             try:
                 response = await self.coordinator.ask(
                     HeartbeatRequest(
-                        group_id=self.group_id or "",
+                        group_id=self.group_id,
                         generation_id=self.generation,
                         member_id=self.member_id,
                         group_instance_id=self.config.group_instance_id,
                     ),
-                    now + session,
+                    time.monotonic() + session,
                     timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
             except KafkaError as error:
@@ -341,29 +337,35 @@ class Membership:
             elif issubclass(error_class, FENCED):
                 return
             elif not error_class.retriable:
-                self.error = error_class()
+                self.fail(error_class())
                 return
 
     # Leaving
 
-    async def leave(self) -> None:
+    async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Go, unless the member is static: then it may come back within the session timeout."""
         self._stop_heartbeats()
         if self._joining is not None:
             self._joining.cancel()
             self.coordinator.hang_up()
-        if self.member_id and self.config.group_instance_id is None:
-            await self._say_goodbye()
+        goes = self.config.group_instance_id is None
+        if operation is not GroupMembershipOperation.DEFAULT:
+            goes = operation is GroupMembershipOperation.LEAVE_GROUP
+        if self.member_id and goes:
+            await self._say_goodbye("the consumer is being closed or unsubscribed")
         self.reset()
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, reason: str) -> None:
         if self.coordinator.node is None or not self.member_id:
             return
 
         def request(version: int) -> LeaveGroupRequest:
             if version < 3:
-                return LeaveGroupRequest(group_id=self.group_id or "", member_id=self.member_id)
-            return LeaveGroupRequest(group_id=self.group_id or "", members=[MemberIdentity(member_id=self.member_id)])
+                return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
+            me = MemberIdentity(
+                member_id=self.member_id, group_instance_id=self.config.group_instance_id, reason=reason
+            )
+            return LeaveGroupRequest(group_id=self.group_id, members=[me])
 
         try:
             await self.coordinator.ask(
@@ -382,6 +384,9 @@ class Membership:
         self.member_id = ""
         self.generation = NOBODY
         self.needs_join = True
+        self.error = None
         self._lost = False
+        self._assigned = None
+        self._last_assigned = (NOBODY, set())
         self._joined_topics = frozenset()
         self._assigned_counts = None

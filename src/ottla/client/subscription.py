@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.errors import IllegalStateError
-from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ottla.model import TopicPartition
 
-RESETS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+NO_EPOCH: Final = -1
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression in RE2's syntax that the broker evaluates; for `subscribe` with group.protocol=consumer."""
+
+    pattern: str
 
 
 class PartitionState:
@@ -21,20 +27,23 @@ class PartitionState:
 
     __slots__ = (
         "begin",
+        "epoch",
+        "fetch_epoch",
         "fetch_from",
         "fetched_bytes",
         "generation",
         "held",
         "high_watermark",
         "in_flight",
-        "last_epoch",
         "last_stable_offset",
         "paused",
         "position",
         "preferred",
         "reset_to",
+        "served",
         "taken_bytes",
         "tp",
+        "validated",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -43,8 +52,12 @@ class PartitionState:
         """The next offset to return; None until it is known."""
         self.fetch_from: int | None = None
         """The next offset to ask for: behind what is fetched already."""
-        self.last_epoch = -1
-        """Leader epoch of the last record that was returned."""
+        self.epoch = NO_EPOCH
+        """Leader epoch of the last record before `position`, as far as it is known…"""
+        self.fetch_epoch = NO_EPOCH
+        """… and of the last one before `fetch_from`."""
+        self.validated: int | None = None
+        """The leader's epoch in which `fetch_from` was last found to lie on the leader's log (KIP-320)."""
         self.reset_to: int | None = None
         """The timestamp (-2 earliest, -1 latest) whose offset is to become the position."""
         self.generation = 0
@@ -60,15 +73,40 @@ class PartitionState:
         self.begin: int | None = None
         self.preferred: tuple[int, float] | None = None
         """A replica to read from instead of the leader, and until when (monotonic seconds)."""
+        self.served = 0
+        """When this partition's turn was last, among all: those that waited longer come first in a request."""
 
-    def jump(self, offset: int | None) -> None:
+    def place(self, offset: int, epoch: int) -> None:
+        """Begin to read at `offset`, which was found out."""
+        self.position = self.fetch_from = offset
+        self.epoch = self.fetch_epoch = epoch
+        self.validated = None
+        self.reset_to = None
+
+    def lies_on(self, leader_epoch: int) -> bool:
+        """Whether `fetch_from` is known to lie on the log of the leader of this epoch, or cannot be checked."""
+        if self.validated != leader_epoch:
+            if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
+                return False
+            self.validated = leader_epoch
+        return True
+
+    def jump(self, offset: int | None, epoch: int = NO_EPOCH) -> None:
         """Go on reading at `offset`; with None at a place that is to be found out."""
         self.generation += 1
         self.position = offset
         self.fetch_from = offset
+        self.epoch = self.fetch_epoch = epoch
+        self.validated = None
         self.reset_to = None
         self.taken_bytes = self.fetched_bytes
         self.preferred = None
+
+    def go_back(self) -> None:
+        """Fetch again from `position`: what was fetched ahead is not wanted any more."""
+        validated = self.validated
+        self.jump(self.position, self.epoch)
+        self.validated = validated
 
     def reset(self, timestamp: int) -> None:
         """Go on reading where the offset of `timestamp` will be found."""
@@ -83,6 +121,8 @@ class Subscription:
         self.topics: frozenset[str] = frozenset()
         """Topics asked for by name, or those that match the pattern at present."""
         self.pattern: re.Pattern[str] | None = None
+        self.remote_pattern: str | None = None
+        """A pattern that the group's coordinator evaluates."""
         self.manual = False
         """The user assigns partitions himself."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -92,18 +132,20 @@ class Subscription:
     @property
     def by_group(self) -> bool:
         """Whether a group decides about the partitions."""
-        return bool(self.topics) or self.pattern is not None
+        return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Ask for topics by name, instead of what was asked for before."""
         self._only_one_way(manual=False)
-        self.pattern = None
+        self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
-    def subscribe_pattern(self, pattern: str) -> None:
+    def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
         """Ask for every topic whose name matches."""
         self._only_one_way(manual=False)
-        self.pattern = re.compile(pattern)
+        remote = isinstance(pattern, SubscriptionPattern)
+        self.remote_pattern = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
+        self.pattern = None if remote else re.compile(pattern)  # type: ignore[arg-type]
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
@@ -121,7 +163,7 @@ class Subscription:
     def unsubscribe(self) -> None:
         """Ask for nothing."""
         self.topics = frozenset()
-        self.pattern = None
+        self.pattern = self.remote_pattern = None
         self.manual = False
         self.assign(())
 

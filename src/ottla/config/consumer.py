@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
-from ottla.config.client import ClientConfig, anything, boolean, each, integer, loaded, nullable, number, one_of, text
+from ottla.config.client import (
+    ClientConfig,
+    anything,
+    boolean,
+    each,
+    integer,
+    loaded,
+    nullable,
+    number,
+    one_of,
+    text,
+)
 from ottla.config.options import Option
 from ottla.errors import ConfigurationError
 
@@ -25,10 +37,47 @@ def assignor(value: Any) -> Any:
     return value
 
 
+BY_DURATION: Final = "by_duration:"
+RESET_POLICIES: Final = one_of("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"})
+DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?", re.I
+)
+"""Durations as Java's java.time.Duration reads them: P2DT3H4M5.6S."""
+UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+def duration_ms(value: str) -> int:
+    """Milliseconds of a duration such as PT1H; ValueError for anything else, also for a negative one."""
+    found = DURATION.fullmatch(value.strip())
+    if found is None or not any(found.groupdict().values()):
+        raise ValueError("a duration that is not negative is wanted, such as PT1H or P2DT12H")
+    return int(sum(float(number) * UNIT_MS[unit] for unit, number in found.groupdict().items() if number))
+
+
+def reset_policy(value: Any) -> str:
+    """earliest, latest, none or by_duration: and how far back (KIP-1106)."""
+    word = str(value).strip()
+    if not word.lower().startswith(BY_DURATION):
+        return RESET_POLICIES(value)
+    duration_ms(word[len(BY_DURATION) :])
+    return BY_DURATION + word[len(BY_DURATION) :].strip()
+
+
+CLASSIC_ONLY: Final = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
+CONSUMER_ONLY: Final = ("group.remote.assignor",)
+"""Options that are refused with the other group.protocol, as in Java."""
+
+
 class ConsumerConfig(ClientConfig, subject="consumer"):
     """Options of a consumer."""
 
     group_id = Option(None, nullable(text), "The group that shares the topics and keeps offsets; None: no group.")
+    group_protocol = Option(
+        "classic", one_of("classic", "consumer"), "consumer: the broker assigns (KIP-848); classic: a member does."
+    )
+    group_remote_assignor = Option(
+        None, nullable(text), "The broker's assignor to use with group.protocol=consumer; None: the broker's default."
+    )
     group_instance_id = Option(None, nullable(text), "Makes a member static: it may restart without a rebalance.")
     key_deserializer = Option(None, anything, "Makes keys of bytes: a callable or a Deserializer.")
     value_deserializer = Option(None, anything, "Makes values of bytes: a callable or a Deserializer.")
@@ -38,8 +87,9 @@ class ConsumerConfig(ClientConfig, subject="consumer"):
     max_partition_fetch_bytes = Option(1_048_576, integer(0), "Most bytes of one partition in a fetch response.")
     auto_offset_reset = Option(
         "latest",
-        one_of("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"}),
-        "Where to begin without a committed offset, or when it is out of range.",
+        reset_policy,
+        "Where to begin without a committed offset, or when it is out of range: latest, earliest, none (an error) or"
+        " by_duration:PT1H (the first record of the last hour).",
     )
     enable_auto_commit = Option(True, boolean, "Commit positions in the background of poll().")
     auto_commit_interval_ms = Option(5000, integer(0), "How often positions are committed.")
@@ -62,6 +112,10 @@ class ConsumerConfig(ClientConfig, subject="consumer"):
 
     def check(self) -> None:
         """Timings must fit each other."""
+        refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
+        for key in refused:
+            if self.given.get(key) is not None:
+                raise ConfigurationError(f"{key} cannot be set when group.protocol is {self.group_protocol}")
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigurationError("heartbeat.interval.ms must be less than session.timeout.ms")
         if not self.partition_assignment_strategy:

@@ -32,6 +32,7 @@ from ottla.protocol.messages import (
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     sync_group,
 )
@@ -274,6 +275,21 @@ class ScriptedBroker:
         return fetch.PartitionData(
             partition_index=p.partition, high_watermark=end, last_stable_offset=end, records=data
         )
+
+    def _offset_for_leader_epoch(self, request: Any) -> Response:
+        """All that is here belongs to the epochs of its batches; an epoch ends where a later one begins."""
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for p in topic.partitions:
+                headers = [read_header(b) for b in self.topics[topic.topic][p.partition]]
+                upto = [h for h in headers if h.leader_epoch <= p.leader_epoch]
+                epoch, end = (upto[-1].leader_epoch, upto[-1].next_offset) if upto else (-1, -1)
+                parts.append(
+                    offset_for_leader_epoch.EpochEndOffset(partition=p.partition, leader_epoch=epoch, end_offset=end)
+                )
+            topics.append(offset_for_leader_epoch.OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
+        return offset_for_leader_epoch.OffsetForLeaderEpochResponse(topics=topics)
 
     def _list_offsets(self, request: list_offsets.ListOffsetsRequest) -> Response:
         topics = []

@@ -16,6 +16,7 @@ from ottla.errors import (
     ConfigurationError,
     CorruptMessageError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     MessageTooLargeError,
     NoOffsetForPartitionError,
@@ -463,8 +464,10 @@ def test_a_listener_that_fails_fails_the_poll(broker: ScriptedBroker) -> None:
 
     with consumer(broker, group_id="g") as c:
         c.subscribe(["t"], listener=Bad())
-        with pytest.raises(RuntimeError, match="the listener's own"):
+        with pytest.raises(KafkaError, match="the listener's own") as raised:
             poll_until(c, lambda: False)
+        assert isinstance(raised.value.__cause__, RuntimeError)
+        assert c.assignment() == {TP}, "the rebalance is done nevertheless, as in Java"
 
 
 def test_a_rebalance_that_a_heartbeat_tells_of_makes_the_next_poll_join_again(broker: ScriptedBroker) -> None:
@@ -550,7 +553,7 @@ def test_an_asynchronous_commit_calls_back_in_a_later_poll(broker: ScriptedBroke
         c.commit_async(callback=lambda offsets, error: told.append((offsets, error, threading.current_thread())))
         poll_until(c, lambda: bool(told))
     ((offsets, error, thread),) = told
-    assert offsets == {TP: OffsetAndMetadata(10)}
+    assert offsets == {TP: OffsetAndMetadata(10, "", 0)}
     assert error is None
     assert thread is threading.main_thread()
 

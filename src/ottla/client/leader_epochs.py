@@ -1,0 +1,98 @@
+"""Asks leaders where an epoch of leadership ends in their log. Kafka's `OffsetsForLeaderEpochUtils`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla import errors
+from ottla.client.connections import Connections
+from ottla.client.metadata import Metadata
+from ottla.errors import KafkaError, UnsupportedVersionError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+log = logging.getLogger("ottla.client")
+
+FOR_CONSUMERS: Final = 3
+"""Since this version the right to read a topic is enough."""
+CONSUMER: Final = -1
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch up to the wanted one, and its end; -1 and -1 when the leader has none."""
+
+    epoch: int
+    offset: int
+
+
+Ends = dict[TopicPartition, tuple[int, EpochEnd | None]]
+"""By partition: the leader's epoch in which the answer holds, and the answer; None where brokers do not know it."""
+
+
+class LeaderEpochs:
+    """Of one consumer."""
+
+    def __init__(self, connections: Connections, metadata: Metadata) -> None:
+        self.connections = connections
+        self.metadata = metadata
+
+    async def ends(self, wanted: Mapping[TopicPartition, int]) -> Ends:
+        """The ends of the epochs, from every leader that answers; the others are left out, and may be asked again.
+
+        Raises what will not change.
+        """
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in wanted:
+            leader = self.metadata.cluster.leader(tp)
+            if leader >= 0:
+                by_node.setdefault(leader, []).append(tp)
+        found: Ends = {}
+        asked = [self._ask(node, {tp: wanted[tp] for tp in tps}, found) for node, tps in by_node.items()]
+        await asyncio.gather(*asked)
+        return found
+
+    async def _ask(self, node: int, wanted: Mapping[TopicPartition, int], found: Ends) -> None:
+        epochs = {tp: info.leader_epoch for tp in wanted if (info := self.metadata.cluster.partition(tp)) is not None}
+        try:
+            response = await self.connections.ask(
+                node, lambda version: _request(version, wanted, epochs), of=OffsetForLeaderEpochRequest
+            )
+        except UnsupportedVersionError:
+            found.update({tp: (epoch, None) for tp, epoch in epochs.items()})
+            return
+        except KafkaError as error:
+            log.debug("offsets of leader epochs from node %d: %s", node, error)
+            if not error.retriable:
+                raise
+            return
+        for topic in response.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.topic, p.partition)
+                if p.error_code:
+                    error_class = errors.for_code(p.error_code)
+                    if not error_class.retriable:
+                        raise error_class(f"{tp}: {error_class.__doc__}")
+                elif tp in epochs:
+                    found[tp] = (epochs[tp], EpochEnd(p.leader_epoch, p.end_offset))
+
+
+def _request(
+    version: int, wanted: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+) -> OffsetForLeaderEpochRequest:
+    if version < FOR_CONSUMERS:
+        raise UnsupportedVersionError(f"OffsetForLeaderEpoch is for consumers since version {FOR_CONSUMERS}")
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for tp, epoch in epochs.items():
+        one = OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=epoch, leader_epoch=wanted[tp])
+        topics.setdefault(tp.topic, []).append(one)
+    return OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER,
+        topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
