@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka, compatibility_page
+from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
 
@@ -23,6 +24,20 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def bootstrap(broker: Broker) -> str:
     return broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session", params=["ottla", "kafka-3.9.2", "kafka-4.3.1"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of each kind that our clients have to work with: every test that asks for it runs with all of them."""
+    if request.param == "ottla":
+        yield request.getfixturevalue("bootstrap")
+        return
+    version = request.param.removeprefix("kafka-")
+    reason = apache_kafka.missing(version)
+    if reason:
+        pytest.skip(reason)
+    with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), kafka_jars.free_ports(), version=version) as running:
+        yield running
 
 
 @pytest.fixture

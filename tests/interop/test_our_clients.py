@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop import kafka_jars
 
 from ottla import (
     ConfigResource,
@@ -23,7 +23,6 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from ottla.broker.embedded import Broker
 from ottla.client.ranges import Planner, read_range
 from ottla.errors import (
     OffsetOutOfRangeError,
@@ -39,11 +38,7 @@ class Node:
     """Apache Kafka on loopback, which can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        with socket.socket() as a, socket.socket() as b:
-            # The controller listens on the next port, so both have to be free.
-            a.bind(("127.0.0.1", 0))
-            self.port = a.getsockname()[1]
-            b.bind(("127.0.0.1", self.port + 1))
+        self.port = kafka_jars.free_ports()
         self.command = apache_kafka.prepare_node(directory, self.port)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -68,15 +63,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     yield node
     assert node.process is not None
     apache_kafka.wait_for_end(node.process)
-
-
-@pytest.fixture(scope="module", params=["ottla", "kafka"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "kafka":
-        yield f"127.0.0.1:{request.getfixturevalue('kafka').port}"
-        return
-    with Broker() as broker:
-        yield broker.bootstrap_servers
 
 
 @pytest.fixture
