@@ -14,6 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Self
+from uuid import UUID
 
 from ottla.protocol.apis import APIS, api
 from ottla.protocol.framing import FrameReader, response_frame
@@ -43,6 +44,8 @@ DROP = object()
 SILENCE = object()
 """What a handler returns to give no answer and keep the connection."""
 
+NO_ID = UUID(int=0)
+
 Handler = Callable[[Any], Any]
 
 
@@ -52,6 +55,8 @@ class ScriptedBroker:
     def __init__(self, max_versions: dict[str, int] | None = None) -> None:
         self.max_versions = max_versions or {}
         self.topics: dict[str, list[list[bytes]]] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        """Of topics that have one; the others are fetched by name."""
         self.leader_epoch = 0
         self.requests: list[Request[Any]] = []
         self.headers: list[RequestHeader] = []
@@ -218,7 +223,11 @@ class ScriptedBroker:
                 for i in range(len(self.topics.get(name, ())))
             ]
             error = 0 if name in self.topics else 3
-            topics.append(metadata.MetadataResponseTopic(error_code=error, name=name, partitions=partitions))
+            topics.append(
+                metadata.MetadataResponseTopic(
+                    error_code=error, name=name, partitions=partitions, topic_id=self.topic_ids.get(name, NO_ID)
+                )
+            )
         brokers = [metadata.MetadataResponseBroker(node_id=7, host=self.host, port=self.port)]
         return metadata.MetadataResponse(brokers=brokers, controller_id=7, cluster_id="scripted", topics=topics)
 
@@ -255,8 +264,11 @@ class ScriptedBroker:
         def found() -> list[fetch.FetchableTopicResponse]:
             topics = []
             for topic in request.topics:
-                parts = [self._fetched(topic.topic, p) for p in topic.partitions]
-                topics.append(fetch.FetchableTopicResponse(topic=topic.topic, partitions=parts))
+                name = topic.topic or next(n for n, i in self.topic_ids.items() if i == topic.topic_id)
+                parts = [self._fetched(name, p) for p in topic.partitions]
+                topics.append(
+                    fetch.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
+                )
             return topics
 
         def ready() -> bool:

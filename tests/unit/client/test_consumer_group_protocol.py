@@ -1,0 +1,462 @@
+"""group.protocol=consumer (KIP-848): our consumer with our broker, and with a scripted one where it goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla import (
+    ConsumerRebalanceListener,
+    GroupMembershipOperation,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    SubscriptionPattern,
+    TopicPartition,
+    aio,
+)
+from ottla.broker.embedded import Broker
+from ottla.client.consumer_membership import MOVES, ConsumerMembership, State
+from ottla.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    FencedInstanceIdError,
+    InvalidRegularExpressionError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from .scripted import DROP, ScriptedBroker
+from .test_consumer import Listener, fill, poll_until, read
+
+pytestmark = pytest.mark.option("group.protocol")
+QUICK = {
+    "group.consumer.min.heartbeat.interval.ms": 20,
+    "group.consumer.heartbeat.interval.ms": 50,
+    "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+TP = TopicPartition("t", 0)
+ID = UUID(int=77)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    with Broker(QUICK) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(cluster: str, request: pytest.FixtureRequest) -> str:
+    name = f"t{abs(hash(request.node.name)) % 10**9}"
+    with KafkaAdminClient(bootstrap_servers=cluster) as admin:
+        admin.create_topics([NewTopic(name, 4, 1)])
+    return name
+
+
+def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
+    options = {
+        "group_id": topics[0] if topics else "g",
+        "group_protocol": "consumer",
+        "auto_offset_reset": "earliest",
+        "retry_backoff_ms": 10,
+        "fetch_max_wait_ms": 20,
+        **options,
+    }
+    return KafkaConsumer(*topics, bootstrap_servers=address, **options)
+
+
+def poll_all(*members: KafkaConsumer, until: Callable[[], bool], seconds: float = 15) -> list[Any]:
+    """Poll all in turn; what they read."""
+    end = time.monotonic() + seconds
+    found: list[Any] = []
+    while not until():
+        assert time.monotonic() < end, "it did not happen"
+        for one in members:
+            found += [row for rows in one.poll(timeout_ms=10).values() for row in rows]
+    return found
+
+
+def send(address: str, topic: str, count: int) -> None:
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % 4)
+
+
+# With a broker
+
+
+def test_the_broker_shares_the_partitions_out_and_every_record_is_read_once(cluster: str, topic: str) -> None:
+    send(cluster, topic, 40)
+    with member(cluster, topic) as first:
+        seen = poll_all(first, until=lambda: len(first.assignment()) == 4)
+        with member(cluster, topic) as second:
+            seen += poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
+            assert not first.assignment() & second.assignment()
+            send(cluster, topic, 40)
+            deadline = time.monotonic() + 15
+            while len(seen) < 80 and time.monotonic() < deadline:
+                seen += [r for c in (first, second) for rows in c.poll(timeout_ms=10).values() for r in rows]
+        seen += poll_all(first, until=lambda: len(first.assignment()) == 4)
+        assert len({(r.partition, r.offset) for r in seen}) == len(seen) == 80
+    with member(cluster, topic) as third:
+        poll_all(third, until=lambda: len(third.assignment()) == 4)
+        assert third.committed(TopicPartition(topic, 0)) == 20
+
+
+def test_listeners_hear_of_what_is_given_up_before_it_is_somebody_elses(cluster: str, topic: str) -> None:
+    listener = Listener()
+    with member(cluster, group_id=topic) as first:
+        first.subscribe([topic], listener=listener)
+        poll_all(first, until=lambda: len(first.assignment()) == 4)
+        with member(cluster, topic) as second:
+            poll_all(first, second, until=lambda: len(second.assignment()) == 2)
+            assert len(first.assignment()) == 2
+        assert [(what, len(p)) for what, p, _ in listener.told] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
+        assert all(here for _, _, here in listener.told), "called where poll() was"
+    assert listener.told[-1][0] == "revoked"
+
+
+def test_classic_and_new_members_share_a_group(cluster: str, topic: str) -> None:
+    classic = KafkaConsumer(
+        topic, bootstrap_servers=cluster, group_id=topic, heartbeat_interval_ms=50, auto_offset_reset="earliest"
+    )
+    with classic:
+        seen = poll_all(classic, until=lambda: len(classic.assignment()) == 4)
+        send(cluster, topic, 40)
+        with member(cluster, topic) as new:
+            seen += poll_all(classic, new, until=lambda: len(classic.assignment()) == len(new.assignment()) == 2)
+            deadline = time.monotonic() + 15
+            while len(seen) < 40 and time.monotonic() < deadline:
+                seen += [r for c in (classic, new) for rows in c.poll(timeout_ms=10).values() for r in rows]
+            assert len({(r.partition, r.offset) for r in seen}) == len(seen) == 40
+        poll_all(classic, until=lambda: len(classic.assignment()) == 4)
+
+
+def test_a_pattern_is_evaluated_by_the_broker_and_finds_topics_that_come_later(cluster: str) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster) as admin:
+        admin.create_topics([NewTopic("pat-a", 1, 1), NewTopic("other-pat-a", 1, 1)])
+        with member(cluster, group_id="pattern") as c:
+            c.subscribe(pattern=SubscriptionPattern("pat-[a-z]"))
+            poll_all(c, until=lambda: c.assignment() == {TopicPartition("pat-a", 0)})
+            admin.create_topics([NewTopic("pat-b", 1, 1)])
+            poll_all(c, until=lambda: TopicPartition("pat-b", 0) in c.assignment())
+            c.subscribe(["other-pat-a"])
+            poll_all(c, until=lambda: c.assignment() == {TopicPartition("other-pat-a", 0)})
+
+
+def test_a_pattern_that_the_broker_refuses_fails_the_poll(cluster: str) -> None:
+    with member(cluster, group_id="bad-pattern") as c:
+        c.subscribe(pattern=SubscriptionPattern("(a"))
+        with pytest.raises(InvalidRegularExpressionError):
+            poll_until(c, lambda: False)
+
+
+@pytest.mark.option("group.remote.assignor")
+def test_the_brokers_assignor_can_be_chosen(cluster: str, topic: str) -> None:
+    with member(cluster, topic, group_remote_assignor="range") as c:
+        poll_all(c, until=lambda: len(c.assignment()) == 4)
+        with KafkaAdminClient(bootstrap_servers=cluster) as admin:
+            assert admin.describe_consumer_groups([topic])[topic].state.lower() == "stable"
+    with member(cluster, topic, group_remote_assignor="nobody-has-this") as c:
+        with pytest.raises(UnsupportedAssignorError):
+            poll_until(c, lambda: False)
+
+
+@pytest.mark.option("group.instance.id")
+def test_a_static_member_comes_back_to_its_partitions(cluster: str, topic: str) -> None:
+    with member(cluster, topic) as other:
+        first = member(cluster, topic, group_instance_id="one")
+        poll_all(first, other, until=lambda: len(first.assignment()) == len(other.assignment()) == 2)
+        before = first.assignment()
+        first.close()
+        with member(cluster, topic, group_instance_id="one") as again:
+            poll_all(again, other, until=lambda: len(again.assignment()) == 2)
+            assert again.assignment() == before
+            assert len(other.assignment()) == 2, "nobody else was moved"
+            again.close(group_membership=GroupMembershipOperation.LEAVE_GROUP)
+        poll_all(other, until=lambda: len(other.assignment()) == 4)
+
+
+def test_two_static_members_of_one_name_do_not_coexist(cluster: str, topic: str) -> None:
+    from ottla.errors import UnreleasedInstanceIdError
+
+    with member(cluster, topic, group_instance_id="one") as first:
+        poll_all(first, until=lambda: len(first.assignment()) == 4)
+        with member(cluster, topic, group_instance_id="one") as second, pytest.raises(UnreleasedInstanceIdError):
+            poll_until(second, lambda: False)
+
+
+@pytest.mark.option("max.poll.interval.ms")
+def test_who_does_not_poll_leaves_and_comes_back(cluster: str, topic: str) -> None:
+    listener = Listener()
+    with member(cluster, group_id=topic, max_poll_interval_ms=300, enable_auto_commit=False) as c:
+        c.subscribe([topic], listener=listener)
+        poll_all(c, until=lambda: len(c.assignment()) == 4)
+        membership = c._core.membership
+        assert isinstance(membership, ConsumerMembership)
+        deadline = time.monotonic() + 10
+        while membership.state is not State.STALE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(CommitFailedError):
+            c.commit({TopicPartition(topic, 0): 0})
+        poll_all(c, until=lambda: len(listener.told) >= 3)
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+
+
+def test_closing_leaves_at_once(cluster: str, topic: str) -> None:
+    with member(cluster, topic) as first:
+        second = member(cluster, topic)
+        poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 2)
+        second.close()
+        begin = time.monotonic()
+        poll_all(first, until=lambda: len(first.assignment()) == 4)
+        assert time.monotonic() - begin < 5
+
+
+def test_an_asyncio_consumer_is_a_member_too(cluster: str, topic: str) -> None:
+    send(cluster, topic, 8)
+
+    async def run() -> list[bytes]:
+        options: dict[str, Any] = {"group_protocol": "consumer", "auto_offset_reset": "earliest"}
+        async with aio.KafkaConsumer(topic, bootstrap_servers=cluster, group_id=topic, **options) as consumer:
+            return [(await anext(consumer)).value for _ in range(8)]
+
+    assert sorted(asyncio.run(run())) == sorted(b"%d" % n for n in range(8))
+
+
+# When it goes wrong
+
+
+class Coordinator:
+    """What a scripted broker answers heartbeats with: one member, one assignment."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.broker = broker
+        self.assigned = [0]
+        self.epoch = 0
+        self.interval = 20
+        self.requests: list[ConsumerGroupHeartbeatRequest] = []
+        self.told: list[int] | None = None
+        broker.topic_ids["t"] = ID
+        broker.on(ConsumerGroupHeartbeatRequest, self.answer, times=10**6)
+
+    def answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        self.requests.append(request)
+        if request.member_epoch <= 0:
+            self.epoch, self.told = self.epoch + 1, None
+        assignment = None
+        if self.told != self.assigned:
+            self.told = list(self.assigned)
+            assignment = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=self.told)])
+        return ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=request.member_epoch if request.member_epoch < 0 else self.epoch,
+            heartbeat_interval_ms=self.interval,
+            assignment=assignment,
+        )
+
+    def next(self, answer: Callable[[Any], Any], times: int = 1) -> None:
+        """How the next heartbeats are answered."""
+        self.broker._scripts[ConsumerGroupHeartbeatRequest.NAME].insert(0, [answer, times])
+
+    def fail(self, code: int, times: int = 1) -> None:
+        """The next heartbeats are answered with an error."""
+        self.next(lambda _: ConsumerGroupHeartbeatResponse(error_code=code), times)
+
+
+@pytest.fixture
+def coordinator(broker: ScriptedBroker) -> Coordinator:
+    return Coordinator(broker)
+
+
+def test_fields_are_told_once_and_an_assignment_is_acknowledged(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    with member(broker.address, "t", client_rack="r1") as c:
+        poll_until(c, lambda: c.assignment() == {TP} and len(coordinator.requests) >= 4)
+    join, acknowledge, quiet = coordinator.requests[:3]
+    assert (join.member_epoch, join.subscribed_topic_names, join.topic_partitions) == (0, ["t"], [])
+    assert (join.rebalance_timeout_ms, join.rack_id) == (300_000, "r1")
+    assert UUID(join.member_id), "the member makes its own id"
+    assert acknowledge.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
+    assert (acknowledge.subscribed_topic_names, acknowledge.rebalance_timeout_ms, acknowledge.rack_id) == (
+        None,
+        -1,
+        None,
+    )
+    assert (quiet.member_epoch, quiet.topic_partitions) == (1, None)
+    assert coordinator.requests[-1].member_epoch == -1
+
+
+@pytest.mark.parametrize("code", [110, 25])
+def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(
+    broker: ScriptedBroker, coordinator: Coordinator, code: int
+) -> None:
+    listener = Listener()
+    with member(broker.address, group_id="g") as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: c.assignment() == {TP})
+        coordinator.fail(code)
+        poll_until(c, lambda: len(listener.told) == 3)
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+    joins = [r for r in coordinator.requests if r.member_epoch == 0]
+    assert len({r.member_id for r in joins}) == 1
+    assert joins[1].topic_partitions == []
+
+
+def test_a_lost_heartbeat_is_sent_again_with_everything(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    with member(broker.address, "t") as c:
+        poll_until(c, lambda: c.assignment() == {TP} and len(coordinator.requests) >= 3)
+        count = len(coordinator.requests)
+        coordinator.next(lambda _: DROP)
+        poll_until(c, lambda: any(r.subscribed_topic_names for r in coordinator.requests[count:]))
+        again = next(r for r in coordinator.requests[count:] if r.subscribed_topic_names)
+        assert again.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
+        assert c.assignment() == {TP}
+
+
+def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 10)
+    coordinator.assigned = [0, 1]
+    with member(broker.address, "t", auto_commit_interval_ms=10**6) as c:
+        read(c, 10)
+        coordinator.assigned = [1]
+        poll_until(c, lambda: c.assignment() == {TopicPartition("t", 1)})
+        poll_until(c, lambda: coordinator.requests[-1].topic_partitions is None)
+        commit = next(i for i, r in enumerate(broker.requests) if isinstance(r, OffsetCommitRequest))
+        ack = next(
+            i
+            for i, r in enumerate(broker.requests)
+            if isinstance(r, ConsumerGroupHeartbeatRequest)
+            and r.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[1])]
+        )
+        assert commit < ack
+    assert broker.committed[("t", 0)] == (10, "")
+    assert broker.asked(OffsetCommitRequest)[0].generation_id_or_member_epoch == 1
+
+
+def test_a_stale_epoch_is_committed_in_again_when_the_new_one_is_known(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    fill(broker, 10)
+
+    def stale(request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+        if request.generation_id_or_member_epoch == 5:
+            return None
+        coordinator.epoch = 5
+        part = OffsetCommitResponsePartition(partition_index=0, error_code=113)
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
+
+    broker.on(OffsetCommitRequest, stale, times=10**6)
+    with member(broker.address, "t", enable_auto_commit=False) as c:
+        read(c, 10)
+        c.commit()
+    assert broker.committed[("t", 0)] == (10, "")
+    assert broker.asked(OffsetCommitRequest)[-1].generation_id_or_member_epoch == 5
+
+
+def test_a_fenced_instance_is_told_at_every_poll(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    with member(broker.address, "t", group_instance_id="me") as c:
+        poll_until(c, lambda: c.assignment() == {TP})
+        coordinator.fail(82, times=10**6)
+        with pytest.raises(FencedInstanceIdError, match="me"):
+            poll_until(c, lambda: False)
+        with pytest.raises(FencedInstanceIdError, match="me"):
+            c.poll()
+
+
+def test_a_static_member_goes_in_a_way_that_lets_it_come_back(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    with member(broker.address, "t", group_instance_id="me") as c:
+        poll_until(c, lambda: c.assignment() == {TP})
+    assert coordinator.requests[-1].member_epoch == -2
+
+
+def test_a_dynamic_member_may_stay(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    c = member(broker.address, "t")
+    poll_until(c, lambda: c.assignment() == {TP})
+    c.close(group_membership=GroupMembershipOperation.REMAIN_IN_GROUP)
+    assert all(r.member_epoch >= 0 for r in coordinator.requests)
+
+
+def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    with member(broker.address, "t") as c:
+        poll_until(c, lambda: c.assignment() == {TP})
+        count = len(coordinator.requests)
+        broker.wait_for(lambda: len(coordinator.requests) >= count + 5)
+
+
+def test_a_topic_that_the_client_does_not_know_yet_is_asked_for(
+    broker: ScriptedBroker, coordinator: Coordinator
+) -> None:
+    broker.on(MetadataRequest, lambda _: MetadataResponse(brokers=broker._metadata(MetadataRequest()).brokers), times=2)
+    with member(broker.address, "t") as c:
+        poll_until(c, lambda: c.assignment() == {TP})
+
+
+def test_a_cluster_without_the_protocol_is_told_so() -> None:
+    with ScriptedBroker(max_versions={"ConsumerGroupHeartbeat": -1}) as broker:
+        broker.add_topic("t")
+        with member(broker.address, "t") as c, pytest.raises(UnsupportedVersionError, match="classic"):
+            poll_until(c, lambda: False)
+
+
+@pytest.mark.option("group.protocol", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+def test_options_of_the_other_protocol_are_refused() -> None:
+    for name, value in [
+        ("partition_assignment_strategy", "range"),
+        ("session_timeout_ms", 10_000),
+        ("heartbeat_interval_ms", 100),
+    ]:
+        with pytest.raises(ConfigurationError, match=name.replace("_", r"\.")):
+            KafkaConsumer(bootstrap_servers="localhost:1", group_protocol="consumer", group_id="g", **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"group\.remote\.assignor"):
+        KafkaConsumer(bootstrap_servers="localhost:1", group_id="g", group_remote_assignor="uniform")
+
+
+def test_the_brokers_pattern_needs_the_new_protocol(broker: ScriptedBroker) -> None:
+    with KafkaConsumer(bootstrap_servers=broker.address, group_id="g") as c, pytest.raises(UnsupportedVersionError):
+        c.subscribe(pattern=SubscriptionPattern("a"))
+
+
+def test_every_state_can_be_left() -> None:
+    assert set(MOVES) == set(State)
+    assert all(moves for moves in MOVES.values())
+
+
+def test_a_listener_may_seek_in_what_it_is_given(broker: ScriptedBroker, coordinator: Coordinator) -> None:
+    fill(broker, 10)
+
+    class Seeker(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            assert threading.current_thread() is threading.main_thread()
+            for tp in assigned:
+                c.seek(tp, 7)
+
+    with member(broker.address, group_id="g") as c:
+        c.subscribe(["t"], listener=Seeker())
+        assert [r.offset for r in read(c, 3)] == [7, 8, 9]
