@@ -1,0 +1,370 @@
+"""What the consumer's methods do, one by one: commits and their order, positions, waking up, leaving."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ottla import (
+    ConsumerRebalanceListener,
+    GroupMembershipOperation,
+    KafkaConsumer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from ottla.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableCommitFailedError,
+    WakeupError,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from .scripted import DROP, SILENCE, ScriptedBroker
+from .test_consumer import TP, Listener, consumer, fill, poll_until, read
+
+
+def refused(code: int) -> Any:
+    part = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    return lambda _: OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
+
+
+# Committing
+
+
+def test_an_asynchronous_commit_is_tried_once_and_says_that_another_may_succeed(broker: ScriptedBroker) -> None:
+    told: list[Any] = []
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(OffsetCommitRequest, refused(15))
+        c.commit_async({TP: 3}, lambda offsets, error: told.append(error))
+        poll_until(c, lambda: bool(told))
+    assert isinstance(told[0], RetriableCommitFailedError)
+    assert len(broker.asked(OffsetCommitRequest)) == 1
+
+
+def test_a_commit_that_waits_comes_behind_asynchronous_ones_and_after_their_callbacks(broker: ScriptedBroker) -> None:
+    told: list[int] = []
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        for number in range(1, 6):
+            c.commit_async({TP: number}, lambda offsets, error: told.append(offsets[TP].offset))
+        c.commit({TP: 6})
+        assert told == [1, 2, 3, 4, 5]
+    assert [r.topics[0].partitions[0].committed_offset for r in broker.asked(OffsetCommitRequest)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_commit_made_in_one_generation_is_not_repeated_in_the_next(broker: ScriptedBroker) -> None:
+    told: list[Any] = []
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(OffsetCommitRequest, lambda _: DROP)
+        c.commit_async({TP: 1}, lambda offsets, error: told.append(error))
+        broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and bool(told))
+        time.sleep(0.05)
+    assert [r.generation_id_or_member_epoch for r in broker.asked(OffsetCommitRequest)] == [1]
+
+
+def test_metadata_and_leader_epoch_are_committed_and_come_back(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g") as c:
+        c.assign([TP])
+        c.commit({TP: OffsetAndMetadata(5, "note", 3)})
+        request = broker.asked(OffsetCommitRequest)[-1]
+        part = request.topics[0].partitions[0]
+        assert (part.committed_offset, part.committed_metadata, part.committed_leader_epoch) == (5, "note", 3)
+        assert (request.generation_id_or_member_epoch, request.member_id) == (-1, ""), "from outside of the group"
+        assert c.committed([TP, TopicPartition("t", 1)]) == {
+            TP: OffsetAndMetadata(5, "note"),
+            TopicPartition("t", 1): None,
+        }
+        assert c.committed(set()) == {}  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="-1"):
+            c.commit({TP: -1})
+
+
+@pytest.mark.option("default.api.timeout.ms")
+def test_a_commit_keeps_its_time(broker: ScriptedBroker) -> None:
+    broker.on(OffsetCommitRequest, lambda _: SILENCE, times=100)
+    with consumer(broker, group_id="g", default_api_timeout_ms=200) as c:
+        c.assign([TP])
+        for call in (lambda: c.commit({TP: 1}), lambda: c.commit({TP: 1}, timeout_ms=100)):
+            begin = time.monotonic()
+            with pytest.raises(KafkaTimeoutError):
+                call()
+            assert time.monotonic() - begin < 2
+
+
+def test_a_fenced_instance_is_told_at_commit_and_at_poll(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", group_instance_id="me", enable_auto_commit=False) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(OffsetCommitRequest, refused(82))
+        with pytest.raises(FencedInstanceIdError):
+            c.commit({TP: 1})
+        with pytest.raises(FencedInstanceIdError, match="me"):
+            c.poll()
+
+
+# Staying in the group
+
+
+@pytest.mark.option("max.poll.interval.ms")
+def test_who_does_not_poll_leaves_the_group_and_loses_its_partitions(broker: ScriptedBroker) -> None:
+    listener = Listener()
+    with consumer(broker, group_id="g", max_poll_interval_ms=200, enable_auto_commit=False) as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.wait_for(lambda: bool(broker.asked(LeaveGroupRequest)))
+        (identity,) = broker.asked(LeaveGroupRequest)[0].members
+        assert "poll timeout" in (identity.reason or "")
+        time.sleep(0.05)
+        with pytest.raises(CommitFailedError):
+            c.commit({TP: 1})
+        poll_until(c, lambda: len(listener.told) == 3)
+        c.commit({TP: 1})
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+
+
+@pytest.mark.option("heartbeat.interval.ms", "session.timeout.ms")
+def test_heartbeats_go_on_while_the_caller_works(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", heartbeat_interval_ms=10, session_timeout_ms=6000) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        count = len(broker.asked(HeartbeatRequest))
+        broker.wait_for(lambda: len(broker.asked(HeartbeatRequest)) >= count + 5)
+    assert broker.asked(JoinGroupRequest)[0].session_timeout_ms == 6000
+
+
+def test_a_session_without_an_answer_ends_for_the_member_too(broker: ScriptedBroker) -> None:
+    listener = Listener()
+    options = {"heartbeat_interval_ms": 20, "session_timeout_ms": 200, "request_timeout_ms": 100}
+    with consumer(broker, group_id="g", **options) as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(HeartbeatRequest, lambda _: DROP, times=40)
+        poll_until(c, lambda: len(listener.told) >= 3)
+    assert [what for what, _, _ in listener.told[:3]] == ["assigned", "lost", "assigned"]
+
+
+def test_a_rebalance_can_be_called_for_with_a_reason(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g") as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        c.enforce_rebalance("new rack")
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+    assert broker.asked(JoinGroupRequest)[1].reason == "new rack"
+
+
+@pytest.mark.option("partition.assignment.strategy")
+def test_a_cooperative_member_goes_on_reading_while_it_joins_again(broker: ScriptedBroker) -> None:
+    options = {"partition_assignment_strategy": ["cooperative-sticky"], "heartbeat_interval_ms": 20}
+    with consumer(broker, "t", group_id="g", **options) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(JoinGroupRequest, lambda _: SILENCE)
+        c.enforce_rebalance()
+        c.poll()
+        fill(broker, 10)
+        assert len(read(c, 10)) == 10
+        assert c._core.membership.is_settled is False
+
+
+def test_unsubscribing_tells_the_listener_and_leaves(broker: ScriptedBroker) -> None:
+    listener = Listener()
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"], listener=listener)
+        poll_until(c, lambda: bool(c.assignment()))
+        c.unsubscribe()
+        assert [what for what, _, _ in listener.told] == ["assigned", "revoked"]
+        assert c.assignment() == set()
+        assert len(broker.asked(LeaveGroupRequest)) == 1
+        with pytest.raises(IllegalStateError, match="nothing is subscribed to"):
+            c.poll()
+
+
+@pytest.mark.parametrize(
+    ("instance", "operation", "leaves"),
+    [
+        (None, GroupMembershipOperation.DEFAULT, True),
+        (None, GroupMembershipOperation.REMAIN_IN_GROUP, False),
+        ("me", GroupMembershipOperation.DEFAULT, False),
+        ("me", GroupMembershipOperation.LEAVE_GROUP, True),
+    ],
+)
+def test_closing_can_be_told_whether_to_leave(
+    broker: ScriptedBroker, instance: str | None, operation: GroupMembershipOperation, leaves: bool
+) -> None:
+    c = consumer(broker, "t", group_id="g", group_instance_id=instance)
+    poll_until(c, lambda: bool(c.assignment()))
+    c.close(group_membership=operation)
+    assert bool(broker.asked(LeaveGroupRequest)) is leaves
+    if leaves:
+        assert broker.asked(LeaveGroupRequest)[0].members[0].group_instance_id == instance
+
+
+def test_closing_raises_what_the_listener_raised_when_all_has_ended(broker: ScriptedBroker) -> None:
+    class Bad(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            raise RuntimeError("the listener's own")
+
+    c = consumer(broker, group_id="g")
+    c.subscribe(["t"], listener=Bad())
+    poll_until(c, lambda: bool(c.assignment()))
+    with pytest.raises(KafkaError, match="the listener's own"):
+        c.close()
+    assert broker.asked(LeaveGroupRequest)
+    c.close()
+
+
+def test_closing_keeps_its_time(broker: ScriptedBroker) -> None:
+    c = consumer(broker, "t", group_id="g")
+    poll_until(c, lambda: bool(c.assignment()))
+    broker.on(OffsetCommitRequest, lambda _: SILENCE, times=100)
+    broker.on(LeaveGroupRequest, lambda _: SILENCE, times=100)
+    fill(broker, 5)
+    read(c, 5)
+    begin = time.monotonic()
+    c.close(timeout_ms=200)
+    assert time.monotonic() - begin < 2
+
+
+# Waking up
+
+
+def test_wakeup_interrupts_a_poll_that_waits(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.poll(timeout_ms=50)
+        threading.Timer(0.1, c.wakeup).start()
+        begin = time.monotonic()
+        with pytest.raises(WakeupError):
+            c.poll(timeout_ms=60_000)
+        assert time.monotonic() - begin < 5
+        fill(broker, 3)
+        assert len(read(c, 3)) == 3, "and the consumer goes on"
+
+
+def test_wakeup_before_a_call_interrupts_the_next_one_that_waits(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.wakeup()
+        with pytest.raises(WakeupError):
+            c.poll(timeout_ms=10_000)
+        c.wakeup()
+        with pytest.raises(WakeupError):
+            c.end_offsets([TP])
+        assert c.end_offsets([TP]) == {TP: 0}
+
+
+def test_wakeup_amid_a_join_loses_no_partition(broker: ScriptedBroker) -> None:
+    listener = Listener()
+    with consumer(broker, group_id="g") as c:
+        c.subscribe(["t"], listener=listener)
+        for _ in range(20):
+            c.wakeup()
+            with pytest.raises(WakeupError):
+                c.poll(timeout_ms=5000)
+        poll_until(c, lambda: c.assignment() == {TP})
+    assert [what for what, _, _ in listener.told] == ["assigned", "revoked"]
+
+
+# Positions
+
+
+def test_lag_is_known_after_a_fetch(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, max_poll_records=4) as c:
+        c.assign([TP])
+        assert c.current_lag(TP) is None
+        read(c, 4)
+        assert c.current_lag(TP) == 6
+        assert c.highwater(TP) == 10
+        with pytest.raises(IllegalStateError):
+            c.current_lag(TopicPartition("t", 9))
+
+
+def test_seeking_to_a_time_goes_to_its_first_record_or_behind_the_last(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.seek_to_time({TP: 1005})
+        assert c.position(TP) == 0, "the scripted broker finds the batch"
+        c.seek_to_time({TP: 10**9})
+        assert c.position(TP) == 30
+        with pytest.raises(ValueError, match="-5"):
+            c.seek_to_time({TP: -5})
+
+
+def test_topics_are_listed_with_their_partitions(broker: ScriptedBroker) -> None:
+    broker.add_topic("other", 2)
+    with consumer(broker) as c:
+        listed = c.list_topics()
+        assert {topic: len(parts) for topic, parts in listed.items()} == {"t": 1, "other": 2}
+        assert [p.leader for p in c.partitions_for("other")] == [7, 7]
+        assert c.topics() == {"t", "other"}
+
+
+def test_a_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", partition_assignment_strategy=["cooperative-sticky"]) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        c.pause(TP)
+        c.enforce_rebalance()
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2 and c._core.membership.is_settled)
+        assert c.paused() == {TP}
+        fill(broker, 3)
+        assert c.poll(timeout_ms=50) == {}
+        c.resume(TP)
+        assert len(read(c, 3)) == 3
+
+
+@pytest.mark.option("exclude.internal.topics")
+@pytest.mark.parametrize(("excluded", "found"), [(True, {"t"}), (False, {"t", "__internal"})])
+def test_patterns_leave_out_internal_topics(broker: ScriptedBroker, excluded: bool, found: set[str]) -> None:
+    broker.add_topic("__internal")
+
+    def internal(request: MetadataRequest) -> Any:
+        response = broker._metadata(request)
+        for topic in response.topics:  # type: ignore[attr-defined]
+            topic.is_internal = topic.name.startswith("__")
+        return response
+
+    broker.on(MetadataRequest, internal, times=1000)
+    with consumer(broker, group_id="g", exclude_internal_topics=excluded) as c:
+        c.subscribe(pattern="t")
+        poll_until(c, lambda: bool(c.assignment()))
+        assert c.subscription() == found
+
+
+@pytest.mark.option("allow.auto.create.topics")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_asking_for_an_unknown_topic_may_create_it(broker: ScriptedBroker, allowed: bool) -> None:
+    with consumer(broker, allow_auto_create_topics=allowed, default_api_timeout_ms=300) as c:
+        assert c.partitions_for_topic("nowhere") is None
+        asked = [r for r in broker.asked(MetadataRequest) if any(t.name == "nowhere" for t in r.topics or ())]
+        assert asked
+        assert {r.allow_auto_topic_creation for r in asked} == {allowed}
+
+
+def test_a_poll_wants_room_for_a_record(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        with pytest.raises(ValueError, match="max_records"):
+            c.poll(max_records=0)
+
+
+def test_a_consumer_without_anything_to_read_says_so(broker: ScriptedBroker) -> None:
+    c: KafkaConsumer
+    with consumer(broker) as c, pytest.raises(IllegalStateError, match="nothing is subscribed to"):
+        c.poll()
