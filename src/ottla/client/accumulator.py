@@ -267,16 +267,19 @@ class Accumulator:
         """Hold a partition's batches back, or let them go again."""
         self._queue(tp).muted = muted
 
-    def expired(self, now: float, timeout: float) -> list[ProducerBatch]:
-        """Take out the batches that have waited for longer than `timeout` seconds."""
+    def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
+        """Take out the batches that have waited for longer than `timeout` seconds; and when the next one will have."""
         found = []
+        oldest = now
         with self.lock:
             for queue in self.active.values():
                 while queue.batches and now - queue.batches[0].created >= timeout:
                     batch = queue.batches.popleft()
                     batch.open.close()
                     found.append(batch)
-        return found
+                if queue.batches:
+                    oldest = min(oldest, queue.batches[0].created)
+        return found, oldest + timeout
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Cut a batch that the broker found too large; the parts, which are still to be `put_back`."""

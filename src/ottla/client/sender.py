@@ -106,9 +106,7 @@ class Sender:
     def _send_ready(self) -> float | None:
         """Send to every node that is ready; seconds until the next look (None: until something happens)."""
         now = self._clock.monotonic()
-        late = [batch for batch in self._on_the_way if now - batch.created >= self._delivery_timeout]
-        for batch in late + self.accumulator.expired(now, self._delivery_timeout):
-            self._expire(batch)
+        next_expiry = self._expire_late(now)
         ready = self.accumulator.ready(self.metadata.cluster, now)
         if ready.leaderless:
             for topic in ready.leaderless:
@@ -123,10 +121,23 @@ class Sender:
             self._send_to(node, now)
         next_check = ready.next_check
         if self.accumulator.incomplete:
-            # Whatever happens, look in time for the next batch to expire.
-            soon = now + min(1.0, self._delivery_timeout)
-            next_check = soon if next_check is None else min(next_check, soon)
+            next_check = next_expiry if next_check is None else min(next_check, next_expiry)
         return None if next_check is None else max(0.0, next_check - now)
+
+    def _expire_late(self, now: float) -> float:
+        """Give up batches whose time is over, wherever they are; when the next one's will be."""
+        limit = self._delivery_timeout
+        expired, next_expiry = self.accumulator.expired(now, limit)
+        for batch in self._on_the_way:
+            if batch.outcome.done:
+                continue
+            if now - batch.created >= limit:
+                expired.append(batch)
+            else:
+                next_expiry = min(next_expiry, batch.created + limit)
+        for batch in expired:
+            self._expire(batch)
+        return next_expiry
 
     def _spawn(self, work: asyncio.coroutines.Coroutine[None, None, None], node: int) -> None:  # type: ignore[name-defined]
         if node in self._connecting:

@@ -36,6 +36,7 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # magic; version 1, independent blocks; 64 KiB blocks; header checksum
 _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_STORED = 0x8000_0000
+_LZ4_LEAST_HIGH = 3  # below it, the writer of frames takes the fast compressor
 
 
 def _compress_none(data: Buffer, level: int | None) -> Buffer:
@@ -120,18 +121,11 @@ def _snappy_length(block: memoryview) -> int:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
-    import cramjam
-
-    # Kafka's levels are those of LZ4's high compression; without one the fast compressor is used, as in Kafka.
-    compress_block = cramjam.lz4.compress_block
     view = memoryview(data).cast("B")
     out = bytearray(_LZ4_HEADER)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         raw = view[start : start + _LZ4_BLOCK_BYTES]
-        if level is None:
-            block = bytes(compress_block(raw, store_size=False))
-        else:
-            block = bytes(compress_block(raw, store_size=False, mode="high_compression", compression=level))
+        block = _lz4_block(raw, level)
         if len(block) < len(raw):
             out += len(block).to_bytes(4, "little")
             out += block
@@ -140,6 +134,19 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
             out += raw
     out += _LZ4_END
     return out
+
+
+def _lz4_block(raw: memoryview, level: int | None) -> Buffer:
+    """One raw block. Kafka's levels are those of high compression; without one it takes the fast compressor, too."""
+    import cramjam
+
+    if level is None:
+        return bytes(cramjam.lz4.compress_block(raw, store_size=False))
+    # cramjam's writer of blocks knows no level, that of frames does: the frame of so little has one block.
+    frame = bytes(cramjam.lz4.compress(raw, level=max(level, _LZ4_LEAST_HIGH)))
+    size = int.from_bytes(frame[7:11], "little") & ~_LZ4_STORED
+    assert len(frame) == 7 + 4 + size + 4 + 4 + 4, "header, size, block, its checksum, end, checksum"
+    return frame[11 : 11 + size]
 
 
 def _decompress_lz4(data: memoryview, max_bytes: int) -> Buffer:

@@ -179,9 +179,10 @@ def test_batches_expire() -> None:
     f = Fixture()
     f.append(b"v")
     f.clock.now += 119
-    assert f.accumulator.expired(f.clock.now, 120) == []
+    assert f.accumulator.expired(f.clock.now, 120) == ([], 220.0)
     f.clock.now += 1
-    assert len(f.accumulator.expired(f.clock.now, 120)) == 1
+    batches, next_expiry = f.accumulator.expired(f.clock.now, 120)
+    assert (len(batches), next_expiry) == (1, f.clock.now + 120)
     assert f.accumulator.topics["t"].queues[0].open.closed
 
 

@@ -97,6 +97,7 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
     assert broker.connections == 1
 
 
+@pytest.mark.option("bootstrap.servers")
 def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
     config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
     made = Connections(config, "me", dict)
@@ -121,6 +122,7 @@ def test_nobody_there_is_told_with_the_address() -> None:
     run(made, test)
 
 
+@pytest.mark.option("connections.max.idle.ms")
 def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
     made = connections(broker, connections_max_idle_ms=50)
 
@@ -148,6 +150,7 @@ def test_a_closed_client_makes_no_connection(broker: ScriptedBroker) -> None:
     run(made, test)
 
 
+@pytest.mark.option("security.protocol", "sasl.mechanism", "sasl.plain.username", "sasl.plain.password")
 def test_sasl_plain_tells_user_and_password_before_anything_else(broker: ScriptedBroker) -> None:
     broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
     broker.on(SaslAuthenticateRequest, lambda _: SaslAuthenticateResponse())

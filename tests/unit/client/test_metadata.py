@@ -165,6 +165,7 @@ def test_metadata_is_refreshed_by_age() -> None:
     run(asker, test, max_age_ms=20)
 
 
+@pytest.mark.option("metadata.max.idle.ms")
 def test_a_topic_that_nobody_uses_is_forgotten() -> None:
     asker = Asker(response(topic("t", (1, 0))))
 

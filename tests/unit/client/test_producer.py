@@ -58,6 +58,7 @@ def test_a_record_is_sent_and_its_place_is_told(broker: ScriptedBroker) -> None:
     assert (record.key, record.value, record.headers, record.timestamp) == (b"k", b"value", [("h", b"1")], 5)
 
 
+@pytest.mark.option("linger.ms")
 def test_records_travel_together_while_the_batch_lingers(broker: ScriptedBroker) -> None:
     with producer(broker, linger_ms=60_000) as p:
         futures = [p.send("t", b"%d" % i) for i in range(100)]
@@ -87,6 +88,7 @@ def test_text_is_sent_as_utf8_without_a_serializer(broker: ScriptedBroker) -> No
     assert values(broker) == ["größer".encode()]
 
 
+@pytest.mark.option("key.serializer", "value.serializer")
 def test_serializers_are_called_and_their_errors_name_them(broker: ScriptedBroker) -> None:
     with producer(broker, value_serializer=lambda v: str(v + 1).encode(), key_serializer="long") as p:
         p.send("t", 41, key=1).get(10)
@@ -154,6 +156,7 @@ class Interceptor:
         self.seen.append(error or metadata.offset)
 
 
+@pytest.mark.option("interceptor.classes")
 def test_interceptors_change_records_and_hear_of_success_and_failure(broker: ScriptedBroker) -> None:
     interceptor = Interceptor()
     with producer(broker, interceptor_classes=[interceptor], max_request_size=1000) as p:
@@ -168,6 +171,7 @@ def test_interceptors_change_records_and_hear_of_success_and_failure(broker: Scr
 # Errors
 
 
+@pytest.mark.option("max.request.size")
 def test_a_record_too_large_fails_in_its_future_before_memory_is_asked_for(broker: ScriptedBroker) -> None:
     with producer(broker, max_request_size=1000) as p:
         future = p.send("t", bytes(2000))
@@ -200,12 +204,14 @@ def test_a_lost_connection_is_made_again(broker: ScriptedBroker) -> None:
     assert values(broker) == [b"v"]
 
 
+@pytest.mark.option("request.timeout.ms")
 def test_a_broker_that_does_not_answer_is_given_up_and_asked_again(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: SILENCE)
     with producer(broker, request_timeout_ms=200) as p:
         assert p.send("t", b"v").get(10).offset == 0
 
 
+@pytest.mark.option("delivery.timeout.ms")
 def test_delivery_timeout_ends_all_tries(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(6), times=1000)
     with producer(broker, request_timeout_ms=100, delivery_timeout_ms=300) as p:
@@ -214,6 +220,7 @@ def test_delivery_timeout_ends_all_tries(broker: ScriptedBroker) -> None:
             future.get(10)
 
 
+@pytest.mark.option("retries")
 def test_retries_0_fails_at_once(broker: ScriptedBroker) -> None:
     broker.on(ProduceRequest, lambda _: failure(6))
     with producer(broker, retries=0) as p:
@@ -250,18 +257,21 @@ def test_numbers_follow_each_other(broker: ScriptedBroker) -> None:
     assert [(h.producer_id, h.base_sequence) for h in headers] == [(1000, i) for i in range(5)]
 
 
+@pytest.mark.option("enable.idempotence")
 def test_without_idempotence_there_are_no_numbers(broker: ScriptedBroker) -> None:
     with producer(broker, enable_idempotence=False, acks=1) as p:
         p.send("t", b"v").get(10)
     assert read_header(broker.topics["t"][0][0]).producer_id == -1
 
 
+@pytest.mark.option("acks")
 def test_acks_0_is_done_when_sent(broker: ScriptedBroker) -> None:
     with producer(broker, acks=0) as p:
         assert p.send("t", b"v").get(10).offset == -1
         broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == 1)
 
 
+@pytest.mark.option("max.block.ms")
 def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) -> None:
     with producer(broker, max_block_ms=100) as p:
         with pytest.raises(KafkaTimeoutError, match="'missing'"):
@@ -280,6 +290,7 @@ def test_an_invalid_topic_fails_at_once_in_the_future(broker: ScriptedBroker) ->
 # Memory
 
 
+@pytest.mark.option("buffer.memory")
 def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
@@ -292,6 +303,7 @@ def test_send_blocks_until_memory_comes_free_and_then_goes_on(broker: ScriptedBr
         assert [f.get(10).offset for f in [*first, last]] == [0, 1, 2]
 
 
+@pytest.mark.option("buffer.memory", "max.block.ms")
 def test_memory_that_does_not_come_free_is_an_error(broker: ScriptedBroker) -> None:
     gate = threading.Event()
     broker.on(ProduceRequest, lambda _: gate.wait(10) and None)
@@ -378,6 +390,7 @@ def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
         producer(broker, acks=1, enable_idempotence=True)
 
 
+@pytest.mark.option("metadata.fetch.timeout.ms", "timeout.ms", "block.on.buffer.full")
 def test_options_of_the_first_producer_still_work(broker: ScriptedBroker) -> None:
     with producer(broker, metadata_fetch_timeout_ms=50, timeout_ms=1234) as p:
         with pytest.raises(KafkaTimeoutError, match="missing"):
@@ -395,6 +408,7 @@ def test_kafkas_names_are_taken_as_a_mapping(broker: ScriptedBroker) -> None:
         assert p.send("t", b"v").get(10).offset == 0
 
 
+@pytest.mark.option("compression.type")
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_batches_are_compressed(broker: ScriptedBroker, codec: str) -> None:
     with producer(broker, compression_type=codec, linger_ms=1000) as p:

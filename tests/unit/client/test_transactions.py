@@ -104,6 +104,7 @@ def test_offsets_come_with_the_records_or_not_at_all(bootstrap: str, topic: str,
         assert (found.offset, found.metadata) == (7, "noted")
 
 
+@pytest.mark.option("transactional.id")
 def test_a_zombie_is_fenced_and_leaves_nothing(bootstrap: str, topic: str, way: str) -> None:
     zombie = producer(bootstrap, topic)
     zombie.begin_transaction()

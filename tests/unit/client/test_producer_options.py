@@ -1,0 +1,510 @@
+"""What each option of the producer does, and that none is without a test."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scripts.tables import DOCS
+
+from ottla import KafkaProducer
+from ottla.client.connections import Connections
+from ottla.client.metadata import Cluster, PartitionInfo, TopicInfo
+from ottla.client.producer_core import ProducerCore
+from ottla.clock import ManualClock
+from ottla.config.client import ClientConfig
+from ottla.config.producer import ProducerConfig
+from ottla.errors import ConfigurationError, KafkaTimeoutError, SslAuthenticationError
+from ottla.model import Node
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.find_coordinator import Coordinator as Found
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.records.batch import read_header
+
+from .marked_options import marked
+from .scripted import SILENCE, ScriptedBroker
+
+TESTED = marked("test_*.py", "../net/test_tls.py")
+
+
+@pytest.mark.parametrize("option", sorted({*ProducerConfig.options, *ClientConfig.options}))
+def test_every_option_is_documented_and_has_a_test(option: str) -> None:
+    assert option in TESTED, "no test is marked with this option"
+    assert f"| `{option}` |" in (DOCS / "options.md").read_text()
+
+
+def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
+    return KafkaProducer(**{"bootstrap_servers": broker.address, "linger_ms": 0, "retry_backoff_ms": 10, **options})
+
+
+def failure(code: int) -> ProduceResponse:
+    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the I/O thread is about to do, where nothing tells of it."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+
+
+def idle(p: KafkaProducer) -> None:
+    """Let the I/O thread do everything that it has to do now."""
+    for _ in range(5):
+        p._io.run(_nothing())
+
+
+async def _nothing() -> None:
+    pass
+
+
+# Time
+
+
+@pytest.mark.option("linger.ms")
+def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    with producer(broker, linger_ms=1000, clock=clock) as p:
+        future = p.send("t", b"v")
+        clock.advance(999)
+        idle(p)
+        assert broker.asked(ProduceRequest) == []
+        clock.advance(1)
+        assert future.get(10).timestamp == 1_700_000_000_000, "the time of send()"
+
+
+@pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
+def test_a_batch_is_sent_again_after_pauses_that_double_up_to_a_limit(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    broker.on(ProduceRequest, lambda _: failure(6), times=4)
+    with producer(broker, retry_backoff_ms=1000, retry_backoff_max_ms=3000, clock=clock) as p:
+        future = p.send("t", b"v")
+        for tries, pause in enumerate((1000, 2000, 3000, 3000), 1):
+            until(lambda: p.metrics()["producer-metrics"]["record-retry-total"] == tries)  # noqa: B023
+            clock.advance(pause - 1)
+            idle(p)
+            assert len(broker.asked(ProduceRequest)) == tries
+            clock.advance(1)
+        assert future.get(10).offset == 0
+
+
+@pytest.mark.option("delivery.timeout.ms")
+def test_a_batch_expires_while_it_waits_for_its_answer(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    broker.on(ProduceRequest, lambda _: SILENCE)
+    with producer(broker, buffer_memory=20_000, clock=clock) as p:
+        future = p.send("t", b"v")
+        broker.wait_for(lambda: bool(broker.asked(ProduceRequest)))
+        clock.advance(119_999)
+        idle(p)
+        assert not future.done()
+        clock.advance(1)
+        with pytest.raises(KafkaTimeoutError, match="not delivered within 120 s"):
+            future.get(10)
+        assert p.metrics()["producer-metrics"]["buffer-available-bytes"] < 20_000, "the socket may still read from it"
+        p.close(timeout=0)
+        assert p.metrics()["producer-metrics"]["buffer-available-bytes"] == 20_000
+
+
+@pytest.mark.option("delivery.timeout.ms")
+def test_the_time_for_delivery_is_at_least_that_of_one_try() -> None:
+    made = ProducerConfig.from_keywords(bootstrap_servers="h:1", request_timeout_ms=200_000, linger_ms=7)
+    assert made.delivery_timeout_ms == 200_007
+    with pytest.raises(ConfigurationError, match=r"delivery\.timeout\.ms: 100"):
+        ProducerConfig.from_keywords(bootstrap_servers="h:1", delivery_timeout_ms=100)
+
+
+@pytest.mark.option("metadata.max.age.ms")
+def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    with producer(broker, metadata_max_age_ms=5000, clock=clock) as p:
+        p.send("t", b"v").get(10)
+        until(lambda: clock.is_waited_for(5.0))
+        before = len(broker.asked(MetadataRequest))
+        clock.advance(4999)
+        idle(p)
+        assert len(broker.asked(MetadataRequest)) == before
+        clock.advance(1)
+        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) == before + 1)
+
+
+@pytest.mark.option("request.timeout.ms", "socket.connection.setup.timeout.ms")
+def test_a_connection_that_is_not_made_in_time_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"security_protocol": "SSL", "socket_connection_setup_timeout_ms": 20, "max_block_ms": 200}
+        with KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", **options) as p:
+            with pytest.raises(KafkaTimeoutError, match="no connection within 0.0"):
+                p.send("t", b"v")
+
+
+def connections(**options: Any) -> Connections:
+    return Connections(ClientConfig.from_keywords(**{"bootstrap_servers": "h:1", **options}), "me", dict)
+
+
+@pytest.mark.option("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
+def test_a_connection_gets_more_time_after_each_failure() -> None:
+    made = connections(socket_connection_setup_timeout_ms=1000, socket_connection_setup_timeout_max_ms=3000)
+    for failures, seconds in enumerate((1, 2, 3, 3)):
+        assert 0.8 * seconds <= made._setup_timeout(failures) <= 1.2 * seconds
+
+
+@pytest.mark.option("reconnect.backoff.ms", "reconnect.backoff.max.ms")
+def test_a_lost_broker_is_left_alone_for_a_while(broker: ScriptedBroker) -> None:
+    made: list[float] = []
+    with KafkaProducer(
+        bootstrap_servers="127.0.0.1:1", reconnect_backoff_ms=40, reconnect_backoff_max_ms=60, max_block_ms=300
+    ) as p:
+        with pytest.raises(KafkaTimeoutError):
+            p.send("t", b"v")
+        (back_off,) = p._core.connections._back_off.values()
+        made = [back_off.first, back_off.longest, back_off.failures]
+    assert made[:2] == [0.04, 0.06]
+    assert 2 <= made[2] <= 10
+
+
+# Where the cluster is
+
+
+@pytest.mark.option("client.id")
+def test_the_client_has_a_name(broker: ScriptedBroker) -> None:
+    for given, name in (({"client_id": "me"}, "me"), ({"transactional_id": "x"}, "producer-x")):
+        with producer(broker, **given) as p:
+            assert p.partitions_for("t") == {0}
+        assert broker.headers[-1].client_id == name
+    with producer(broker) as p, producer(broker) as q:
+        assert p._core.client_id != q._core.client_id
+
+
+@pytest.mark.option("client.dns.lookup")
+def test_bootstrap_servers_are_called_by_their_canonical_names(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def names(loop: Any, host: str, port: int) -> list[str]:
+        return ["127.0.0.1"] if host == "alias" else []
+
+    monkeypatch.setattr("ottla.client.connections.canonical_names_of", names)
+    lookup = "resolve_canonical_bootstrap_servers_only"
+    with producer(broker, bootstrap_servers=f"alias:{broker.port}", client_dns_lookup=lookup) as p:
+        p.send("t", b"v").get(10)
+
+
+@pytest.mark.option("client.dns.lookup")
+def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def addresses(loop: Any, host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET, ("127.0.0.1", port))]
+
+    monkeypatch.setattr("ottla.net.channel.addresses_of", addresses)
+    with producer(broker, bootstrap_servers=f"anything:{broker.port}") as p:
+        p.send("t", b"v").get(10)
+
+
+@pytest.mark.option("metadata.recovery.strategy")
+def test_when_no_known_broker_answers_the_bootstrap_servers_are_asked_or_not(broker: ScriptedBroker) -> None:
+    for strategy, found in (("rebootstrap", True), ("none", False)):
+        with producer(broker, metadata_recovery_strategy=strategy, reconnect_backoff_ms=1, max_block_ms=300) as p:
+            p._core.metadata.cluster = Cluster({9: Node(9, "127.0.0.1", 1)})
+            if found:
+                assert p.partitions_for("t") == {0}
+            else:
+                with pytest.raises(KafkaTimeoutError):
+                    p.partitions_for("t")
+
+
+@pytest.mark.option("metadata.recovery.rebootstrap.trigger.ms")
+def test_after_long_without_metadata_everything_known_is_forgotten(broker: ScriptedBroker) -> None:
+    # A known broker that takes connections and says nothing of use.
+    with ScriptedBroker() as strange, producer(broker, metadata_recovery_rebootstrap_trigger_ms=50) as p:
+        strange.add_topic("t", 9)
+        refuse = lambda request: type(request).RESPONSE(error_code=8)  # noqa: E731
+        strange.on(MetadataRequest, refuse, times=10_000)
+        p._core.metadata.cluster = Cluster({9: Node(9, strange.host, strange.port)})
+        assert p.partitions_for("t") == {0}
+        assert strange.asked(MetadataRequest)
+
+
+@pytest.mark.option("metadata.recovery.strategy")
+def test_a_broker_may_send_its_clients_back_to_the_bootstrap_servers(broker: ScriptedBroker) -> None:
+    with ScriptedBroker() as strange, producer(broker) as p:
+        strange.on(MetadataRequest, lambda request: type(request).RESPONSE(error_code=129))
+        p._core.metadata.cluster = Cluster({9: Node(9, strange.host, strange.port)})
+        assert p.partitions_for("t") == {0}
+        assert len(strange.asked(MetadataRequest)) == 1
+
+
+@pytest.mark.option("allow.auto.create.topics")
+def test_asking_for_a_topic_may_create_it(broker: ScriptedBroker) -> None:
+    for allowed in (True, False):
+        with producer(broker, allow_auto_create_topics=allowed) as p:
+            p.partitions_for("t")
+        assert broker.asked(MetadataRequest)[-1].allow_auto_topic_creation is allowed
+
+
+# Sockets and security
+
+
+@pytest.mark.option("receive.buffer.bytes", "send.buffer.bytes", "socket.options")
+def test_sockets_are_made_as_wanted(broker: ScriptedBroker) -> None:
+    idle_seconds = (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77)
+    sizes = {"receive_buffer_bytes": 50_000, "send_buffer_bytes": 60_000}
+    with producer(broker, **sizes, socket_options=[idle_seconds]) as p:
+        p.send("t", b"v").get(10)
+        sock = next(iter(p._core.connections._ready.values())).channel._socket
+        assert sock is not None
+        # Linux gives twice what it is asked for.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (60_000, 120_000)
+        assert sock.getsockopt(*idle_seconds[:2]) == 77
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+@pytest.mark.option("security.protocol")
+def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+
+        def answer() -> None:
+            sock, _ = plain.accept()
+            with sock:
+                sock.recv(1)
+                sock.sendall(b"HTTP/1.0 400 what is this\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"127.0.0.1:{plain.getsockname()[1]}"
+        with KafkaProducer(bootstrap_servers=address, security_protocol="SSL", max_block_ms=60_000) as p:
+            with pytest.raises(SslAuthenticationError, match="WRONG_VERSION|RECORD_LAYER"):
+                p.send("t", b"v")
+
+
+@pytest.mark.option("sasl.jaas.config")
+def test_a_line_of_jaas_tells_user_and_password() -> None:
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\"b" password="p w";'
+    made = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
+    assert made.plain_credentials == ('a"b', "p w")
+    assert "p w" not in repr(made)
+    with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config.*PlainLoginModule"):
+        ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "ScramLoginModule required;"})
+
+
+# Batches
+
+
+@pytest.mark.option("acks", "timeout.ms")
+def test_the_broker_is_told_whose_acknowledgement_is_wanted(broker: ScriptedBroker) -> None:
+    for given, asked in ((1, 1), ("all", -1), (-1, -1)):
+        with producer(broker, acks=given) as p:
+            p.send("t", b"v").get(10)
+        assert broker.asked(ProduceRequest)[-1].acks == asked
+
+
+@pytest.mark.option("batch.size")
+def test_a_batch_holds_as_much_as_it_may(broker: ScriptedBroker) -> None:
+    for size, expected in ((0, [1] * 6), (1000, [3, 3]), (100_000, [6])):
+        broker.add_topic("t")
+        with producer(broker, batch_size=size, linger_ms=60_000) as p:
+            for _ in range(6):
+                p.send("t", bytes(300))
+            p.flush(10)
+        assert [read_header(batch).count for batch in broker.topics["t"][0]] == expected
+
+
+@pytest.mark.option("max.request.size")
+def test_a_request_takes_as_many_batches_as_fit(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 4)
+    with producer(broker, max_request_size=2000, linger_ms=60_000) as p:
+        for partition in range(4):
+            p.send("many", bytes(800), partition=partition)
+        p.flush(10)
+    sizes = [sum(len(t.partition_data) for t in r.topic_data) for r in broker.asked(ProduceRequest)]
+    assert sizes == [2, 2]
+
+
+@pytest.mark.option("max.in.flight.requests.per.connection")
+def test_no_more_requests_are_on_their_way_than_allowed(broker: ScriptedBroker) -> None:
+    for most in (1, 3):
+        broker.add_topic("t")
+        broker.requests.clear()
+        broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+        p = producer(broker, max_in_flight_requests_per_connection=most, batch_size=0)
+        for _ in range(10):
+            p.send("t", bytes(100))
+        broker.wait_for(lambda: len(broker.asked(ProduceRequest)) == most)  # noqa: B023
+        idle(p)
+        assert len(broker.asked(ProduceRequest)) == most
+        p.close(timeout=0)
+
+
+TEXT = random.Random(1).randbytes(400) * 30 + bytes(random.Random(2).choices(b"etaoin shrdlu", k=60_000))
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
+@pytest.mark.option("compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "compression.level")
+def test_a_higher_level_makes_smaller_batches(broker: ScriptedBroker, codec: str, low: int, high: int) -> None:
+    def size(**options: Any) -> int:
+        broker.add_topic("t")
+        with producer(broker, compression_type=codec, batch_size=200_000, **options) as p:
+            p.send("t", TEXT).get(10)
+        return len(broker.topics["t"][0][0])
+
+    own = f"compression_{codec}_level"
+    assert size(**{own: high}) < size(**{own: low})
+    assert size(compression_level=high, **{own: low}) == size(**{own: high})
+
+
+@pytest.mark.parametrize("options", [{"compression_gzip_level": 0}, {"compression_lz4_level": 18}, {"acks": 2}])
+def test_a_level_that_the_codec_does_not_have_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="is not allowed"):
+        ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
+
+
+# Partitions
+
+
+def core_with(**options: Any) -> ProducerCore:
+    """A producer that knows topic t, whose partitions 0 and 1 are led by nodes 1 and 2."""
+    made = ProducerCore(ProducerConfig.from_keywords(bootstrap_servers="h:1", batch_size=1, **options), lambda: None)
+    infos = tuple(PartitionInfo("t", i, i + 1, 0, (i + 1,), (i + 1,), ()) for i in range(2))
+    nodes = {n: Node(n, "h", n) for n in (1, 2)}
+    made.metadata.cluster = Cluster(nodes, {"t": TopicInfo("t", ZERO_UUID, False, infos)})
+    made.metadata.version = 1
+    return made
+
+
+def chosen(made: ProducerCore) -> set[int]:
+    queues = made.queues("t", None)
+    assert queues is not None
+    return {made.sticky(queues, 100) for _ in range(60)}
+
+
+@pytest.mark.option("partitioner.availability.timeout.ms")
+def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
+    made = core_with(partitioner_availability_timeout_ms=1000)
+    made.accumulator.note_ready(1, 0.0, taken=True)
+    made.accumulator.note_ready(1, 1.0, taken=False)
+    assert chosen(made) == {0, 1}
+    made.accumulator.note_ready(1, 1.1, taken=False)
+    assert chosen(made) == {1}
+    made.accumulator.note_ready(1, 1.2, taken=True)
+    assert chosen(made) == {0, 1}
+    unaware = core_with()
+    unaware.accumulator.note_ready(1, 0.0, taken=True)
+    unaware.accumulator.note_ready(1, 99.0, taken=False)
+    assert chosen(unaware) == {0, 1}
+
+
+@pytest.mark.option("partitioner.availability.timeout.ms")
+def test_when_no_broker_takes_anything_all_are_as_good() -> None:
+    made = core_with(partitioner_availability_timeout_ms=1000)
+    for node in (1, 2):
+        made.accumulator.note_ready(node, 0.0, taken=True)
+        made.accumulator.note_ready(node, 9.0, taken=False)
+    assert chosen(made) == {0, 1}
+
+
+@pytest.mark.option("partitioner.adaptive.partitioning.enable")
+def test_longer_queues_are_chosen_less_often_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+
+    def choose(available: Any, queued: Any) -> int:
+        told.append(queued is not None)
+        return 0
+
+    monkeypatch.setattr("ottla.client.partitioner.choose_partition", choose)
+    for wanted in (True, False):
+        chosen(core_with(partitioner_adaptive_partitioning_enable=wanted))
+        assert set(told) == {wanted}
+        told.clear()
+
+
+@pytest.mark.option("partitioner.ignore.keys")
+def test_keys_may_be_ignored(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 50)
+    with producer(broker, partitioner_ignore_keys=True, linger_ms=60_000) as p:
+        futures = [p.send("many", b"v", key=b"%d" % i) for i in range(20)]
+        p.flush(10)
+        assert len({f.get(0).partition for f in futures}) == 1
+
+
+JAVAS = "org.apache.kafka.clients.producer."
+
+
+@pytest.mark.option("partitioner", "partitioner.class")
+def test_partitioners_go_by_names_of_ours_and_javas(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 4)
+
+    def partitions(**options: Any) -> list[int]:
+        with producer(broker, **options) as p:
+            return [p.send("many", b"v", key=b"same").get(10).partition for _ in range(8)]
+
+    assert len(set(partitions(partitioner="default"))) == 1
+    assert sorted(partitions(partitioner="roundrobin")) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sorted(partitions(partitioner_class=f"{JAVAS}RoundRobinPartitioner")) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert set(partitions(partitioner="random")) <= {0, 1, 2, 3}
+    assert partitions(partitioner=lambda key, all_partitions, available: 3) == [3] * 8
+
+
+# Transactions
+
+
+@pytest.mark.option("transaction.timeout.ms", "transaction.two.phase.commit.enable")
+def test_the_coordinator_is_told_how_long_a_transaction_may_last(broker: ScriptedBroker) -> None:
+    found = FindCoordinatorResponse(coordinators=[Found(key="x", node_id=7, host=broker.host, port=broker.port)])
+    broker.on(FindCoordinatorRequest, lambda _: found, times=10)
+    for options, expected in (
+        ({"transaction_timeout_ms": 1234}, (1234, False)),
+        ({"transaction_two_phase_commit_enable": True}, (0x7FFFFFFF, True)),
+    ):
+        with producer(broker, transactional_id="x", **options) as p:
+            p.init_transactions()
+        asked = broker.asked(InitProducerIdRequest)[-1]
+        assert (asked.transaction_timeout_ms, asked.enable_2pc) == expected
+
+
+@pytest.mark.option("transaction.two.phase.commit.enable", "transactional.id", "enable.idempotence")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"transaction_timeout_ms": 1, "transaction_two_phase_commit_enable": True}, r"transaction\.timeout\.ms"),
+        ({"transactional_id": ""}, r"transactional\.id: ''"),
+        ({"transactional_id": "x", "enable_idempotence": False}, r"transactional\.id needs enable\.idempotence"),
+        ({"enable_idempotence": True, "retries": 0}, r"enable\.idempotence needs"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, r"enable\.idempotence needs"),
+    ],
+)
+def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        ProducerConfig.from_keywords(bootstrap_servers="h:1", **options)
+
+
+# What has no effect
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.provider", "sasl.kerberos.kinit.cmd", "auto.include.jmx.reporter", "config.providers.x.class"]
+)
+def test_options_without_a_meaning_here_are_taken_and_told(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    ProducerConfig.from_kafka({"bootstrap.servers": "h:1", name: "x"})
+    assert f"producer option {name} has no effect: " in caplog.text
+    caplog.clear()
+    ProducerConfig.from_keywords(bootstrap_servers="h:1", **{name.replace(".", "_"): "x"})
+    assert f"producer option {name} has no effect: " in caplog.text
+
+
+def test_an_unknown_option_is_told_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    ProducerConfig.from_kafka({"bootstrap.servers": "h:1", "linger.msec": "x"})
+    assert "linger.msec; did you mean linger.ms?" in caplog.text
