@@ -136,7 +136,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
     return out
 
 
-def _lz4_block(raw: memoryview, level: int | None) -> Buffer:
+def _lz4_block(raw: memoryview, level: int | None) -> bytes:
     """One raw block. Kafka's levels are those of high compression; without one it takes the fast compressor, too."""
     import cramjam
 
