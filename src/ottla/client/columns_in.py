@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ottla.client.producer_batch import PartitionQueue, TopicQueues
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.records.builder import record_size_upper_bound
-from ottla.records.columns import BinaryColumn, binary_column
+from ottla.records.columns import BinaryColumn
 from ottla.records.murmur2 import rows_by_partition
 
 
@@ -74,7 +74,7 @@ def _ranges(outcome: Outcome, count: int) -> list[SentRange]:
 
 
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
-    """The columns of a call. Lists of bytes (or None), or Arrow arrays of binary or string, all of one length."""
+    """The columns of a call: lists of bytes, text or None, or Arrow arrays of binary or string, all of one length."""
     rows = len(values)
     if keys is not None and len(keys) != rows:
         raise ValueError(f"{len(keys)} keys for {rows} values")
@@ -83,28 +83,35 @@ def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
 
 
 def column(items: Any) -> BinaryColumn:
-    """A column of a list or an Arrow array."""
-    if hasattr(items, "combine_chunks") and hasattr(items, "chunks"):
-        items = items.combine_chunks()
-    if hasattr(items, "buffers"):
+    """A column of a list, an Arrow array, or a series of pandas or Polars."""
+    if not isinstance(items, (list, tuple)) and _is_arrow(items):
+        from ottla.records.arrow import binary_column
+
         return binary_column(items)
     try:
         data = b"".join(items)
     except TypeError:
-        return _with_nulls(items)
+        return _of_objects(items)
     return BinaryColumn(memoryview(array("i", [0, *accumulate(map(len, items))])), data)
 
 
-def _with_nulls(items: Sequence[bytes | None]) -> BinaryColumn:
-    present = [item for item in items if item is not None]
-    if not all(isinstance(item, (bytes, bytearray)) for item in present):
-        raise TypeError("bytes or None are wanted in every row")
-    offsets = array("i", [0, *accumulate(0 if item is None else len(item) for item in items)])
-    validity = bytearray((len(items) >> 3) + 1)
-    for row, item in enumerate(items):
-        if item is not None:
-            validity[row >> 3] |= 1 << (row & 7)
-    return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(items) - len(present))
+def _is_arrow(items: Any) -> bool:
+    """Whether something is Arrow's, or has a way to become that."""
+    return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
+
+
+def _of_objects(items: Iterable[Any]) -> BinaryColumn:
+    """Rows that are not all bytes: some are null, or text."""
+    rows = [item.encode() if isinstance(item, str) else item for item in items]
+    present = [row for row in rows if row is not None]
+    if not all(isinstance(row, (bytes, bytearray)) for row in present):
+        raise TypeError("bytes, text or None are wanted in every row")
+    offsets = array("i", [0, *accumulate(0 if row is None else len(row) for row in rows)])
+    validity = bytearray((len(rows) >> 3) + 1)
+    for number, row in enumerate(rows):
+        if row is not None:
+            validity[number >> 3] |= 1 << (number & 7)
+    return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(rows) - len(present))
 
 
 def _timestamps(given: Any, rows: int) -> memoryview | int:

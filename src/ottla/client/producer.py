@@ -192,7 +192,9 @@ class KafkaProducer:
         partition: int | None = None,
         timestamps_ms: Any = None,
     ) -> BatchFuture:
-        """Send many records at once: lists of bytes (or None), or Arrow arrays of binary or string.
+        """Send many records at once: lists of bytes, text or None, or Arrow arrays of binary or string.
+
+        Series of pandas or Polars become such arrays (with pyarrow).
 
         Each key goes where send() would send it; rows without a key go together. `timestamps_ms` is one time for all, a
         list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used. Blocks for at most

@@ -1,6 +1,6 @@
 """Records as columns: what `column_decoder` makes of batches and `BatchBuilder.append_columns` takes.
 
-The layout is Arrow's, so `pyarrow.Array.from_buffers` wraps it without a copy; pyarrow itself is not needed here.
+The layout is Arrow's, so that `arrow` wraps it without a copy; pyarrow itself is needed only there.
 """
 
 from __future__ import annotations
@@ -60,10 +60,8 @@ class Columns(NamedTuple):
         """Bytes of keys and values together."""
         return int(self.keys.offsets[self.rows]) + int(self.values.offsets[self.rows])
 
+    def to_arrow(self) -> Any:
+        """A `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value (and headers)."""
+        from ottla.records.arrow import record_batch
 
-def binary_column(array: Any) -> BinaryColumn:
-    """The buffers of a pyarrow binary or string array (32-bit offsets; slices are fine), without a copy."""
-    if str(array.type) not in ("binary", "string"):
-        raise TypeError(f"a binary or string array with 32-bit offsets is wanted, not {array.type}")
-    validity, offsets, data = array.buffers()
-    return BinaryColumn(memoryview(offsets).cast("B").cast("i"), data or b"", validity, array.null_count, array.offset)
+        return record_batch(self)

@@ -220,6 +220,19 @@ def test_poll_batch_returns_columns(broker: ScriptedBroker) -> None:
         assert c.position(TP) == 3
 
 
+def test_columns_become_arrow_without_a_copy(broker: ScriptedBroker) -> None:
+    pytest.importorskip("pyarrow")
+    broker.put("t", 0, batch([b"a", None, b"ccc"]))
+    with consumer(broker) as c:
+        c.assign([TP])
+        columns = c.poll_batch(timeout_ms=5000, headers=True)[TP]
+    table = columns.to_arrow()
+    assert table.column_names == ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]
+    assert table["value"].to_pylist() == [b"a", None, b"ccc"]
+    assert table["headers"].to_pylist() == [[{"key": "h", "value": b"x"}]] * 3
+    assert [moment.timestamp() for moment in table["timestamp"].to_pylist()] == [1.0, 1.001, 1.002]
+
+
 def test_poll_batch_ends_where_it_is_told(broker: ScriptedBroker) -> None:
     fill(broker, 30)
     with consumer(broker) as c:

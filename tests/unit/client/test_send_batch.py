@@ -43,6 +43,34 @@ def test_every_row_arrives_where_send_would_have_put_it(broker: ScriptedBroker, 
         assert [o for r in ranges for o in range(r.base_offset, r.base_offset + r.records)] == list(range(len(rows)))
 
 
+def series(library: str, items: list[Any]) -> Any:
+    return pytest.importorskip(library).Series(items)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        lambda items: arrow(items, "string"),
+        lambda items: arrow(items, "large_string"),
+        lambda items: pytest.importorskip("pyarrow").chunked_array([items[:1], items[1:]]),
+        lambda items: series("pandas", items),
+        lambda items: series("polars", items),
+    ],
+    ids=["list", "string", "large_string", "chunked", "pandas", "polars"],
+)
+def test_text_and_nulls_come_from_any_kind_of_column(make: Any) -> None:
+    found = column(make(["a", None, "ü"]))
+    assert [found.get(i) for i in range(3)] == [b"a", None, "ü".encode()]
+    assert found.null_count == 1
+
+
+@pytest.mark.parametrize("make", [list, lambda items: arrow(items, "int64"), lambda items: series("pandas", items)])
+def test_numbers_are_no_values(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"wanted"):
+        column(make([1, 2]))
+
+
 def test_rows_without_a_key_go_together_and_times_may_differ(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send_batch("t", [b"a", b"b"], timestamps_ms=[5, 6]).get(10)
@@ -83,8 +111,8 @@ def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
             p.send_batch("t", [bytes(5000)])
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             p.send_batch("t", [b"a", b"b"], [b"k"])
-        with pytest.raises(TypeError, match="bytes or None"):
-            p.send_batch("t", ["text"])
+        with pytest.raises(TypeError, match="bytes, text or None"):
+            p.send_batch("t", [1, 2])
         assert p.send_batch("t", []).get(0) == []
 
 

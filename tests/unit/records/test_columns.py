@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError
 from ottla.records import compression
+from ottla.records.arrow import binary_column
 from ottla.records.batch import HEADER_BYTES, read_header, reseal
-from ottla.records.columns import binary_column
 
 NOW = 1_700_000_000_000
 

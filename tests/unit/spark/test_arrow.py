@@ -8,7 +8,8 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from ottla.model import TopicPartition
-from ottla.records.columns import BinaryColumn, Columns, HeadersColumn, binary_column
+from ottla.records.arrow import binary_column
+from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 from ottla.spark import arrow
 
 TP = TopicPartition("flights", 3)

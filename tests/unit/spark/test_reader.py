@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ottla.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
-from ottla.records.columns import Columns, binary_column
+from ottla.records.arrow import binary_column
+from ottla.records.columns import Columns
 from ottla.spark import brokers, reader
 from ottla.spark.brokers import Brokers
 from ottla.spark.offsets import OffsetRange

@@ -1,0 +1,90 @@
+"""Columns as Arrow arrays and back. Buffers are wrapped where they lie; only what has another layout is converted.
+
+Imported only where Arrow is asked for: pyarrow is no dependency of the clients.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
+
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def record_batch(columns: Columns) -> pa.RecordBatch:
+    """The records as a batch: offset, timestamp, timestamp_type, key, value, and headers if they were asked for."""
+    rows = columns.rows
+    arrays = {
+        "offset": fixed_array(pa.int64(), columns.offsets, rows),
+        "timestamp": fixed_array(pa.timestamp("ms", tz="UTC"), columns.timestamps, rows),
+        "timestamp_type": fixed_array(pa.int32(), columns.timestamp_types, rows),
+        "key": binary_array(columns.keys, rows),
+        "value": binary_array(columns.values, rows),
+    }
+    if columns.headers is not None:
+        arrays["headers"] = headers_array(columns.headers, rows)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def fixed_array(arrow_type: Any, view: memoryview, rows: int) -> pa.Array:
+    """Numbers as an Arrow array, wrapped where they lie."""
+    return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(view)])
+
+
+def binary_array(column: BinaryColumn, rows: int, arrow_type: Any = None) -> pa.Array:
+    """Byte strings as an Arrow array of `arrow_type` (default binary), wrapped where they lie."""
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(arrow_type or pa.binary(), rows, buffers, column.null_count, column.first)
+
+
+def headers_array(headers: HeadersColumn, rows: int) -> pa.Array:
+    """Headers as list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
+    count = headers.offsets[rows]
+    pairs = pa.StructArray.from_arrays(
+        [binary_array(headers.keys, count, pa.string()), binary_array(headers.values, count)], fields=list(HEADER)
+    )
+    listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), headers.offsets, rows + 1), pairs)
+    empty = pc.equal(pc.list_value_length(listed), 0)
+    return pc.if_else(empty, pa.scalar(None, listed.type), listed)
+
+
+def binary_column(items: Any) -> BinaryColumn:
+    """The column of a pyarrow array, or of what can be made one: a series of pandas or Polars, by Arrow's C interface.
+
+    Binary and string arrays with 32-bit offsets are not copied (slices are fine). TypeError for other types.
+    """
+    array = _one_array(items)
+    kind = array.type
+    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        if not _holds_bytes(kind):
+            raise TypeError(f"a column of binary or string is wanted, not of {kind}")
+        array = array.cast(pa.binary())
+    validity, offsets, data = array.buffers()
+    return BinaryColumn(memoryview(offsets).cast("B").cast("i"), data or b"", validity, array.null_count, array.offset)
+
+
+def _one_array(items: Any) -> Any:
+    if isinstance(items, pa.Array):
+        return items
+    if not isinstance(items, pa.ChunkedArray):
+        if hasattr(items, "__arrow_c_stream__"):
+            items = pa.chunked_array(items)
+        else:
+            return pa.array(items, from_pandas=True)
+    return items.combine_chunks() if items.num_chunks != 1 else items.chunk(0)
+
+
+def _holds_bytes(kind: Any) -> bool:
+    """Types of byte strings in another layout, which Arrow converts; and of nothing but nulls."""
+    return bool(
+        pa.types.is_large_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_null(kind)
+    )
