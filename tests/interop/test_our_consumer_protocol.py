@@ -1,0 +1,138 @@
+"""Our consumer with group.protocol=consumer (KIP-848): with our broker and with Apache Kafka, beside Java's members."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.steady import new_topic, sending
+
+from ottla import KafkaConsumer, SubscriptionPattern
+from ottla.errors import UnsupportedVersionError
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    name = new_topic(address, PARTITIONS, "next")
+    consumer = member(address, name)
+    try:
+        consumer.poll(timeout_ms=2000)
+    except UnsupportedVersionError:
+        pytest.skip("this broker does not speak KIP-848")
+    finally:
+        consumer.close()
+    return name
+
+
+def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
+    options = {
+        "group_id": topics[0] if topics else "g",
+        "group_protocol": "consumer",
+        "auto_offset_reset": "earliest",
+        **options,
+    }
+    return KafkaConsumer(*topics, bootstrap_servers=address, **options)
+
+
+class JavaMember:
+    """Kafka's console consumer as a member; what it has read, by lines."""
+
+    def __init__(self, bootstrap: str, topic: str, protocol: str, folder: Path) -> None:
+        self.output = folder / f"java-{protocol}.out"
+        command = apache_kafka.java(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--from-beginning"),
+            *("--command-property", f"group.protocol={protocol}"),
+        )
+        with self.output.open("wb") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+
+    def seen(self) -> list[bytes]:
+        return [line for line in self.output.read_bytes().splitlines() if line.isdigit()]
+
+
+@contextlib.contextmanager
+def java_member(address: str, topic: str, protocol: str, folder: Path) -> Iterator[JavaMember]:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(reason)
+    java = JavaMember(address, topic, protocol, folder)
+    try:
+        yield java
+    finally:
+        apache_kafka.wait_for_end(java.process)
+
+
+def read_until(consumers: list[KafkaConsumer], seen: list[bytes], condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        for consumer in consumers:
+            seen.extend(row.value for rows in consumer.poll(timeout_ms=50).values() for row in rows)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_java_and_we_share_a_group(address: str, topic: str, protocol: str, tmp_path: Path) -> None:
+    ours: list[bytes] = []
+    with sending(address, topic, PARTITIONS, 0.002) as sent, member(address, topic) as consumer:
+        read_until([consumer], ours, lambda: len(consumer.assignment()) == PARTITIONS)
+        with java_member(address, topic, protocol, tmp_path) as java:
+            read_until(
+                [consumer], ours, lambda: len(consumer.assignment()) == PARTITIONS // 2 and len(java.seen()) > 20
+            )
+            count = len(sent)
+            read_until([consumer], ours, lambda: len({*ours, *java.seen()}) >= count)
+        read_until([consumer], ours, lambda: len(consumer.assignment()) == PARTITIONS)
+        count = len(sent)
+        read_until([consumer], ours, lambda: len({*ours, *java.seen()}) >= count)
+    assert len(ours) == len(set(ours)), "nothing that we have returned is returned to us again"
+    assert {*ours, *java.seen()} >= set(sent[:count])
+
+
+def test_our_classic_members_move_to_the_new_protocol_one_by_one(address: str, topic: str) -> None:
+    seen: list[bytes] = []
+    options: dict[str, Any] = {"heartbeat_interval_ms": 200, "group_id": topic, "auto_offset_reset": "earliest"}
+    with sending(address, topic, PARTITIONS, 0.002) as sent:
+        first = KafkaConsumer(topic, bootstrap_servers=address, **options)
+        second = KafkaConsumer(topic, bootstrap_servers=address, **options)
+        read_until([first, second], seen, lambda: len(first.assignment()) == len(second.assignment()) == 3)
+        first.close()
+        with member(address, topic) as third:
+            read_until([second, third], seen, lambda: len(second.assignment()) == len(third.assignment()) == 3)
+            second.close()
+            with member(address, topic) as fourth:
+                read_until([third, fourth], seen, lambda: len(third.assignment()) == len(fourth.assignment()) == 3)
+                count = len(sent)
+                read_until([third, fourth], seen, lambda: len(set(seen)) >= count)
+    assert len(seen) == len(set(seen))
+    assert set(seen) >= set(sent[:count])
+
+
+def test_a_static_member_restarts_without_a_rebalance(address: str, topic: str) -> None:
+    seen: list[bytes] = []
+    with member(address, topic) as other:
+        first = member(address, topic, group_instance_id="one")
+        read_until([first, other], seen, lambda: len(first.assignment()) == len(other.assignment()) == 3)
+        before = first.assignment()
+        first.close()
+        with member(address, topic, group_instance_id="one") as again:
+            read_until([again, other], seen, lambda: len(again.assignment()) == 3)
+            assert again.assignment() == before
+            assert len(other.assignment()) == 3
+
+
+def test_a_pattern_is_evaluated_by_the_broker(address: str, topic: str) -> None:
+    seen: list[bytes] = []
+    with member(address, group_id=f"{topic}-g") as consumer:
+        consumer.subscribe(pattern=SubscriptionPattern(f"{topic}.*"))
+        read_until([consumer], seen, lambda: len(consumer.assignment()) == PARTITIONS)
