@@ -88,7 +88,12 @@ class OffsetLookup:
     ) -> KafkaError | None:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for tp, timestamp in wanted.items():
-            one = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+            info = self.metadata.cluster.partition(tp)
+            one = ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=-1 if info is None else info.leader_epoch,
+                timestamp=timestamp,
+            )
             topics.setdefault(tp.topic, []).append(one)
         request = ListOffsetsRequest(
             replica_id=-1,

@@ -84,6 +84,8 @@ class ScriptedBroker:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._closed:
+            return
         self._closed = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -281,6 +283,9 @@ class ScriptedBroker:
     def _fetched(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
         log = self.topics[topic][p.partition]
         end = self.end(topic, p.partition)
+        if p.current_leader_epoch not in (-1, self.leader_epoch):
+            fenced = 74 if p.current_leader_epoch < self.leader_epoch else 75
+            return fetch.PartitionData(partition_index=p.partition, error_code=fenced, high_watermark=-1)
         if not 0 <= p.fetch_offset <= end:
             return fetch.PartitionData(partition_index=p.partition, error_code=1, high_watermark=-1)
         data = b"".join(b for b in log if read_header(b).next_offset > p.fetch_offset)

@@ -1,0 +1,545 @@
+"""How records are fetched: sessions, topic ids, followers, new leaders, truncated logs, bounds and turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from ottla.errors import CorruptMessageError, LogTruncationError, OffsetOutOfRangeError
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.records.batch import assign, read_header
+
+from .scripted import ScriptedBroker
+from .test_consumer import TP, batch, consumer, fill, poll_until, read
+
+ID, OTHER_ID = UUID(int=77), UUID(int=78)
+
+
+def one(data: PartitionData, **more: Any) -> FetchResponse:
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=ID, partitions=[data])], **more)
+
+
+def fetches(broker: ScriptedBroker) -> list[tuple[FetchRequest, int]]:
+    """Fetch requests with their versions."""
+    return [
+        (r, h.api_version) for r, h in zip(broker.requests, broker.headers, strict=True) if isinstance(r, FetchRequest)
+    ]
+
+
+# Topic ids and sessions
+
+
+def test_topics_are_fetched_by_id_where_broker_and_topic_have_one(broker: ScriptedBroker) -> None:
+    broker.topic_ids["t"] = ID
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+    assert {version for _, version in fetches(broker)} == {18}
+    assert fetches(broker)[0][0].topics[0].topic_id == ID
+
+
+def test_a_topic_without_an_id_sends_the_session_back_to_names(broker: ScriptedBroker) -> None:
+    broker.topic_ids["t"] = ID
+    broker.add_topic("old")
+    fill(broker, 10)
+    fill(broker, 10, topic="old")
+    with consumer(broker) as c:
+        c.assign([TP])
+        read(c, 10)
+        c.unsubscribe()
+        c.assign([TP, TopicPartition("old", 0)])
+        assert len(read(c, 20)) == 20
+    assert {version for _, version in fetches(broker)} == {18, 12}
+
+
+@pytest.mark.parametrize("code", [100, 103, 106])
+def test_a_topic_made_anew_is_read_by_its_new_id(broker: ScriptedBroker, code: int) -> None:
+    broker.topic_ids["t"] = ID
+    fill(broker, 10)
+
+    def anew(request: FetchRequest) -> FetchResponse:
+        broker.topic_ids["t"] = OTHER_ID
+        if code == 106:
+            return FetchResponse(error_code=code)
+        return one(PartitionData(error_code=code, high_watermark=-1))
+
+    broker.on(FetchRequest, anew)
+    with consumer(broker, metadata_max_age_ms=50) as c:
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+    assert fetches(broker)[-1][0].topics[0].topic_id == OTHER_ID
+
+
+class Sessions:
+    """A broker with fetch sessions, as KIP-227 has them: what it knows of the reader's partitions."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.broker = broker
+        self.known: dict[int, int] = {}
+        self.id = 5
+        self.errors: list[int] = []
+        self.requests: list[FetchRequest] = []
+        broker.on(FetchRequest, self.answer, times=10**6)
+
+    def answer(self, request: FetchRequest) -> FetchResponse:
+        self.requests.append(request)
+        if request.session_epoch == -1:
+            return FetchResponse()
+        if self.errors:
+            return FetchResponse(error_code=self.errors.pop())
+        if request.session_epoch == 0:
+            self.known, self.id = {}, self.id + 1
+        else:
+            assert request.session_id == self.id
+        asked = {p.partition: p for t in request.topics for p in t.partitions}
+        for gone in (p for t in request.forgotten_topics_data for p in t.partitions):
+            self.known.pop(gone, None)
+        self.known.update({i: p.fetch_offset for i, p in asked.items()})
+        found = []
+        for index, offset in self.known.items():
+            data = b"".join(b for b in self.broker.topics["t"][index] if read_header(b).next_offset > offset)
+            if data or index in asked:
+                end = self.broker.end("t", index)
+                found.append(PartitionData(partition_index=index, high_watermark=end, records=data))
+        if not any(p.records and p.records.nbytes if not isinstance(p.records, bytes) else p.records for p in found):
+            time.sleep(0.005)
+        return FetchResponse(
+            session_id=self.id, responses=[FetchableTopicResponse(topic="t", partitions=found)] if found else []
+        )
+
+
+@pytest.fixture
+def sessions(broker: ScriptedBroker) -> Sessions:
+    return Sessions(broker)
+
+
+def test_records_come_through_a_session_without_naming_partitions_again(
+    broker: ScriptedBroker, sessions: Sessions
+) -> None:
+    broker.add_topic("t", 3)
+    with consumer(broker) as c:
+        c.assign([TopicPartition("t", i) for i in range(3)])
+        poll_until(c, lambda: len(sessions.requests) > 3)
+        assert not sessions.requests[-1].topics
+        fill(broker, 10, partition=1)
+        assert len(read(c, 10)) == 10
+        poll_until(c, lambda: any(r.topics for r in sessions.requests[1:]))
+        (named,) = [r for r in sessions.requests[1:] if r.topics]
+        assert [(p.partition, p.fetch_offset) for p in named.topics[0].partitions] == [(1, 10)]
+
+
+@pytest.mark.parametrize(("code", "kept"), [(70, False), (71, True)])
+def test_a_session_that_broke_begins_anew(broker: ScriptedBroker, sessions: Sessions, code: int, kept: bool) -> None:
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        read(c, 10)
+        poll_until(c, lambda: len(sessions.requests) > 3)
+        known = sessions.id
+        sessions.errors.append(code)
+        count = len(sessions.requests)
+        poll_until(c, lambda: any(r.session_epoch == 0 for r in sessions.requests[count:]))
+        again = next(r for r in sessions.requests[count:] if r.session_epoch == 0)
+        assert again.topics, "with all partitions"
+        assert again.session_id == (known if kept else 0), "a session that is still there is closed with it"
+        fill(broker, 5)
+        assert len(read(c, 5)) == 5
+
+
+def test_close_ends_the_session(broker: ScriptedBroker, sessions: Sessions) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        poll_until(c, lambda: len(sessions.requests) > 3)
+        c.pause(TP)
+        poll_until(c, lambda: not c._core.fetcher._busy)
+    assert (sessions.requests[-1].session_id, sessions.requests[-1].session_epoch) == (sessions.id, -1)
+
+
+# Followers and leaders
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[ScriptedBroker, ScriptedBroker]]:
+    """The leader (7) and a follower (8) of t-0, with the same records."""
+    with ScriptedBroker() as leader, ScriptedBroker() as follower:
+        for one_of_both in (leader, follower):
+            one_of_both.add_topic("t")
+            fill(one_of_both, 10)
+        know(leader, follower)
+        yield leader, follower
+
+
+def know(leader: ScriptedBroker, follower: ScriptedBroker, leads: int = 7, epoch: int = 0) -> None:
+    """Both answer metadata requests with both."""
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=leads, leader_epoch=epoch, replica_nodes=[7, 8], isr_nodes=[7, 8]
+    )
+
+    def answer(request: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=7, host=leader.host, port=leader.port),
+                MetadataResponseBroker(node_id=8, host=follower.host, port=follower.port, rack="near"),
+            ],
+            controller_id=7,
+            topics=[MetadataResponseTopic(name="t", partitions=[partition])],
+        )
+
+    for both in (leader, follower):
+        both._scripts[MetadataRequest.NAME][:] = [[answer, 10**6]]
+
+
+def send_away(request: FetchRequest) -> FetchResponse | None:
+    """As a leader does that knows a replica in the reader's rack."""
+    if not request.topics:
+        return None
+    return one(PartitionData(high_watermark=10, preferred_read_replica=8))
+
+
+@pytest.mark.option("client.rack")
+def test_records_are_read_from_the_replica_that_the_leader_names(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+    leader, follower = pair
+    leader.on(FetchRequest, send_away, times=100)
+    with consumer(leader, client_rack="near") as c:
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+    assert leader.asked(FetchRequest)[0].rack_id == "near"
+    assert len(leader.asked(FetchRequest)) == 1
+    assert follower.asked(FetchRequest)
+
+
+@pytest.mark.option("metadata.max.age.ms")
+def test_the_leader_is_asked_again_after_the_age_of_metadata(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+    leader, _ = pair
+    leader.on(FetchRequest, send_away, times=100)
+    with consumer(leader, metadata_max_age_ms=100, fetch_max_wait_ms=10) as c:
+        c.assign([TP])
+        read(c, 10)
+        poll_until(c, lambda: len(leader.asked(FetchRequest)) >= 3)
+
+
+@pytest.mark.parametrize("code", [1, 6])
+def test_an_error_of_the_follower_sends_back_to_the_leader(
+    pair: tuple[ScriptedBroker, ScriptedBroker], code: int
+) -> None:
+    leader, follower = pair
+    leader.on(FetchRequest, send_away)
+    follower.on(FetchRequest, lambda _: one(PartitionData(error_code=code, high_watermark=-1)), times=100)
+    with consumer(leader, auto_offset_reset="none", client_rack="near") as c:
+        c.assign([TP])
+        c.seek(TP, 3)
+        assert [r.offset for r in read(c, 7)] == list(range(3, 10)), "nothing was reset"
+    assert len(follower.asked(FetchRequest)) == 1
+
+
+def test_a_follower_that_is_gone_sends_back_to_the_leader(pair: tuple[ScriptedBroker, ScriptedBroker]) -> None:
+    leader, follower = pair
+    leader.on(FetchRequest, send_away)
+    with consumer(leader, client_rack="near", socket_connection_setup_timeout_ms=200) as c:
+        follower.__exit__()
+        c.assign([TP])
+        assert len(read(c, 10)) == 10
+    assert len(leader.asked(FetchRequest)) >= 2
+
+
+def test_an_answer_that_names_the_new_leader_is_followed_without_asking_for_metadata(broker: ScriptedBroker) -> None:
+    broker.topic_ids["t"] = ID
+    with ScriptedBroker() as new:
+        new.add_topic("t")
+        new.topic_ids["t"] = ID
+        fill(new, 10)
+        new.leader_epoch = 4
+        leader = LeaderIdAndEpoch(leader_id=9, leader_epoch=4)
+        moved = one(
+            PartitionData(error_code=6, high_watermark=-1, current_leader=leader),
+            node_endpoints=[NodeEndpoint(node_id=9, host=new.host, port=new.port)],
+        )
+        broker.on(FetchRequest, lambda _: moved)
+        with consumer(broker) as c:
+            c.assign([TP])
+            c.seek(TP, 0)
+            assert len(read(c, 10)) == 10
+            assert not new.asked(MetadataRequest)
+            assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
+
+
+# Truncated logs (KIP-320)
+
+
+def elect(broker: ScriptedBroker, keep: int, epoch: int) -> None:
+    """A new leader without the records from the `keep`-th batch on."""
+    with broker._changed:
+        broker.leader_epoch = epoch
+        del broker.topics["t"][0][keep:]
+
+
+def put(broker: ScriptedBroker, count: int) -> None:
+    broker.put("t", 0, batch(b"new-%d" % i for i in range(count)))
+
+
+def ask_for_metadata(c: KafkaConsumer) -> None:
+    c._io.call_soon(c._core.metadata.request_update)
+
+
+def test_a_position_is_checked_when_the_leader_has_changed(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, metadata_max_age_ms=50) as c:
+        c.assign([TP])
+        read(c, 30)
+        elect(broker, 3, 5)
+        poll_until(c, lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        put(broker, 5)
+        assert len(read(c, 5)) == 5
+    (request,) = broker.asked(OffsetForLeaderEpochRequest)
+    asked = request.topics[0].partitions[0]
+    assert (request.replica_id, asked.leader_epoch, asked.current_leader_epoch) == (-1, 0, 5)
+    assert fetches(broker)[-1][0].topics[0].partitions[0].current_leader_epoch == 5
+
+
+def test_a_log_that_was_truncated_is_read_from_where_it_differs(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, metadata_max_age_ms=50) as c:
+        c.assign([TP])
+        read(c, 30)
+        elect(broker, 1, 5)
+        put(broker, 10)
+        put(broker, 20)
+        found = read(c, 30)
+        assert [r.offset for r in found] == list(range(10, 40))
+        assert found[0].value == b"new-0"
+
+
+def test_without_a_policy_a_truncated_log_is_an_error_with_the_place(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, metadata_max_age_ms=50, auto_offset_reset="none") as c:
+        c.assign([TP])
+        c.seek(TP, 0)
+        read(c, 30)
+        elect(broker, 1, 5)
+        put(broker, 30)
+        with pytest.raises(LogTruncationError, match="t-0 diverges at 10") as raised:
+            poll_until(c, lambda: False)
+        assert raised.value.divergent_offsets == {TP: OffsetAndMetadata(10, "", 0)}
+        assert isinstance(raised.value, OffsetOutOfRangeError)
+        c.seek(TP, 10)
+        assert read(c, 1)[0].value == b"new-0"
+
+
+def test_what_was_fetched_ahead_of_a_truncated_log_is_dropped(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, metadata_max_age_ms=30, max_poll_records=5) as c:
+        c.assign([TP])
+        assert len(c.poll(timeout_ms=5000)[TP]) == 5
+        elect(broker, 1, 5)
+        put(broker, 25)
+        broker.wait_for(lambda: bool(broker.asked(OffsetForLeaderEpochRequest)))
+        while not c._core.positions.has_work:
+            time.sleep(0.005)
+        found = read(c, 1)
+        while found[-1].offset < 34:
+            found += read(c, 1)
+        values = {r.offset: r.value for r in found}
+        assert values[10] == b"new-0"
+
+
+def test_a_committed_leader_epoch_is_checked_before_reading_begins(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    broker.leader_epoch = 3
+    with consumer(broker, group_id="g", auto_offset_reset="none") as c:
+        c.assign([TP])
+        c.commit({TP: OffsetAndMetadata(20, "", 0)})
+        request = broker.asked(OffsetCommitRequest)[-1]
+        assert request.topics[0].partitions[0].committed_leader_epoch == 0
+        c.seek(TP, OffsetAndMetadata(20, "", 0))
+        with pytest.raises(LogTruncationError):
+            poll_until(c, lambda: False)
+
+
+def test_a_leader_without_the_epoch_leads_to_the_policy(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    def unknown(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        end = EpochEndOffset(partition=0, leader_epoch=-1, end_offset=-1)
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
+
+    broker.on(OffsetForLeaderEpochRequest, unknown)
+    with consumer(broker, auto_offset_reset="earliest") as c:
+        c.assign([TP])
+        c.seek(TP, OffsetAndMetadata(5, "", 0))
+        assert read(c, 1)[0].offset == 0
+
+
+def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
+    with ScriptedBroker(max_versions={"OffsetForLeaderEpoch": 2}) as broker:
+        broker.add_topic("t")
+        fill(broker, 10)
+        with consumer(broker) as c:
+            c.assign([TP])
+            c.seek(TP, OffsetAndMetadata(5, "", 0))
+            assert read(c, 1)[0].offset == 5
+        assert not broker.asked(OffsetForLeaderEpochRequest)
+
+
+def test_a_check_that_fails_is_made_again(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    def fenced(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        end = EpochEndOffset(partition=0, error_code=74)
+        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
+
+    broker.on(OffsetForLeaderEpochRequest, fenced, times=3)
+    with consumer(broker) as c:
+        c.assign([TP])
+        c.seek(TP, OffsetAndMetadata(5, "", 0))
+        assert read(c, 1)[0].offset == 5
+
+
+# Where to begin
+
+
+@pytest.mark.option("auto.offset.reset")
+@pytest.mark.parametrize(("late", "first"), [(False, 10), (True, 20)])
+def test_reading_may_begin_a_duration_ago(broker: ScriptedBroker, late: bool, first: int) -> None:
+    now = time.time_ns() // 1_000_000
+    for begin in (now - 7_200_000, now - 1_000):
+        data = bytearray(batch(b"%d" % i for i in range(10)))
+        broker.put("t", 0, stamped(data, begin))
+    with consumer(broker, auto_offset_reset="by_duration:PT0.001S" if late else "by_duration:PT1H") as c:
+        c.assign([TP])
+        assert c.position(TP) == first
+    asked = broker.asked(ListOffsetsRequest)[0].topics[0].partitions[0].timestamp
+    assert abs(asked - (now - (1 if late else 3_600_000))) < 60_000
+
+
+def stamped(data: bytearray, begin: int) -> bytes:
+    """A batch whose records begin at another time."""
+    from ottla.records.builder import BatchBuilder
+
+    header = read_header(data)
+    builder = BatchBuilder(bytearray(100_000))
+    for number in range(header.count):
+        assert builder.append(begin + number, b"k", b"%d" % number, None)
+    return bytes(builder.close())
+
+
+# Bounds and turns
+
+
+@pytest.mark.option("fetch.min.bytes", "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes")
+def test_bounds_of_a_fetch_are_told_to_the_broker(broker: ScriptedBroker) -> None:
+    options = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 33, "fetch_max_bytes": 1234, "max_partition_fetch_bytes": 99}
+    with consumer(broker, **options) as c:
+        c.assign([TP])
+        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
+    request = broker.asked(FetchRequest)[0]
+    assert (request.min_bytes, request.max_wait_ms, request.max_bytes) == (7, 33, 1234)
+    assert request.topics[0].partitions[0].partition_max_bytes == 99
+
+
+@pytest.mark.option("max.partition.fetch.bytes")
+def test_a_first_batch_that_is_larger_than_the_bounds_is_read(broker: ScriptedBroker) -> None:
+    broker.put("t", 0, batch([b"x" * 5000]))
+    with consumer(broker, max_partition_fetch_bytes=100, fetch_max_bytes=100) as c:
+        c.assign([TP])
+        assert len(read(c, 1)[0].value) == 5000
+
+
+@pytest.mark.option("fetch.max.bytes")
+def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
+    partitions = 20
+    broker.add_topic("t", partitions)
+    for index in range(partitions):
+        for _ in range(5):
+            broker.put("t", index, batch([b"x" * 1000]))
+    size = len(broker.topics["t"][0][0])
+
+    def some(request: FetchRequest) -> FetchResponse:
+        """At most 5000 bytes, batch by batch, in the order of the request, as a broker does."""
+        left, found = 5000, []
+        for p in request.topics[0].partitions:
+            data = b"".join(b for b in broker.topics["t"][p.partition] if read_header(b).base_offset == p.fetch_offset)
+            if left >= len(data):
+                left -= len(data)
+                found.append(PartitionData(partition_index=p.partition, high_watermark=5, records=data))
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=found)])
+
+    broker.on(FetchRequest, some, times=10**6)
+    with consumer(broker, fetch_max_bytes=5000, max_poll_records=1) as c:
+        c.assign([TopicPartition("t", i) for i in range(partitions)])
+        seen = []
+        largest = 0
+        while len(seen) < partitions * 5:
+            seen += read(c, 1)
+            buffer = c._core.buffer
+            largest = max(largest, sum(f.nbytes for f in list(buffer.completed)))
+        assert largest <= 2 * 5000 + size
+        assert len({(r.partition, r.offset) for r in seen}) == partitions * 5
+        turns = [r.partition for r in seen]
+        assert set(turns[: 2 * partitions]) == set(range(partitions)), "nobody waits while others come twice"
+
+
+def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    other = TopicPartition("t", 1)
+    fill(broker, 50, partition=0)
+    with consumer(broker, fetch_max_bytes=100, max_partition_fetch_bytes=100) as c:
+        c.assign([TP, other])
+        poll_until(c, lambda: c.position(TP) > 0 or c._core.buffer.has_records)
+        c.pause(TP)
+        fill(broker, 10, partition=1)
+        assert len(read(c, 10)) == 10
+
+
+@pytest.mark.option("check.crcs")
+@pytest.mark.parametrize("checked", [True, False])
+def test_damage_is_seen_unless_that_is_not_wanted(broker: ScriptedBroker, checked: bool) -> None:
+    data = bytearray(batch([b"a" * 50]))
+    data[-8] ^= 1
+    assign(data, 0, 0, 0)
+    broker.topics["t"][0].append(bytes(data))
+    with consumer(broker, check_crcs=checked) as c:
+        c.assign([TP])
+        if checked:
+            with pytest.raises(CorruptMessageError, match="t-0, offset 0"):
+                read(c, 1)
+        else:
+            assert len(read(c, 1)) == 1
+
+
+@pytest.mark.option("isolation.level")
+@pytest.mark.parametrize(("level", "sent"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_the_isolation_level_is_told_with_fetches_and_lookups(broker: ScriptedBroker, level: str, sent: int) -> None:
+    with consumer(broker, isolation_level=level) as c:
+        c.assign([TP])
+        poll_until(c, lambda: bool(broker.asked(FetchRequest)))
+        c.end_offsets([TP])
+    assert {r.isolation_level for r in broker.asked(FetchRequest)} == {sent}
+    assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
