@@ -11,9 +11,57 @@ TYPE_CHECKING = False  # what type checkers take for typing's; importing typing 
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
-    from ottla.client.admin_model import ConfigResource as ConfigResource
-    from ottla.client.admin_model import NewPartitions as NewPartitions
-    from ottla.client.admin_model import NewTopic as NewTopic
+    from ottla.client.admin_acls import ACL as ACL
+    from ottla.client.admin_acls import ACLFilter as ACLFilter
+    from ottla.client.admin_acls import ACLOperation as ACLOperation
+    from ottla.client.admin_acls import ACLPermissionType as ACLPermissionType
+    from ottla.client.admin_acls import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.client.admin_acls import ResourcePattern as ResourcePattern
+    from ottla.client.admin_acls import ResourcePatternFilter as ResourcePatternFilter
+    from ottla.client.admin_acls import ResourceType as ResourceType
+    from ottla.client.admin_cluster import ClusterDescription as ClusterDescription
+    from ottla.client.admin_cluster import FeatureUpdate as FeatureUpdate
+    from ottla.client.admin_cluster import LogDirDescription as LogDirDescription
+    from ottla.client.admin_cluster import RaftVoterEndpoint as RaftVoterEndpoint
+    from ottla.client.admin_cluster import ReplicaInfo as ReplicaInfo
+    from ottla.client.admin_cluster import ReplicaLogDirInfo as ReplicaLogDirInfo
+    from ottla.client.admin_cluster import TopicPartitionReplica as TopicPartitionReplica
+    from ottla.client.admin_cluster import UpgradeType as UpgradeType
+    from ottla.client.admin_configs import AlterConfigOp as AlterConfigOp
+    from ottla.client.admin_configs import ConfigEntry as ConfigEntry
+    from ottla.client.admin_configs import ConfigResource as ConfigResource
+    from ottla.client.admin_configs import ConfigResourceType as ConfigResourceType
+    from ottla.client.admin_configs import ConfigSource as ConfigSource
+    from ottla.client.admin_groups import GroupDescription as GroupDescription
+    from ottla.client.admin_groups import GroupListing as GroupListing
+    from ottla.client.admin_groups import GroupMember as GroupMember
+    from ottla.client.admin_groups import GroupState as GroupState
+    from ottla.client.admin_groups import GroupType as GroupType
+    from ottla.client.admin_groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin_offsets import IsolationLevel as IsolationLevel
+    from ottla.client.admin_offsets import ListedOffset as ListedOffset
+    from ottla.client.admin_offsets import OffsetSpec as OffsetSpec
+    from ottla.client.admin_partitions import ElectionType as ElectionType
+    from ottla.client.admin_partitions import NewPartitionReassignment as NewPartitionReassignment
+    from ottla.client.admin_partitions import PartitionReassignment as PartitionReassignment
+    from ottla.client.admin_topics import CreatedTopic as CreatedTopic
+    from ottla.client.admin_topics import Cursor as Cursor
+    from ottla.client.admin_topics import NewPartitions as NewPartitions
+    from ottla.client.admin_topics import NewTopic as NewTopic
+    from ottla.client.admin_topics import RecordsToDelete as RecordsToDelete
+    from ottla.client.admin_topics import TopicListing as TopicListing
+    from ottla.client.admin_transactions import AbortTransactionSpec as AbortTransactionSpec
+    from ottla.client.admin_transactions import ProducerState as ProducerState
+    from ottla.client.admin_transactions import TransactionDescription as TransactionDescription
+    from ottla.client.admin_transactions import TransactionListing as TransactionListing
+    from ottla.client.admin_transactions import TransactionState as TransactionState
+    from ottla.client.admin_users import ClientQuotaAlteration as ClientQuotaAlteration
+    from ottla.client.admin_users import ClientQuotaFilter as ClientQuotaFilter
+    from ottla.client.admin_users import ClientQuotaFilterComponent as ClientQuotaFilterComponent
+    from ottla.client.admin_users import ScramCredentialInfo as ScramCredentialInfo
+    from ottla.client.admin_users import ScramMechanism as ScramMechanism
+    from ottla.client.admin_users import UserScramCredentialDeletion as UserScramCredentialDeletion
+    from ottla.client.admin_users import UserScramCredentialUpsertion as UserScramCredentialUpsertion
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.consumer_interceptors import ConsumerInterceptor as ConsumerInterceptor
     from ottla.client.member import ConsumerRebalanceListener as ConsumerRebalanceListener
@@ -31,26 +79,74 @@ if TYPE_CHECKING:
     from ottla.model import TopicPartition as TopicPartition
 
 _HOMES = {
+    "ACL": "ottla.client.admin_acls",
+    "ACLFilter": "ottla.client.admin_acls",
+    "ACLOperation": "ottla.client.admin_acls",
+    "ACLPermissionType": "ottla.client.admin_acls",
+    "ACLResourcePatternType": "ottla.client.admin_acls",
+    "AbortTransactionSpec": "ottla.client.admin_transactions",
+    "AlterConfigOp": "ottla.client.admin_configs",
     "Broker": "ottla.broker.embedded",
-    "ConfigResource": "ottla.client.admin_model",
+    "ClientQuotaAlteration": "ottla.client.admin_users",
+    "ClientQuotaFilter": "ottla.client.admin_users",
+    "ClientQuotaFilterComponent": "ottla.client.admin_users",
+    "ClusterDescription": "ottla.client.admin_cluster",
+    "ConfigEntry": "ottla.client.admin_configs",
+    "ConfigResource": "ottla.client.admin_configs",
+    "ConfigResourceType": "ottla.client.admin_configs",
+    "ConfigSource": "ottla.client.admin_configs",
     "ConsumerGroupMetadata": "ottla.model",
     "ConsumerInterceptor": "ottla.client.consumer_interceptors",
     "ConsumerRebalanceListener": "ottla.client.member",
     "ConsumerRecord": "ottla.client.records",
+    "CreatedTopic": "ottla.client.admin_topics",
+    "Cursor": "ottla.client.admin_topics",
+    "ElectionType": "ottla.client.admin_partitions",
+    "FeatureUpdate": "ottla.client.admin_cluster",
+    "GroupDescription": "ottla.client.admin_groups",
+    "GroupListing": "ottla.client.admin_groups",
+    "GroupMember": "ottla.client.admin_groups",
     "GroupMembershipOperation": "ottla.client.member",
+    "GroupState": "ottla.client.admin_groups",
+    "GroupType": "ottla.client.admin_groups",
+    "IsolationLevel": "ottla.client.admin_offsets",
     "KafkaAdminClient": "ottla.client.admin",
     "KafkaConsumer": "ottla.client.consumer",
     "KafkaError": "ottla.errors",
     "KafkaProducer": "ottla.client.producer",
-    "NewPartitions": "ottla.client.admin_model",
-    "NewTopic": "ottla.client.admin_model",
+    "ListedOffset": "ottla.client.admin_offsets",
+    "LogDirDescription": "ottla.client.admin_cluster",
+    "MemberToRemove": "ottla.client.admin_groups",
+    "NewPartitionReassignment": "ottla.client.admin_partitions",
+    "NewPartitions": "ottla.client.admin_topics",
+    "NewTopic": "ottla.client.admin_topics",
     "Node": "ottla.model",
     "OffsetAndMetadata": "ottla.model",
     "OffsetAndTimestamp": "ottla.model",
+    "OffsetSpec": "ottla.client.admin_offsets",
+    "PartitionReassignment": "ottla.client.admin_partitions",
     "ProducerRecord": "ottla.client.producer_core",
+    "ProducerState": "ottla.client.admin_transactions",
+    "RaftVoterEndpoint": "ottla.client.admin_cluster",
     "RecordMetadata": "ottla.model",
+    "RecordsToDelete": "ottla.client.admin_topics",
+    "ReplicaInfo": "ottla.client.admin_cluster",
+    "ReplicaLogDirInfo": "ottla.client.admin_cluster",
+    "ResourcePattern": "ottla.client.admin_acls",
+    "ResourcePatternFilter": "ottla.client.admin_acls",
+    "ResourceType": "ottla.client.admin_acls",
+    "ScramCredentialInfo": "ottla.client.admin_users",
+    "ScramMechanism": "ottla.client.admin_users",
     "SubscriptionPattern": "ottla.client.subscription",
+    "TopicListing": "ottla.client.admin_topics",
     "TopicPartition": "ottla.model",
+    "TopicPartitionReplica": "ottla.client.admin_cluster",
+    "TransactionDescription": "ottla.client.admin_transactions",
+    "TransactionListing": "ottla.client.admin_transactions",
+    "TransactionState": "ottla.client.admin_transactions",
+    "UpgradeType": "ottla.client.admin_cluster",
+    "UserScramCredentialDeletion": "ottla.client.admin_users",
+    "UserScramCredentialUpsertion": "ottla.client.admin_users",
 }
 """Every public name and the module that it comes from."""
 

@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client import columns_in
-from ottla.client.admin_core import AdminCore
-from ottla.client.admin_model import ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin_async import KafkaAdminClient
+from ottla.client.admin_configs import ConfigResource
+from ottla.client.admin_topics import NewPartitions, NewTopic
 from ottla.client.columns_in import BatchFuture
 from ottla.client.consumer_async import KafkaConsumer
 from ottla.client.futures import RecordFuture, failed_future
@@ -31,7 +32,6 @@ from ottla.client.producer_core import ProducerCore, ProducerRecord, comes_in_fu
 from ottla.client.records import ConsumerRecord
 from ottla.client.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.config.admin import AdminConfig
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
@@ -249,26 +249,3 @@ class KafkaProducer:
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.told(raw)
-
-
-class KafkaAdminClient(AdminCore):
-    """Manages topics, options, groups and offsets; belongs to one event loop."""
-
-    def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
-        if configs is not None:
-            super().__init__(AdminConfig.from_kafka(configs, **options))
-        else:
-            super().__init__(AdminConfig.from_keywords(**options))
-
-    async def close(self) -> None:
-        """End the connections."""
-        await self.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()

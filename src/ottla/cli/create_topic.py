@@ -8,7 +8,7 @@ import sys
 from ottla.cli.connection import add_connection, add_zookeeper, client_options
 from ottla.cli.topics import assignment
 from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_model import NewTopic
+from ottla.client.admin_topics import NewTopic
 from ottla.errors import KafkaError
 
 

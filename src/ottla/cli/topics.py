@@ -11,7 +11,8 @@ from typing import Any
 
 from ottla.cli.connection import add_connection, add_zookeeper, client_options
 from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_model import TOPIC, ConfigResource, NewPartitions, NewTopic
+from ottla.client.admin_configs import TOPIC, ConfigResource
+from ottla.client.admin_topics import NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.znodes import uuid_text
 from ottla.config import properties

@@ -1,45 +1,415 @@
-"""Groups as the admin client tells of them, made from what brokers answer about either kind."""
+"""Groups of every kind (classic, consumer, share): listed, described, forgotten; members sent away."""
 
 from __future__ import annotations
 
-from ottla.client.admin_model import GroupDescription, GroupMember
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from ottla.client.admin_acls import ACLOperation, operations_of
+from ottla.client.admin_calls import GROUP, AdminCalls, Errors, check, failure
+from ottla.errors import GroupIdNotFoundError, KafkaError, UnsupportedVersionError
 from ottla.model import TopicPartition
 from ottla.protocol.messages import consumer_group_describe as consumer
+from ottla.protocol.messages import describe_groups as classic
+from ottla.protocol.messages import leave_group as leave
+from ottla.protocol.messages import share_group_describe as share
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.versioned import decode_versioned
 
-DEAD = "Dead"
-"""The state of a group that is not there, and, in DescribeGroups' answers, of one that is of the new kind."""
+DEAD: Final = "Dead"
+"""The state of a group that is not there, and, in DescribeGroups' answers, of one that is of another kind."""
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers' groups."""
+REMOVED_BY_ADMIN: Final = "member was removed by an admin"
 
 
-def classic(group: DescribedGroup) -> GroupDescription:
-    """A classic group; what its members say to each other is read where it is the consumers' protocol."""
-    members = []
-    for member in group.members:
-        assigned: list[TopicPartition] = []
-        if group.protocol_type == "consumer" and member.member_assignment:
-            assignment = decode_versioned(ConsumerProtocolAssignment, member.member_assignment)
-            assigned = [TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions]
-        members.append(
-            GroupMember(
-                member.member_id, member.group_instance_id, member.client_id, member.client_host, tuple(assigned)
+class GroupState(StrEnum):
+    """States of groups, of all kinds."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+
+class GroupType(StrEnum):
+    """Kinds of groups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class GroupListing(NamedTuple):
+    """One group as a list shows it; state and type are empty where the broker does not tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = ""
+
+    @property
+    def is_simple_consumer_group(self) -> bool:
+        """Whether it only keeps offsets: its consumers are assigned their partitions by hand."""
+        return not self.protocol_type
+
+
+class GroupMember(NamedTuple):
+    """One member of a group, and the partitions it reads (and shall read, where the broker says so)."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    member_epoch: int | None = None
+    rack_id: str | None = None
+
+
+class GroupDescription(NamedTuple):
+    """One group with its members; `protocol` is the assignor. Epochs are those of KIP-848 and share groups."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+    group_type: str = GroupType.CLASSIC
+    coordinator_id: int = -1
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
+    authorized_operations: frozenset[ACLOperation] | None = None
+
+
+class MemberToRemove(NamedTuple):
+    """A member to send away: by its own id, or a static one by its instance id."""
+
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class GroupsAdmin(AdminCalls):
+    """Calls about groups."""
+
+    # Lists
+
+    async def list_groups(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        states_filter: Collection[str] = (),
+        types_filter: Collection[str] = (),
+        timeout_ms: float | None = None,
+        *,
+        protocol_types: Collection[str] | None = None,
+        errors: Errors | None = None,
+    ) -> list[GroupListing]:
+        """The groups of brokers (of all of them), in some states (of brokers from 2.6 on), of some types (3.7)."""
+        states, types = [str(s) for s in states_filter or ()], [str(t) for t in types_filter or ()]
+
+        def request(version: int) -> ListGroupsRequest:
+            if version < 4 and states:
+                raise UnsupportedVersionError("the broker does not select groups by their state")
+            if version < 5 and set(types) - {GroupType.CLASSIC}:
+                raise UnsupportedVersionError("the broker does not select groups by their type")
+            return ListGroupsRequest(states_filter=states, types_filter=types if version >= 5 else [])
+
+        async def attempt(left: list[int]) -> dict[int, list[ListedGroup] | KafkaError]:
+            answers = await self.ask_each(dict.fromkeys(left, request), ListGroupsRequest)
+            return {node: _listed(node, answer) for node, answer in answers.items()}
+
+        brokers = list(broker_ids) if broker_ids is not None else await self.retried(self._broker_ids, timeout_ms)
+        found = await self.settled(brokers, attempt, timeout_ms, errors)
+        listings = {
+            g.group_id: GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
+            for groups in found.values()
+            for g in groups
+            if protocol_types is None or g.protocol_type in protocol_types
+        }
+        return sorted(listings.values())
+
+    async def _broker_ids(self) -> list[int]:
+        return list(await self.nodes())
+
+    async def list_consumer_groups(
+        self,
+        timeout_ms: float | None = None,
+        states_filter: Collection[str] = (),
+        types_filter: Collection[str] = (),
+        *,
+        errors: Errors | None = None,
+    ) -> list[GroupListing]:
+        """The groups of consumers, classic and KIP-848, and those that only keep offsets."""
+        found = await self.list_groups(None, states_filter, types_filter, timeout_ms, errors=errors)
+        return [g for g in found if g.protocol_type in ("", CONSUMER) and g.group_type != GroupType.SHARE]
+
+    async def list_share_groups(
+        self, timeout_ms: float | None = None, states_filter: Collection[str] = (), *, errors: Errors | None = None
+    ) -> list[GroupListing]:
+        """The share groups (KIP-932)."""
+        return await self.list_groups(None, states_filter, (GroupType.SHARE,), timeout_ms, errors=errors)
+
+    # Descriptions
+
+    async def describe_consumer_groups(
+        self,
+        group_ids: Iterable[str],
+        timeout_ms: float | None = None,
+        include_authorized_operations: bool = False,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[str, GroupDescription]:
+        """Consumers' groups with their members, by id. A group that does not exist is in the state Dead."""
+
+        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            found = await self._describe_classic(left, include_authorized_operations)
+            dead = [g for g, told in found.items() if isinstance(told, GroupDescription) and told.state == DEAD]
+            others = await self._described(
+                dead,
+                consumer.ConsumerGroupDescribeRequest(
+                    group_ids=[], include_authorized_operations=include_authorized_operations
+                ),
             )
-        )
-    state = group.group_state or DEAD
-    return GroupDescription(group.group_id, state, group.protocol_type, group.protocol_data, tuple(members))
+            return found | {g: told for g, told in others.items() if isinstance(told, GroupDescription)}
+
+        return await self.settled(group_ids, attempt, timeout_ms, errors)
+
+    async def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        timeout_ms: float | None = None,
+        include_authorized_operations: bool = False,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[str, GroupDescription]:
+        """kafka-python's name for describe_consumer_groups."""
+        return await self.describe_consumer_groups(group_ids, timeout_ms, include_authorized_operations, errors=errors)
+
+    async def describe_classic_groups(
+        self,
+        group_ids: Iterable[str],
+        timeout_ms: float | None = None,
+        include_authorized_operations: bool = False,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[str, GroupDescription]:
+        """Groups of the classic protocol, of consumers or others (Connect…). Raises GroupIdNotFoundError."""
+
+        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            found = await self._describe_classic(left, include_authorized_operations)
+            return {
+                g: GroupIdNotFoundError(f"{g}: there is no classic group of this name")
+                if isinstance(told, GroupDescription) and told.state == DEAD
+                else told
+                for g, told in found.items()
+            }
+
+        return await self.settled(group_ids, attempt, timeout_ms, errors)
+
+    async def describe_share_groups(
+        self,
+        group_ids: Iterable[str],
+        timeout_ms: float | None = None,
+        include_authorized_operations: bool = False,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[str, GroupDescription]:
+        """Share groups (KIP-932). Raises GroupIdNotFoundError."""
+
+        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            request = share.ShareGroupDescribeRequest(
+                group_ids=[], include_authorized_operations=include_authorized_operations
+            )
+            return await self._described(left, request)
+
+        return await self.settled(group_ids, attempt, timeout_ms, errors)
+
+    async def _describe_classic(self, groups: list[str], operations: bool) -> dict[str, GroupDescription | KafkaError]:
+        by_node, missing = await self.by_coordinator(groups)
+        requests = {
+            node: classic.DescribeGroupsRequest(groups=some, include_authorized_operations=operations)
+            for node, some in by_node.items()
+        }
+        found: dict[str, GroupDescription | KafkaError] = {**missing}
+        for node, response in (await self.ask_each(requests)).items():
+            if isinstance(response, KafkaError):
+                found |= dict.fromkeys(by_node[node], response)
+                continue
+            for group in response.groups:
+                unknown = group.error_code == GroupIdNotFoundError.code
+                error = None if unknown else failure(group.error_code, group.group_id, group.error_message)
+                found[group.group_id] = error or classic_group(group, node)
+        return found
+
+    async def _described(self, groups: list[str], request: Any) -> dict[str, GroupDescription | KafkaError]:
+        """Groups of the kind that the request asks for."""
+        by_node, missing = await self.by_coordinator(groups)
+        requests = {
+            node: type(request)(group_ids=some, include_authorized_operations=request.include_authorized_operations)
+            for node, some in by_node.items()
+        }
+        found: dict[str, GroupDescription | KafkaError] = {**missing}
+        for node, response in (await self.ask_each(requests)).items():
+            if isinstance(response, KafkaError):
+                found |= dict.fromkeys(by_node[node], response)
+                continue
+            for group in response.groups:
+                error = failure(group.error_code, group.group_id, group.error_message)
+                found[group.group_id] = error or epoch_group(group, node)
+        return found
+
+    # Ends
+
+    async def delete_consumer_groups(
+        self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
+    ) -> None:
+        """Forget groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
+
+        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
+            by_node, missing = await self.by_coordinator(left)
+            requests = {node: DeleteGroupsRequest(groups_names=some) for node, some in by_node.items()}
+            found: dict[str, KafkaError | None] = {**missing}
+            for node, response in (await self.ask_each(requests)).items():
+                if isinstance(response, KafkaError):
+                    found |= dict.fromkeys(by_node[node], response)
+                    continue
+                found |= {r.group_id: failure(r.error_code, r.group_id, r.error_message) for r in response.results}
+            return found
+
+        await self.settled(group_ids, attempt, timeout_ms, errors)
+
+    async def delete_groups(
+        self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
+    ) -> None:
+        """kafka-python's name for delete_consumer_groups."""
+        await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
+
+    async def delete_share_groups(
+        self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
+    ) -> None:
+        """Forget share groups without members."""
+        await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
+
+    async def remove_members_from_consumer_group(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove | str] | None = None,
+        timeout_ms: float | None = None,
+        reason: str = REMOVED_BY_ADMIN,
+        *,
+        errors: Errors | None = None,
+    ) -> None:
+        """Send members away (None: all of them): MemberToRemove, or instance ids of static members.
+
+        Raises UnknownMemberIdError for one that the group does not have.
+        """
+        if members is None:
+            described = (await self.describe_consumer_groups([group_id], timeout_ms))[group_id]
+            wanted = [MemberToRemove(m.member_id, m.group_instance_id) for m in described.members]
+        else:
+            wanted = [MemberToRemove(None, m) if isinstance(m, str) else m for m in members]
+
+        async def attempt(left: list[MemberToRemove]) -> dict[MemberToRemove, KafkaError | None]:
+            by_node, missing = await self.by_coordinator([group_id], GROUP)
+            for error in missing.values():
+                raise error
+            request = leave.LeaveGroupRequest(group_id=group_id, members=[_leaving(m, reason) for m in left])
+            response = await self.connections.ask(next(iter(by_node)), request)
+            check(response.error_code, group_id)
+            return {
+                member: failure(answer.error_code, f"{group_id}, member {member.group_instance_id or member.member_id}")
+                for member, answer in zip(left, response.members, strict=True)
+            }
+
+        await self.settled(wanted, attempt, timeout_ms, errors)
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove | str],
+        timeout_ms: float | None = None,
+        *,
+        errors: Errors | None = None,
+    ) -> None:
+        """kafka-python's name for remove_members_from_consumer_group."""
+        await self.remove_members_from_consumer_group(group_id, members, timeout_ms, errors=errors)
 
 
-def of_new_kind(group: consumer.DescribedGroup) -> GroupDescription:
-    """A group with `group.protocol=consumer` (KIP-848)."""
-    members = [
-        GroupMember(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            tuple(TopicPartition(t.topic_name, p) for t in member.assignment.topic_partitions for p in t.partitions),
-        )
-        for member in group.members
-    ]
-    return GroupDescription(group.group_id, group.group_state, "consumer", group.assignor_name, tuple(members))
+def _listed(node: int, answer: ListGroupsResponse | KafkaError) -> list[ListedGroup] | KafkaError:
+    if isinstance(answer, KafkaError):
+        return answer
+    return failure(answer.error_code, f"broker {node}") or list(answer.groups)
+
+
+def _leaving(member: MemberToRemove, reason: str) -> leave.MemberIdentity:
+    return leave.MemberIdentity(
+        member_id="" if member.group_instance_id is not None else member.member_id or "",
+        group_instance_id=member.group_instance_id,
+        reason=member.reason or reason,
+    )
+
+
+def classic_group(group: classic.DescribedGroup, coordinator: int = -1) -> GroupDescription:
+    """A classic group; what its members say to each other is read where it is the consumers' protocol."""
+    return GroupDescription(
+        group.group_id,
+        group.group_state or DEAD,
+        group.protocol_type,
+        group.protocol_data,
+        tuple(_classic_member(group.protocol_type, member) for member in group.members),
+        GroupType.CLASSIC,
+        coordinator,
+        authorized_operations=operations_of(group.authorized_operations),
+    )
+
+
+def _classic_member(protocol_type: str, member: classic.DescribedGroupMember) -> GroupMember:
+    assigned: tuple[TopicPartition, ...] = ()
+    if protocol_type == CONSUMER and member.member_assignment:
+        assignment = decode_versioned(ConsumerProtocolAssignment, member.member_assignment)
+        assigned = tuple(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions)
+    return GroupMember(member.member_id, member.group_instance_id, member.client_id, member.client_host, assigned)
+
+
+def epoch_group(group: consumer.DescribedGroup | share.DescribedGroup, coordinator: int = -1) -> GroupDescription:
+    """A group whose broker assigns: `group.protocol=consumer` (KIP-848), or a share group."""
+    kind = GroupType.CONSUMER if isinstance(group, consumer.DescribedGroup) else GroupType.SHARE
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        str(kind),
+        group.assignor_name,
+        tuple(_epoch_member(member) for member in group.members),
+        kind,
+        coordinator,
+        group.group_epoch,
+        group.assignment_epoch,
+        operations_of(group.authorized_operations),
+    )
+
+
+def _epoch_member(member: Any) -> GroupMember:
+    target = getattr(member, "target_assignment", None)
+    return GroupMember(
+        member.member_id,
+        getattr(member, "instance_id", None),
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        None if target is None else _partitions(target),
+        member.member_epoch,
+        member.rack_id,
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(t.topic_name, p) for t in assignment.topic_partitions for p in t.partitions)

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from ottla.config.client import ClientConfig, integer
+from ottla.config.client import MAX_INT, ClientConfig, addresses, integer
 from ottla.config.options import Option
+from ottla.errors import ConfigurationError
+
+BROKERS, CONTROLLERS = 1, 2
 
 
 class AdminConfig(ClientConfig, subject="admin client"):
     """Options of an admin client."""
 
+    bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
+        (), addresses, "Where to ask for the cluster first: host:port, several with commas or as a list."
+    )
+    bootstrap_controllers: Option[tuple[tuple[str, int], ...]] = Option(
+        (), addresses, "Instead of bootstrap.servers: Kafka's controllers, to speak with them only (KIP-919)."
+    )
     default_api_timeout_ms = Option(60_000, integer(0), "Time limit of calls that are given none.")
-    retries = Option(2**31 - 1, integer(0), "How often a call is tried again within its time limit.")
+    retries = Option(MAX_INT, integer(0), "How often a call is tried again within its time limit.")
+
+    def check(self) -> None:
+        """One kind of address; and a call has time for at least one request."""
+        super().check()
+        if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
+            raise ConfigurationError("either bootstrap.servers or bootstrap.controllers is required")
+        if self.bootstrap_controllers:
+            self.values["bootstrap.servers"] = self.bootstrap_controllers
+        if self.default_api_timeout_ms < self.request_timeout_ms:
+            if "default.api.timeout.ms" in self.given:
+                raise ConfigurationError(
+                    f"default.api.timeout.ms: {self.default_api_timeout_ms} is not allowed: it must be at least"
+                    f" request.timeout.ms, which is {self.request_timeout_ms}"
+                )
+            self.values["default.api.timeout.ms"] = self.request_timeout_ms
+
+    @property
+    def endpoint_type(self) -> int:
+        """What DescribeCluster is asked for."""
+        return CONTROLLERS if self.bootstrap_controllers else BROKERS

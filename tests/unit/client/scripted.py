@@ -23,6 +23,7 @@ from ottla.protocol.message import Request, Response, decode
 from ottla.protocol.messages import (
     api_versions,
     create_topics,
+    describe_cluster,
     fetch,
     find_coordinator,
     heartbeat,
@@ -232,6 +233,10 @@ class ScriptedBroker:
             )
         brokers = [metadata.MetadataResponseBroker(node_id=7, host=self.host, port=self.port)]
         return metadata.MetadataResponse(brokers=brokers, controller_id=7, cluster_id="scripted", topics=topics)
+
+    def _describe_cluster(self, request: Any) -> Response:
+        brokers = [describe_cluster.DescribeClusterBroker(broker_id=7, host=self.host, port=self.port)]
+        return describe_cluster.DescribeClusterResponse(cluster_id="scripted", controller_id=7, brokers=brokers)
 
     def _init_producer_id(self, request: Any) -> Response:
         return init_producer_id.InitProducerIdResponse(producer_id=1000, producer_epoch=0)

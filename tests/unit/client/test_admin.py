@@ -1,0 +1,202 @@
+"""The admin client: every call against our broker; who is asked, how often and for how long, against scripted ones."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio, errors
+from ottla.broker.embedded import Broker
+from ottla.client.admin_core import AdminCore
+from ottla.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.metadata import MetadataRequest
+
+from .admin_scenarios import OTTLA, SCENARIOS, Scenario
+from .scripted import SILENCE, ScriptedBroker
+
+
+@pytest.fixture(scope="module")
+def admin() -> Iterator[KafkaAdminClient]:
+    with Broker({"group.initial.rebalance.delay.ms": 0}) as node:
+        with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as client:
+            yield client
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
+def test_against_our_broker(scenario: Scenario, admin: KafkaAdminClient) -> None:
+    scenario(admin, f"s-{uuid.uuid4().hex[:8]}", OTTLA)
+
+
+# Both faces
+
+
+def calls(of: type) -> dict[str, Any]:
+    return {name: member for name, member in inspect.getmembers(of, callable) if re.match("[a-z]", name)}
+
+
+NOT_OF_USERS = {"start", "stop"} | {
+    "ask_controller",
+    "ask_each",
+    "by_coordinator",
+    "by_leader",
+    "controller",
+    "limit",
+    "limit_ms",
+    "nodes",
+    "retried",
+    "settled",
+}
+"""`async with` starts and stops; the rest is how calls are made."""
+
+
+def test_both_faces_have_the_same_calls() -> None:
+    blocking, asynchronous = calls(KafkaAdminClient), calls(aio.KafkaAdminClient)
+    assert set(blocking) == set(asynchronous) - NOT_OF_USERS
+    for name, call in blocking.items():
+        assert inspect.signature(call) == inspect.signature(asynchronous[name]), name
+        assert call.__doc__ == asynchronous[name].__doc__ or name == "close", name
+
+
+def test_every_call_of_the_core_is_in_the_blocking_face() -> None:
+    coroutines = {name for name, call in calls(AdminCore).items() if inspect.iscoroutinefunction(call)}
+    assert coroutines - NOT_OF_USERS <= set(calls(KafkaAdminClient))
+
+
+def test_the_asyncio_face_works() -> None:
+    async def test() -> None:
+        with Broker() as node:
+            async with aio.KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
+                await admin.create_topics([NewTopic("t", 2, 1)])
+                found, cluster = await asyncio.gather(admin.describe_topics(["t"]), admin.describe_cluster())
+                assert len(found["t"].partitions) == 2
+                assert cluster.controller is not None
+
+    asyncio.run(test())
+
+
+# How calls are made
+
+
+def throttled(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    results = [CreatableTopicResult(name=topic.name, error_code=89) for topic in request.topics]
+    return CreateTopicsResponse(throttle_time_ms=60, topics=results)
+
+
+def test_what_a_quota_refuses_is_tried_again_after_the_throttle_time(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, throttled, times=2)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        admin.create_topics([NewTopic("new", 1, 1)])
+        assert len(broker.asked(CreateTopicsRequest)) == 3
+
+
+def test_what_a_quota_refuses_is_raised_where_that_is_wanted(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, throttled)
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        with pytest.raises(errors.ThrottlingQuotaExceededError):
+            admin.create_topics([NewTopic("new", 1, 1)], retry_on_quota_violation=False)
+
+
+def test_only_what_failed_is_asked_again(broker: ScriptedBroker) -> None:
+    def some(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        codes = {"a": 0, "b": 7}
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=t.name, error_code=codes[t.name]) for t in request.topics]
+        )
+
+    broker.on(CreateTopicsRequest, some)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)])
+    assert [[t.name for t in r.topics] for r in broker.asked(CreateTopicsRequest)] == [["a", "b"], ["b"]]
+
+
+def refusing(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=7) for t in request.topics])
+
+
+@pytest.mark.option("retries")
+def test_retries_end_before_the_time_does(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, refusing, times=10)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retries=2, retry_backoff_ms=1) as admin:
+        with pytest.raises(errors.RequestTimedOutError, match="new"):
+            admin.create_topics([NewTopic("new", 1, 1)])
+    assert len(broker.asked(CreateTopicsRequest)) == 3
+
+
+@pytest.mark.option("default.api.timeout.ms", "request.timeout.ms")
+def test_a_call_ends_after_default_api_timeout_ms(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
+    options = {"default_api_timeout_ms": 150, "request_timeout_ms": 150}
+    with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
+        with pytest.raises((errors.KafkaTimeoutError, errors.RequestTimedOutError)):
+            admin.create_topics([NewTopic("new", 1, 1)])
+
+
+@pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
+def test_pauses_grow_to_their_limit(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, refusing, times=20)
+    options = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 40}
+    with KafkaAdminClient(bootstrap_servers=broker.address, **options) as admin:
+        with pytest.raises(errors.RequestTimedOutError):
+            admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=400)
+    assert 8 <= len(broker.asked(CreateTopicsRequest)) <= 20
+
+
+def test_the_leader_is_looked_for_again_when_it_has_moved(broker: ScriptedBroker) -> None:
+    def moved(request: ListOffsetsRequest) -> Any:
+        answer = broker._list_offsets(request)
+        answer.topics[0].partitions[0].error_code = 6  # type: ignore[attr-defined]
+        return answer
+
+    broker.on(ListOffsetsRequest, moved)
+    tp = TopicPartition("t", 0)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        assert admin.list_offsets({tp: -1})[tp].offset == 0
+    assert len(broker.asked(MetadataRequest)) >= 2
+
+
+@pytest.mark.option("client.id")
+def test_brokers_are_told_who_asks(broker: ScriptedBroker) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.address, client_id="me") as admin:
+        admin.list_topics()
+    assert {header.client_id for header in broker.headers} == {"me"}
+
+
+@pytest.mark.option("bootstrap.servers", "bootstrap.controllers")
+def test_one_kind_of_address_is_wanted() -> None:
+    for options in ({}, {"bootstrap_servers": "a:1", "bootstrap_controllers": "b:1"}):
+        with pytest.raises(errors.ConfigurationError, match=r"bootstrap\.controllers"):
+            KafkaAdminClient(**options)
+
+
+def test_a_call_has_time_for_a_request() -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"default\.api\.timeout\.ms"):
+        KafkaAdminClient(bootstrap_servers="a:1", default_api_timeout_ms=10)
+
+
+def test_it_measures_its_connections(broker: ScriptedBroker) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        admin.list_topics()
+        metrics = admin.metrics()
+        assert metrics["admin-client-metrics"]["connection-count"] >= 1
+        assert any(name.name == "request-total" for name in admin.metrics(raw=True))
+
+
+def test_nothing_is_left_of_it(broker: ScriptedBroker, nothing_left: None) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.list_topics()
+    admin.close()
+    admin.close()
+    with pytest.raises(errors.IllegalStateError):
+        admin.list_topics()
+    broker.cut()
