@@ -20,8 +20,8 @@ class Clock(Protocol):
         """Seconds that only grow: what deadlines and durations are made of."""
         ...
 
-    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
-        """Until the event is set, or `timeout` seconds of this clock have passed."""
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        """Until the event is set, or this clock's `monotonic` has reached `until`."""
         ...
 
 
@@ -36,12 +36,12 @@ class SystemClock:
         """Seconds since an arbitrary moment."""
         return time.monotonic()
 
-    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
-        """Until the event is set, or `timeout` seconds have passed."""
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        """Until the event is set, or `monotonic` has reached `until`."""
         import asyncio
 
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if until is None else until - time.monotonic()):
                 await event.wait()
         except TimeoutError:
             pass
@@ -63,18 +63,18 @@ class ManualClock:
         """Seconds since this clock was made."""
         return self._monotonic
 
-    async def wait(self, event: asyncio.Event, timeout: float | None) -> None:
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
         """Until the event is set, or `advance` has moved the clock far enough."""
         import asyncio
 
-        if timeout is None:
+        if until is None:
             await event.wait()
             return
         # Its own event: that of the caller is for the caller to set.
         over = asyncio.Event()
-        sleeper = (self._monotonic + timeout, asyncio.get_running_loop(), over)
+        sleeper = (until, asyncio.get_running_loop(), over)
         self._sleepers.append(sleeper)
-        if self._monotonic >= sleeper[0]:
+        if self._monotonic >= until:
             over.set()
         waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(over.wait())]
         try:

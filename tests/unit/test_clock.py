@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ottla.clock import SYSTEM_CLOCK, ManualClock
@@ -23,3 +25,27 @@ def test_the_system_clock_goes_on() -> None:
     before = SYSTEM_CLOCK.monotonic()
     assert SYSTEM_CLOCK.monotonic() >= before
     assert SYSTEM_CLOCK.now_ms() > 1_700_000_000_000
+
+
+def test_who_waits_for_a_time_wakes_when_a_clock_reaches_it_or_the_event_comes() -> None:
+    async def whole() -> None:
+        clock = ManualClock()
+        event = asyncio.Event()
+        waiting = asyncio.ensure_future(clock.wait(event, 5.0))
+        await asyncio.sleep(0)
+        assert clock.is_waited_for(5.0)
+        clock.advance(4999)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        clock.advance(1)
+        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(clock.wait(event, 5.0), 10)  # that time is over
+        for kind in (clock, SYSTEM_CLOCK):
+            waiting = asyncio.ensure_future(kind.wait(event, kind.monotonic() + 1000))
+            await asyncio.sleep(0)
+            event.set()
+            await asyncio.wait_for(waiting, 10)
+            event.clear()
+        await asyncio.wait_for(SYSTEM_CLOCK.wait(event, SYSTEM_CLOCK.monotonic() + 0.01), 10)
+
+    asyncio.run(whole())

@@ -224,7 +224,7 @@ class Metadata:
         """Refresh when asked to, and by age; after a failure or for want of a leader again, with growing pauses."""
         pause = self._backoff
         while True:
-            await self._clock.wait(self._wanted, self._max_age)
+            await self._clock.wait(self._wanted, self._clock.monotonic() + self._max_age)
             self._wanted.clear()
             complete = await self._refresh_once()
             # At least the first pause between two refreshes, whoever asks; longer while something is missing.

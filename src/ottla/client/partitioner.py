@@ -7,14 +7,13 @@ a slow broker gets less.
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ottla.records.murmur2 import murmur2
 
-CustomPartitioner = Callable[[bytes | None, list[int], list[int]], int]
-"""kafka-python's: (serialized key, all partitions, those with a leader) -> partition."""
 MAX_COMPARED: Final = 16
 """Partitions whose queues are compared when one of them is chosen."""
 
@@ -69,10 +68,70 @@ class RoundRobin:
         return available[turn % len(available)]
 
 
-def ask_custom(partitioner: Any, topic: str, key: bytes | None, partitions: list[int], available: list[int]) -> int:
-    """A user's partitioner: Java's `partition(topic, key, partitions)` method or kafka-python's function."""
-    method = getattr(partitioner, "partition", None)
-    chosen = method(topic, key, partitions) if method is not None else partitioner(key, partitions, available)
-    if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in partitions:
-        raise ValueError(f"the partitioner chose {chosen!r}, topic {topic} has partitions 0 to {len(partitions) - 1}")
-    return chosen
+class Asked(NamedTuple):
+    """What a partitioner is asked."""
+
+    topic: str
+    key: Any
+    key_bytes: bytes | None
+    value: Any
+    value_bytes: bytes | None
+    partitions: Sequence[int]
+    available: Sequence[int]
+    """Partitions with a leader."""
+    cluster: Any
+
+
+class UserPartitioner:
+    """A user's own, in any of three shapes: kafka-python's function, `partition(topic, key, partitions)`, or Java's
+    `partition(topic, key, key_bytes, value, value_bytes, cluster)`; with `configure`, `close` and (as until Kafka 3)
+    `on_new_batch(topic, cluster, previous_partition)` where they are there.
+    """
+
+    def __init__(self, given: Any, configs: Mapping[str, Any]) -> None:
+        self._given = given() if isinstance(given, type) else given
+        self._method = getattr(self._given, "partition", None)
+        self._is_javas = self._method is not None and _parameters(self._method) >= JAVAS_PARAMETERS
+        self._on_new_batch = getattr(self._given, "on_new_batch", None)
+        self._call("configure", configs)
+
+    def partition(self, asked: Asked) -> int:
+        """The partition of a record. ValueError where there is none of that number."""
+        if self._method is None:
+            chosen = self._given(asked.key_bytes, asked.partitions, asked.available)
+        elif self._is_javas:
+            chosen = self._method(
+                asked.topic, asked.key, asked.key_bytes, asked.value, asked.value_bytes, asked.cluster
+            )
+        else:
+            chosen = self._method(asked.topic, asked.key_bytes, asked.partitions)
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or chosen not in asked.partitions:
+            last = len(asked.partitions) - 1
+            raise ValueError(f"the partitioner chose {chosen!r}, topic {asked.topic} has partitions 0 to {last}")
+        return chosen
+
+    def again_for_new_batch(self, asked: Asked, previous: int) -> int:
+        """The partition of a record for which `previous` would need a new batch."""
+        if self._on_new_batch is None:
+            return previous
+        self._on_new_batch(asked.topic, asked.cluster, previous)
+        return self.partition(asked)
+
+    def close(self) -> None:
+        """The producer has ended."""
+        self._call("close")
+
+    def _call(self, method: str, *args: Any) -> None:
+        found = getattr(self._given, method, None)
+        if found is not None:
+            found(*args)
+
+
+JAVAS_PARAMETERS: Final = 6
+
+
+def _parameters(method: Any) -> int:
+    try:
+        return len(inspect.signature(method).parameters)
+    except (TypeError, ValueError):  # not written in Python
+        return 0

@@ -15,13 +15,12 @@ from typing import Any, Self
 
 from ottla.client import columns_in
 from ottla.client.columns_in import BatchFuture
-from ottla.client.futures import RecordFuture, failed_future
+from ottla.client.futures import RecordFuture
 from ottla.client.io_thread import IoThread
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import (
     ProducerCore,
     ProducerRecord,
-    comes_in_future,
     settle_all,
 )
 from ottla.client.transactions import group_of
@@ -116,22 +115,20 @@ class KafkaProducer:
 
     def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
         """The whole way of a record."""
-        self._check_open()
         core = self._core
-        core.check_open()
         record = core.intercepted(record)
+        try:
+            self._check_open()
+            core.check_open()
+        except KafkaError as error:
+            core.tell_of_failure(record, error)
+            raise
         try:
             deadline = time.monotonic() + core.max_block
             ready = self._prepare(record, deadline)
             future = self._append_within(ready, deadline)
-        except Exception as error:  # interceptors hear of every failure; then it goes its way
-            core.send_failed(record, error)
-            if not comes_in_future(error):
-                raise
-            future = failed_future(TopicPartition(record.topic, record.partition or -1), error)  # type: ignore[arg-type]
-            if callback is not None:
-                future.report_to(callback)
-            return future
+        except BaseException as error:  # interceptors hear of every failure, Ctrl+C as well
+            return core.failed(record, error, callback)
         return core.watch(future, callback)
 
     def _prepare(self, record: ProducerRecord, deadline: float) -> Ready:

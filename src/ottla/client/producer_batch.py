@@ -12,7 +12,7 @@ from ottla.client.partitioner import StickyPartition
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.records.appender import OpenBatch
-from ottla.records.batch import BatchHeader, read_header, write_header
+from ottla.records.batch import HEADER_BYTES, BatchHeader, read_header, write_header
 from ottla.records.builder import BatchBuilder
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -121,6 +121,11 @@ class PartitionQueue:
         """Where records go; closed when there is no room."""
         self.muted = False
         """One batch is on its way and the next one must wait, for the order's sake."""
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record of `size` bytes (a batch's header included) still fits into the open batch."""
+        builder = self.open.builder
+        return not self.open.closed and builder.position + size - HEADER_BYTES <= builder.limit
 
 
 class Ready(NamedTuple):

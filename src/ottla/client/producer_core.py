@@ -17,10 +17,11 @@ from ottla.client import partitioner as partitioning
 from ottla.client.accumulator import Accumulator
 from ottla.client.client_metrics import metrics_of
 from ottla.client.connections import Connections
-from ottla.client.futures import RecordFuture
+from ottla.client.futures import RecordFuture, failed_future
 from ottla.client.metadata import Metadata
-from ottla.client.partitioner import RoundRobin
+from ottla.client.partitioner import Asked, RoundRobin, UserPartitioner
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
+from ottla.client.producer_interceptors import ProducerInterceptors, nowhere
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.sender import Sender
 from ottla.client.serializers import checked_headers, find, to_bytes
@@ -29,7 +30,7 @@ from ottla.client.transactions import Transactions
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, MessageTooLargeError
-from ottla.model import RecordMetadata
+from ottla.model import RecordMetadata, TopicPartition
 from ottla.net.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW
 from ottla.records.builder import record_size_upper_bound
@@ -61,10 +62,10 @@ class ProducerCore:
         registry = metrics_of(config, "producer", self.client_id, clock)
         self.metrics = ProducerMetrics(registry)
         self.max_block = config.longest_block_ms / 1000
-        classes: tuple[Any, ...] = config.interceptor_classes
-        self.interceptors = [_made(interceptor) for interceptor in classes]
-        self.key_serializer = find(config.key_serializer, "key_serializer")
-        self.value_serializer = find(config.value_serializer, "value_serializer")
+        given = {**config.given, "client.id": self.client_id}
+        self.interceptors = ProducerInterceptors(config.interceptor_classes, given)
+        self.key_serializer = find(config.key_serializer, "key_serializer", given)
+        self.value_serializer = find(config.value_serializer, "value_serializer", given)
         channels = ChannelMetrics(registry, "producer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
@@ -110,7 +111,7 @@ class ProducerCore:
             )
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
-        self._partitioner: Any = chooser() if isinstance(chooser, type) else chooser
+        self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, given)
 
     @property
     def is_plain(self) -> bool:
@@ -153,17 +154,14 @@ class ProducerCore:
         await self.connections.close()
         await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
         self.metrics.metrics.close()
-        for interceptor in self.interceptors:
-            _ask_politely(interceptor, "close")
+        for closed in (self.interceptors, self.key_serializer, self.value_serializer, self._partitioner):
+            _close_politely(closed)
 
     # A record's way
 
     def intercepted(self, record: ProducerRecord) -> ProducerRecord:
         """The record as the interceptors want it."""
-        for interceptor in self.interceptors:
-            changed = _ask_politely(interceptor, "on_send", record)
-            record = record if changed is None else changed
-        return record
+        return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
         """The queues of a topic, when the metadata knows it (and the partition); else None."""
@@ -190,24 +188,26 @@ class ProducerCore:
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
         """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""
         topic = record.topic
+        headers = checked_headers(record.headers) if record.headers else []
         key, value = record.key, record.value
         if self.key_serializer is not None:
-            key = self.key_serializer(topic, key)
+            key = self.key_serializer(topic, key, headers)
         if self.value_serializer is not None:
-            value = self.value_serializer(topic, value)
+            value = self.value_serializer(topic, value, headers)
         key, value = to_bytes(key, "key"), to_bytes(value, "value")
-        headers = None if not record.headers else checked_headers(record.headers)
-        size = record_size_upper_bound(len(key or b""), len(value or b""), headers or ())
+        if headers:  # serializers may have added some
+            headers = checked_headers(headers)
+        size = record_size_upper_bound(len(key or b""), len(value or b""), headers)
         self._check_size(size)
         partition = record.partition
         if partition is None:
-            partition = self._partition(topic, key, size, queues)
+            partition = self._partition(record, key, value, size, queues)
         elif partition < 0:
             raise ValueError(f"partition {partition} is not valid")
         timestamp = self._now() if record.timestamp_ms is None else record.timestamp_ms
         if record.timestamp_ms is not None and timestamp < 0:
             raise ValueError(f"timestamp {timestamp} is not valid")
-        return Ready(queues.queues[partition], timestamp, key, value, headers, size)
+        return Ready(queues.queues[partition], timestamp, key, value, headers or None, size)
 
     def _now(self) -> int:
         return NOW if self.clock is SYSTEM_CLOCK else self.clock.now_ms()
@@ -220,12 +220,20 @@ class ProducerCore:
             if size > limit:
                 raise MessageTooLargeError(f"the record takes {size} bytes, {option} is {limit}")
 
-    def _partition(self, topic: str, key: bytes | None, size: int, queues: TopicQueues) -> int:
+    def _partition(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, queues: TopicQueues
+    ) -> int:
         chooser = self._partitioner
-        if not isinstance(chooser, str):
-            return partitioning.ask_custom(chooser, topic, key, list(range(queues.count)), queues.available)
+        if isinstance(chooser, UserPartitioner):
+            partitions, cluster = range(queues.count), self.metadata.cluster
+            asked = Asked(
+                record.topic, record.key, key, record.value, value, list(partitions), queues.available, cluster
+            )
+            chosen = chooser.partition(asked)
+            has_room = queues.queues[chosen].has_room(size)
+            return chosen if has_room else chooser.again_for_new_batch(asked, chosen)
         if chooser == "roundrobin":
-            return self._round_robin.partition(topic, queues.available)
+            return self._round_robin.partition(record.topic, queues.available)
         if chooser == "random":
             return random.choice(queues.available)
         if key is not None and chooser == "default" and not self.config.partitioner_ignore_keys:
@@ -257,50 +265,55 @@ class ProducerCore:
     def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
         """See to it that interceptors and the user's callback hear of the outcome."""
         if self.interceptors:
-            future.report_to(self._acknowledge)
+            self._tell_interceptors(future)
         if callback is not None:
             future.report_to(callback)
         return future
 
-    def _acknowledge(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        for interceptor in self.interceptors:
-            _ask_politely(interceptor, "on_acknowledgement", metadata, error)
+    def _tell_interceptors(self, future: RecordFuture) -> None:
+        tp = future[0].tp
 
-    def send_failed(self, record: ProducerRecord, error: BaseException) -> None:
-        """A record has failed before it was in a batch: interceptors hear of that too."""
+        def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+            self.interceptors.on_acknowledgement(metadata or nowhere(tp.topic, tp.partition), error)
+
+        future.report_to(acknowledged)
+
+    def tell_of_failure(self, record: ProducerRecord, error: BaseException) -> None:
+        """A record has failed before it was in a batch: it counts, and interceptors hear of it."""
         self.metrics.failed(None, 1)
         if isinstance(error, BufferExhaustedError):
             self.metrics.exhausted.record()
-        for interceptor in self.interceptors:
-            if hasattr(interceptor, "on_send_error"):
-                _ask_politely(interceptor, "on_send_error", record, error)
-            else:
-                _ask_politely(interceptor, "on_acknowledgement", None, error)
+        self.interceptors.on_send_error(record, error)
+
+    def failed(self, record: ProducerRecord, error: BaseException, callback: Callable[..., Any] | None) -> RecordFuture:
+        """What send() gives for a record that has failed before it was in a batch.
+
+        Errors that a broker could have told (they have a number on the wire) come in the future; others are raised.
+        """
+        self.tell_of_failure(record, error)
+        if not isinstance(error, KafkaError) or error.code is None:
+            raise error
+        future = failed_future(
+            TopicPartition(record.topic, -1 if record.partition is None else record.partition), error
+        )
+        if callback is not None:
+            future.report_to(callback)
+        return future
 
 
 MIN_BATCH_BYTES: Final = 128
 """A batch has at least this much room, so that batch.size=0 means a batch for every record."""
 
 
-def _made(interceptor: Any) -> Any:
-    return interceptor() if isinstance(interceptor, type) else interceptor
-
-
-def _ask_politely(interceptor: Any, method: str, *args: Any) -> Any:
-    """Call an interceptor; what it raises is logged and goes no further."""
-    call = getattr(interceptor, method, None)
-    if call is None:
-        return None
+def _close_politely(part: Any) -> None:
+    """Close a user's part, if that can be closed; what it raises is logged: the rest must be closed, too."""
+    close = getattr(part, "close", None)
+    if close is None:
+        return
     try:
-        return call(*args)
-    except Exception:  # a user's code must never break a send
-        log.exception("interceptor %s.%s has failed", type(interceptor).__name__, method)
-        return None
-
-
-def comes_in_future(error: Exception) -> bool:
-    """Whether an error of send() is told by the future (it has a number on the wire) instead of being raised."""
-    return isinstance(error, KafkaError) and error.code is not None
+        close()
+    except Exception:  # a user's code must never keep a producer open
+        log.exception("%s cannot be closed", type(part).__name__)
 
 
 async def settle_all(core: ProducerCore, timeout: float | None) -> bool:

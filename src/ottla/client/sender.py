@@ -96,15 +96,15 @@ class Sender:
     async def _run(self) -> None:
         while True:
             try:
-                wait = self._send_ready()
+                next_look = self._send_ready()
             except Exception:  # a bug must show in the log, not hang every record
                 log.exception("the sender has failed; it goes on")
-                wait = 1.0
-            await self._clock.wait(self._wanted, wait)
+                next_look = self._clock.monotonic() + 1.0
+            await self._clock.wait(self._wanted, next_look)
             self._wanted.clear()
 
     def _send_ready(self) -> float | None:
-        """Send to every node that is ready; seconds until the next look (None: until something happens)."""
+        """Send to every node that is ready; when to look again (None: when something happens)."""
         now = self._clock.monotonic()
         next_expiry = self._expire_late(now)
         ready = self.accumulator.ready(self.metadata.cluster, now)
@@ -122,7 +122,7 @@ class Sender:
         next_check = ready.next_check
         if self.accumulator.incomplete:
             next_check = next_expiry if next_check is None else min(next_check, next_expiry)
-        return None if next_check is None else max(0.0, next_check - now)
+        return next_check
 
     def _expire_late(self, now: float) -> float:
         """Give up batches whose time is over, wherever they are; when the next one's will be."""

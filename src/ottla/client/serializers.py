@@ -1,17 +1,28 @@
-"""Keys and values as bytes and back. Kafka's `Serializer`s, each with the Java class that it speaks like."""
+"""What makes bytes of keys and values and back, as users name it. Kafka's `Serializer` and `Deserializer`.
+
+The types that Kafka's own classes know are in `serdes`.
+"""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
 
+from ottla.client.serdes import SERDES, serde_named
+from ottla.config.options import loaded
 from ottla.errors import SerializationError
+
+Headers = list[tuple[str, bytes | None]]
 
 
 @runtime_checkable
 class Serializer(Protocol):
-    """An object that makes bytes; a plain callable `value -> bytes` does as well."""
+    """An object that makes bytes; a plain callable `value -> bytes` does as well.
+
+    `serialize(topic, headers, value)` gets the record's headers too, as a list that it may add to. Methods
+    `configure(configs, is_key)` and `close()` are called as in Java, where they are there.
+    """
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """The bytes of a key or value."""
@@ -20,122 +31,86 @@ class Serializer(Protocol):
 
 @runtime_checkable
 class Deserializer(Protocol):
-    """An object that makes values of bytes; a plain callable `bytes -> value` does as well."""
+    """An object that makes values of bytes; a plain callable `bytes -> value` does as well.
+
+    `deserialize(topic, headers, data)` gets the record's headers too; `configure` and `close` as with a Serializer.
+    """
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
         """The key or value."""
         ...
 
 
-class _Number:
-    def __init__(self, kind: str, layout: str, types: tuple[type, ...]) -> None:
-        self._kind = kind
-        self._struct = struct.Struct(layout)
-        self._types = types
+class Converter:
+    """One option's (de)serializer, ready: called with (topic, value, headers)."""
 
-    def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The number's bytes, the highest first."""
-        if value is None:
-            return None
-        if not isinstance(value, self._types) or isinstance(value, bool):
-            raise TypeError(f"a number is wanted, not {type(value).__name__}")
-        return self._struct.pack(value)
+    __slots__ = ("_call", "_close", "name", "option", "takes_headers")
 
-    def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """The number."""
-        if data is None:
-            return None
-        if len(data) != self._struct.size:
-            raise ValueError(f"{len(data)} bytes where a {self._kind} has {self._struct.size}")
-        return self._struct.unpack(data)[0]
+    def __init__(self, option: str, target: Any, method: str) -> None:
+        self.option = option
+        self.name = getattr(target, "__name__", type(target).__name__)
+        found = getattr(target, method, None)
+        self.takes_headers = found is not None and _wants_headers(found)
+        self._call: Callable[..., Any] = found if found is not None else lambda topic, value: target(value)
+        self._close: Callable[[], Any] | None = getattr(target, "close", None) if found is not None else None
 
+    def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
+        """The other side of a value. SerializationError names option, (de)serializer, topic and type."""
+        try:
+            if self.takes_headers:
+                return self._call(topic, [] if headers is None else headers, value)
+            return self._call(topic, value)
+        except Exception as error:  # a user's code: whatever it raises is told with option, topic and type
+            raise SerializationError(
+                f"{self.option} {self.name} cannot convert a {type(value).__name__} of topic {topic}: {error}"
+            ) from error
 
-class StringSerde:
-    """Text as UTF-8."""
-
-    def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The text's bytes."""
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise TypeError(f"a text is wanted, not {type(value).__name__}")
-        return value.encode()
-
-    def deserialize(self, topic: str, data: bytes | None) -> str | None:
-        """The text."""
-        return None if data is None else str(data, "utf-8")
+    def close(self) -> None:
+        """The client has ended."""
+        if self._close is not None:
+            self._close()
 
 
-class BytesSerde:
-    """Bytes as they are."""
-
-    def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The same bytes."""
-        if value is None:
-            return None
-        if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError(f"bytes are wanted, not {type(value).__name__}")
-        return bytes(value)
-
-    def deserialize(self, topic: str, data: bytes | None) -> bytes | None:
-        """The same bytes."""
-        return data
+HEADERS_PARAMETERS: Final = 3
+"""topic, headers, value."""
 
 
-JAVA: dict[str, Callable[[], Any]] = {
-    "String": StringSerde,
-    "Integer": lambda: _Number("Integer", ">i", (int,)),
-    "Long": lambda: _Number("Long", ">q", (int,)),
-    "Short": lambda: _Number("Short", ">h", (int,)),
-    "Double": lambda: _Number("Double", ">d", (float, int)),
-    "Float": lambda: _Number("Float", ">f", (float, int)),
-    "Bytes": BytesSerde,
-    "ByteBuffer": BytesSerde,
-    "ByteArray": BytesSerde,
-}
-"""Ours for Java's `org.apache.kafka.common.serialization.<name>Serializer` and `…Deserializer`."""
-
-Convert = Callable[[str, Any], Any]
-"""(topic, value) -> value on the other side."""
+def _wants_headers(method: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):  # not written in Python
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(needed) >= HEADERS_PARAMETERS
 
 
-def find(option: Any, what: str) -> Convert | None:
-    """The function for an option key.serializer and its like; None when there is nothing to do.
+def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
+    """What converts for an option key.serializer and its like; None when there is nothing to do.
 
     `what` is the option's name, for errors. The option may be a callable, a (De)Serializer, a class of one, a name of
-    ours ("string", "long") or a Java class.
+    ours ("string", "long"), a Java class, or the dotted name of something in Python. `configs` are the client's options
+    as they were set, for `configure`.
     """
     if option is None:
         return None
-    name = "deserialize" if "deserializer" in what else "serialize"
-    if isinstance(option, str):
-        option = _by_name(option)
-    elif isinstance(option, type) and hasattr(option, name):
-        option = option()
-    method = getattr(option, name, None)
-    call: Convert = method if method is not None else lambda topic, value: option(value)
-
-    def convert(topic: str, value: Any) -> Any:
-        try:
-            return call(topic, value)
-        except Exception as error:  # a user's code: whatever it raises is told with option, topic and type
-            raise SerializationError(
-                f"{what} {_name(option)} cannot convert a {type(value).__name__} of topic {topic}: {error}"
-            ) from error
-
-    return convert
+    method = "deserialize" if "deserializer" in what else "serialize"
+    target = _named(option, what) if isinstance(option, str) else option
+    if isinstance(target, type) and hasattr(target, method):
+        target = target()
+    if hasattr(target, method) and hasattr(target, "configure"):
+        target.configure(configs or {}, what.startswith("key"))
+    return Converter(what, target, method)
 
 
-def _by_name(name: str) -> Any:
-    short = name.rpartition(".")[2].removesuffix("Serializer").removesuffix("Deserializer")
-    found = next((make for known, make in JAVA.items() if known.lower() == short.lower()), None)
-    if found is None:
-        raise SerializationError(f"{name!r} is not known; there are {', '.join(JAVA)}")
-    return found()
-
-
-def _name(option: Any) -> str:
-    return getattr(option, "__name__", type(option).__name__)
+def _named(name: str, what: str) -> Any:
+    try:
+        return serde_named(name)
+    except KeyError:
+        pass
+    try:
+        return loaded(name)
+    except ValueError as error:
+        raise SerializationError(f"{what}: {name!r} is not known; there are {', '.join(SERDES)} ({error})") from None
 
 
 def to_bytes(value: Any, what: str) -> bytes | None:
@@ -151,9 +126,9 @@ def to_bytes(value: Any, what: str) -> bytes | None:
     )
 
 
-def checked_headers(headers: Iterable[Any]) -> list[tuple[str, bytes | None]]:
+def checked_headers(headers: Iterable[Any]) -> Headers:
     """Headers as (text, bytes or None) each; SerializationError for anything else."""
-    found: list[tuple[str, bytes | None]] = []
+    found: Headers = []
     for header in headers:
         try:
             name, value = header

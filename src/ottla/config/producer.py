@@ -77,6 +77,13 @@ class ProducerConfig(ClientConfig, subject="producer"):
     value_serializer = Option(
         None, anything, "Makes bytes of values: a callable or a Serializer; None: bytes and text."
     )
+    serializer_encoding = Option(None, nullable(text), "Encoding of text for the String and UUID serializers; UTF-8.")
+    key_serializer_encoding = Option(None, nullable(text), "The same for keys only.")
+    value_serializer_encoding = Option(None, nullable(text), "The same for values only.")
+    default_list_key_serde_inner = Option(None, anything, "What is in lists that are keys, for the List serializer.")
+    default_list_value_serde_inner = Option(
+        None, anything, "What is in lists that are values, for the List serializer."
+    )
     acks = Option(-1, acks, "Acknowledgements to wait for: 0, 1 (the leader's) or all (every in-sync replica's).")
     enable_idempotence = Option(True, boolean, "No duplicates and no reordering when batches are sent again.")
     transactional_id = Option(None, nullable(named), "Names the producer across restarts, for transactions.")
@@ -109,9 +116,13 @@ class ProducerConfig(ClientConfig, subject="producer"):
     retries = Option(MAX_INT, integer(0), "How often a batch is sent again; delivery.timeout.ms ends it before.")
     delivery_timeout_ms = Option(120_000, integer(0), "A record is delivered or failed within this, from send() on.")
     partitioner = Option(
-        "default", partitioner_of, "Chooses the partition: default, sticky, roundrobin, random, or a callable or object."
+        "default",
+        partitioner_of,
+        "Chooses the partition: default, sticky, roundrobin, random, or a callable or object.",
     )
-    partitioner_class = Option(None, nullable(partitioner_of), "Kafka's name for partitioner; Java's classes are known.")
+    partitioner_class = Option(
+        None, nullable(partitioner_of), "Kafka's name for partitioner; Java's classes are known."
+    )
     partitioner_ignore_keys = Option(False, boolean, "Spread records with keys as if they had none.")
     partitioner_adaptive_partitioning_enable = Option(True, boolean, "Give slow partitions fewer keyless records.")
     partitioner_availability_timeout_ms = Option(

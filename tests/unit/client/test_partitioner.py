@@ -1,10 +1,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from ottla.client.partitioner import RoundRobin, StickyPartition, ask_custom, choose_partition, partition_for_key
+from ottla.client.partitioner import (
+    Asked,
+    RoundRobin,
+    StickyPartition,
+    UserPartitioner,
+    choose_partition,
+    partition_for_key,
+)
 from ottla.records.murmur2 import murmur2
 
 
@@ -59,12 +67,52 @@ def test_round_robin_takes_turns_per_topic() -> None:
     assert turns.partition("b", [3, 5]) == 3
 
 
-def test_a_users_partitioner_is_a_function_or_an_object() -> None:
-    class Java:
-        def partition(self, topic: str, key: bytes | None, partitions: list[int]) -> int:
-            return partitions[-1]
+def asked(partitions: int = 3, available: tuple[int, ...] = (0, 2)) -> Asked:
+    return Asked("t", "key", b"key", "value", b"value", list(range(partitions)), list(available), "cluster")
 
-    assert ask_custom(lambda key, every, available: available[0], "t", b"k", [0, 1, 2], [1]) == 1
-    assert ask_custom(Java(), "t", b"k", [0, 1, 2], [1]) == 2
-    with pytest.raises(ValueError, match="chose 7"):
-        ask_custom(lambda key, every, available: 7, "t", b"k", [0, 1], [0])
+
+def test_a_users_partitioner_is_a_function_or_an_object_of_ours_or_javas_shape() -> None:
+    class Ours:
+        def partition(self, topic: str, key: bytes | None, partitions: list[int]) -> int:
+            return [topic, key].index(b"key")
+
+    class Javas:
+        def partition(self, topic: Any, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any) -> int:
+            return (
+                2
+                if (key, key_bytes, value, value_bytes, cluster) == ("key", b"key", "value", b"value", "cluster")
+                else 0
+            )
+
+    assert UserPartitioner(lambda key, partitions, available: available[1], {}).partition(asked()) == 2
+    assert UserPartitioner(Ours, {}).partition(asked()) == 1
+    assert UserPartitioner(Javas(), {}).partition(asked()) == 2
+
+
+@pytest.mark.parametrize("chosen", [3, -1, "0", True, None])
+def test_what_is_no_partition_is_refused(chosen: Any) -> None:
+    with pytest.raises(ValueError, match="partitions 0 to 2"):
+        UserPartitioner(lambda *_: chosen, {}).partition(asked())
+
+
+def test_a_users_partitioner_is_told_options_new_batches_and_the_end() -> None:
+    seen: list[Any] = []
+
+    class Mine:
+        def configure(self, configs: Any) -> None:
+            seen.append(configs)
+
+        def partition(self, topic: str, key: bytes | None, partitions: list[int]) -> int:
+            return len(seen) - 1
+
+        def on_new_batch(self, topic: str, cluster: Any, previous: int) -> None:
+            seen.append((topic, cluster, previous))
+
+        def close(self) -> None:
+            seen.append("closed")
+
+    mine = UserPartitioner(Mine, {"acks": "all"})
+    assert mine.partition(asked()) == 0
+    assert mine.again_for_new_batch(asked(), 0) == 1
+    mine.close()
+    assert seen == [{"acks": "all"}, ("t", "cluster", 0), "closed"]

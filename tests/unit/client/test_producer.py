@@ -143,31 +143,6 @@ def test_a_callback_may_send(broker: ScriptedBroker) -> None:
         broker.wait_for(lambda: values(broker) == [b"1", b"2"])
 
 
-class Interceptor:
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        if record.value == b"bad":
-            raise ValueError("the interceptor's own")
-        return record._replace(value=record.value + b"!")
-
-    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
-        self.seen.append(error or metadata.offset)
-
-
-@pytest.mark.option("interceptor.classes")
-def test_interceptors_change_records_and_hear_of_success_and_failure(broker: ScriptedBroker) -> None:
-    interceptor = Interceptor()
-    with producer(broker, interceptor_classes=[interceptor], max_request_size=1000) as p:
-        p.send("t", b"v").get(10)
-        p.send("t", b"bad").get(10)
-        assert p.send("t", bytes(2000)).failed()
-    assert values(broker) == [b"v!", b"bad"]
-    assert interceptor.seen[:2] == [0, 1]
-    assert isinstance(interceptor.seen[2], MessageTooLargeError)
-
-
 # Errors
 
 

@@ -1,0 +1,298 @@
+"""Types of keys and values as Kafka's own serializers write and read them, each under the name of its Java class.
+
+One class does both directions. `None` is no value (a tombstone), whatever the type.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.errors import ConfigurationError
+
+
+class Serde:
+    """The base: None stays None, and everything else is of `types`."""
+
+    types: tuple[type, ...] = ()
+    wanted = ""
+    size: int | None = None
+    """Bytes of every value, where all have the same."""
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """Take what the client's options say; once, before everything else."""
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        """The bytes of a value."""
+        if value is None:
+            return None
+        if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
+            raise TypeError(f"{self.wanted} is wanted, not {type(value).__name__}")
+        return self._write(topic, value)
+
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        """The value of bytes."""
+        if data is None:
+            return None
+        if self.size is not None and len(data) != self.size:
+            raise ValueError(f"{len(data)} bytes where {self.wanted} has {self.size}")
+        return self._read(topic, data)
+
+    def close(self) -> None:
+        """The client has ended."""
+
+    def _write(self, topic: str, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def _read(self, topic: str, data: bytes) -> Any:
+        raise NotImplementedError
+
+
+class NumberSerde(Serde):
+    """A number of fixed size, the highest byte first."""
+
+    def __init__(self, layout: str, types: tuple[type, ...] = (int,)) -> None:
+        self._struct = struct.Struct(layout)
+        self.types = types
+        self.size = self._struct.size
+        self.wanted = "a number"
+
+    def _write(self, topic: str, value: Any) -> bytes:
+        return self._struct.pack(value)
+
+    def _read(self, topic: str, data: bytes) -> Any:
+        return self._struct.unpack(data)[0]
+
+
+class BooleanSerde(Serde):
+    """True or False."""
+
+    types = (bool,)
+    wanted = "a truth value"
+    size = 1
+
+    def _write(self, topic: str, value: Any) -> bytes:
+        return b"\1" if value else b"\0"
+
+    def _read(self, topic: str, data: bytes) -> bool:
+        if data not in (b"\0", b"\1"):
+            raise ValueError(f"the byte of a truth value is 0 or 1, not {data[0]}")
+        return data == b"\1"
+
+
+class TextSerde(Serde):
+    """Text in the encoding that `(key|value.)(de)serializer.encoding` names; UTF-8 otherwise."""
+
+    types: tuple[type, ...] = (str,)
+    wanted = "a text"
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self.encoding = encoding
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """The encoding; the option for keys or values counts more than the common one."""
+        own = "key" if is_key else "value"
+        for name in ("serializer.encoding", "deserializer.encoding"):
+            for option in (name, f"{own}.{name}"):
+                found = configs.get(option)
+                if found is not None:
+                    self._set(option, found)
+
+    def _set(self, option: str, encoding: Any) -> None:
+        try:
+            "".encode(encoding)
+        except (LookupError, TypeError):
+            raise ConfigurationError(
+                f"{option}: {encoding!r} is not allowed: the name of an encoding is wanted"
+            ) from None
+        self.encoding = encoding
+
+    def _write(self, topic: str, value: Any) -> bytes:
+        return str(value).encode(self.encoding)
+
+    def _read(self, topic: str, data: bytes) -> Any:
+        return str(data, self.encoding)
+
+
+class UuidSerde(TextSerde):
+    """A UUID as its 36 characters."""
+
+    types = (uuid.UUID,)
+    wanted = "a UUID"
+
+    def _read(self, topic: str, data: bytes) -> uuid.UUID:
+        return uuid.UUID(super()._read(topic, data))
+
+
+class BytesSerde(Serde):
+    """Bytes as they are."""
+
+    types = (bytes, bytearray, memoryview)
+    wanted = "bytes"
+
+    def _write(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
+        return bytes(value)
+
+    def _read(self, topic: str, data: bytes) -> bytes:
+        return data
+
+
+class VoidSerde(Serde):
+    """Never a value."""
+
+    wanted = "None"
+
+    def _read(self, topic: str, data: bytes) -> Any:
+        raise ValueError("there is a value where none can be")
+
+
+class JsonSerde(Serde):
+    """Anything that JSON can say, as UTF-8."""
+
+    types = (object,)
+
+    def serialize(self, topic: str, value: Any) -> bytes | None:
+        """The text's bytes; None is a tombstone, not null."""
+        return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def _read(self, topic: str, data: bytes) -> Any:
+        return json.loads(data)
+
+
+_ALL_OF_ONE_SIZE: Final = 0
+_EACH_WITH_ITS_SIZE: Final = 1
+_NO_VALUE: Final = -1
+_INT: Final = struct.Struct(">i")
+LIST_INNER: Final = "default.list.{}.serde.inner"
+
+
+class ListSerde(Serde):
+    """A list of values of one type: `ListSerde("integer")`, or the type that default.list.value.serde.inner names.
+
+    Values of a fixed size stand side by side, after the places of those that are None; others with their sizes.
+    """
+
+    types = (list, tuple)
+    wanted = "a list"
+
+    def __init__(self, inner: Any = None) -> None:
+        self.inner: Any = serde_named(inner) if isinstance(inner, str) else inner
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        """The type of what is in it."""
+        option = LIST_INNER.format("key" if is_key else "value")
+        if self.inner is None:
+            given = configs.get(option)
+            if given is None:
+                raise ConfigurationError(f"{option} is required for lists: the type of what is in them")
+            self.inner = serde_named(given) if isinstance(given, str) else given() if isinstance(given, type) else given
+        if hasattr(self.inner, "configure"):
+            self.inner.configure(configs, is_key)
+
+    def close(self) -> None:
+        """As of the type of what is in it."""
+        if hasattr(self.inner, "close"):
+            self.inner.close()
+
+    @property
+    def _inner_size(self) -> int | None:
+        return UUID_BYTES if isinstance(self.inner, UuidSerde) else getattr(self.inner, "size", None)
+
+    def _write(self, topic: str, value: Sequence[Any]) -> bytes:
+        items = [self.inner.serialize(topic, item) for item in value]
+        if self._inner_size is None or isinstance(self.inner, BooleanSerde):  # Java knows no fixed size of those
+            sizes = [_INT.pack(_NO_VALUE if item is None else len(item)) for item in items]
+            body = b"".join(part for size, item in zip(sizes, items, strict=True) for part in (size, item or b""))
+            return bytes([_EACH_WITH_ITS_SIZE]) + _INT.pack(len(items)) + body
+        missing = [place for place, item in enumerate(items) if item is None]
+        places = b"".join(map(_INT.pack, [len(missing), *missing, len(items)]))
+        return bytes([_ALL_OF_ONE_SIZE]) + places + b"".join(item for item in items if item is not None)
+
+    def _read(self, topic: str, data: bytes) -> list[Any]:
+        if data[:1] == bytes([_ALL_OF_ONE_SIZE]):
+            items = _items_of_one_size(data, self._inner_size or 0)
+        elif data[:1] == bytes([_EACH_WITH_ITS_SIZE]):
+            items = _items_with_sizes(data)
+        else:
+            raise ValueError(f"{data[:1]!r} begins no list")
+        return [None if item is None else self.inner.deserialize(topic, item) for item in items]
+
+
+def _items_of_one_size(data: bytes, size: int) -> Iterator[bytes | None]:
+    count, at = _int(data, 1)
+    missing = {_int(data, at + 4 * place)[0] for place in range(_at_most(count, data))}
+    count, at = _int(data, at + 4 * count)
+    if size * (count - len(missing)) > len(data):
+        raise ValueError("the list ends too early")
+    for place in range(count):
+        if place in missing:
+            yield None
+        else:
+            item, at = _item(data, at, size)
+            yield item
+
+
+def _items_with_sizes(data: bytes) -> Iterator[bytes | None]:
+    count, at = _int(data, 1)
+    for _ in range(_at_most(count, data)):
+        size, at = _int(data, at)
+        if size == _NO_VALUE:
+            yield None
+        else:
+            item, at = _item(data, at, size)
+            yield item
+
+
+def _item(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if size < 0 or at + size > len(data):
+        raise ValueError("the list ends too early")
+    return data[at : at + size], at + size
+
+
+UUID_BYTES: Final = 36
+
+
+def _int(data: bytes, at: int) -> tuple[int, int]:
+    try:
+        return _INT.unpack_from(data, at)[0], at + 4
+    except struct.error:
+        raise ValueError("the list ends too early") from None
+
+
+def _at_most(count: int, data: bytes) -> int:
+    """A number of items of 4 bytes or more that `data` can hold."""
+    if not 0 <= count <= len(data) // 4:
+        raise ValueError("the list ends too early")
+    return count
+
+
+SERDES: Final[Mapping[str, Callable[[], Serde]]] = {
+    "String": TextSerde,
+    "Integer": lambda: NumberSerde(">i"),
+    "Long": lambda: NumberSerde(">q"),
+    "Short": lambda: NumberSerde(">h"),
+    "Double": lambda: NumberSerde(">d", (float, int)),
+    "Float": lambda: NumberSerde(">f", (float, int)),
+    "Boolean": BooleanSerde,
+    "Bytes": BytesSerde,
+    "ByteBuffer": BytesSerde,
+    "ByteArray": BytesSerde,
+    "UUID": UuidSerde,
+    "Void": VoidSerde,
+    "List": ListSerde,
+    "Json": JsonSerde,
+}
+"""Ours for Java's classes in `org.apache.kafka.common.serialization`: `<name>Serializer`, `<name>Deserializer` and
+`Serdes$<name>Serde`.
+"""
+
+
+def serde_named(name: str) -> Serde:
+    """The serde of a name of ours or of a Java class; KeyError for any other."""
+    short = name.strip().rpartition(".")[2].rpartition("$")[2]
+    for ending in ("Serializer", "Deserializer", "Serde"):
+        short = short.removesuffix(ending)
+    return {known.lower(): make for known, make in SERDES.items()}[short.lower()]()
