@@ -302,8 +302,9 @@ def options_of_brokers_are_asked_of_each(admin: KafkaAdminClient, name: str, kin
     admin.alter_configs([every._replace(configs={"log.cleaner.threads": "2"})])
     until(lambda: admin.describe_configs([own])[own]["log.cleaner.threads"].value == "2")
     admin.reset_configs([every._replace(configs=["log.cleaner.threads"])])
-    found = admin.describe_configs([own, every, loggers])
-    assert set(found) == {own, every, loggers}
+    wanted = {own, every, loggers} if kind != "3.9" else {own, every}  # our jars of 3.9 come without log4j
+    found = admin.describe_configs(wanted)
+    assert set(found) == wanted
     assert found[own]["log.dirs" if "log.dirs" in found[own] else "log.dir"].read_only
 
 
@@ -443,6 +444,8 @@ def transactions_are_told_and_fenced(admin: KafkaAdminClient, name: str, kind: s
 @scenario
 def a_transaction_that_hangs_is_aborted(admin: KafkaAdminClient, name: str, kind: str) -> None:
     tp = filled(admin, name, 1)
+    with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as earlier:
+        earlier.init_transactions()
     with KafkaProducer(bootstrap_servers=address(admin), transactional_id=name) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -489,9 +492,9 @@ def quotas_are_set_told_and_removed(admin: KafkaAdminClient, name: str, kind: st
 @scenario
 def scram_credentials(admin: KafkaAdminClient, name: str, kind: str) -> None:
     sha_256, sha_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
-    admin.alter_user_scram_credentials(
-        [UserScramCredentialUpsertion(name, sha_256, "secret"), UserScramCredentialUpsertion(name, sha_512, b"x", 8192)]
-    )
+    # One at a time: Apache Kafka takes no two changes of one user in one request.
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_256, "secret")])
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_512, b"x", 8192)])
     found = until(lambda: len(f := admin.describe_user_scram_credentials([name])[name]) == 2 and f)
     assert set(found) == {ScramCredentialInfo(sha_256, 4096), ScramCredentialInfo(sha_512, 8192)}
     assert name in admin.describe_user_scram_credentials()
