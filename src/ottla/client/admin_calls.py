@@ -61,6 +61,8 @@ class AdminCalls:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             allow_auto_create=False,
             topic_idle_ms=TOPIC_IDLE_MS,
+            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
 
     async def start(self) -> None:

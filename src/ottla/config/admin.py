@@ -18,8 +18,9 @@ class AdminConfig(ClientConfig, subject="admin client"):
     bootstrap_controllers: Option[tuple[tuple[str, int], ...]] = Option(
         (), addresses, "Instead of bootstrap.servers: Kafka's controllers, to speak with them only (KIP-919)."
     )
+    connections_max_idle_ms = Option(300_000, integer(), "Idle connections close after this; negative: never.")
     default_api_timeout_ms = Option(60_000, integer(0), "Time limit of calls that are given none.")
-    retries = Option(MAX_INT, integer(0), "How often a call is tried again within its time limit.")
+    retries = Option(MAX_INT, integer(0, MAX_INT), "How often a call is tried again within its time limit.")
 
     def check(self) -> None:
         """One kind of address; and a call has time for at least one request."""
