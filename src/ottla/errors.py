@@ -90,20 +90,14 @@ class CommitFailedError(KafkaError):
 class RecordDeserializationError(SerializationError):
     """A record could not be deserialized (KIP-1036). To go on behind it: seek(topic_partition, offset + 1)."""
 
-    def __init__(
-        self, message: str, topic_partition: Any, offset: int, *, is_key: bool, key: Any, value: Any, record: Any
-    ) -> None:
+    def __init__(self, message: str, topic_partition: Any, offset: int, *, is_key: bool, record: Any) -> None:
         super().__init__(message)
         self.topic_partition = topic_partition
         self.offset = offset
         self.is_key = is_key
         """Whether it was the key; else the value."""
-        self.key = key
-        """The bytes of the key, as they were read…"""
-        self.value = value
-        """… and those of the value."""
         self.record = record
-        """The whole record, with key and value as bytes."""
+        """The ConsumerRecord as it was read: key and value are bytes, with timestamp and headers."""
 
 
 class RetriableCommitFailedError(CommitFailedError):

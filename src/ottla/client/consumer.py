@@ -63,6 +63,7 @@ class KafkaConsumer:
         self._io = IoThread(f"ottla-{core.client_id}")
         self._io.on_fork = self._forked
         self._refusal: str | None = None
+        self._closing = False
         self._owner: int | None = None
         self._default_timeout = self.config.default_api_timeout_ms / 1000
         self._iterated: Iterator[ConsumerRecord] = iter(())
@@ -149,8 +150,14 @@ class KafkaConsumer:
             self._owner = None
 
     def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
+        self._core.poll_metrics.begin()
+        try:
+            return self._poll_until(time.monotonic() + timeout, take)
+        finally:
+            self._core.poll_metrics.end()
+
+    def _poll_until(self, deadline: float, take: Callable[[], Taken]) -> Taken:
         core = self._core
-        deadline = time.monotonic() + timeout
         if core.idle():
             core.membership.last_poll = time.monotonic()
             found = take()
@@ -281,8 +288,7 @@ class KafkaConsumer:
         Callbacks of asynchronous commits before this one are called first. Raises CommitFailedError when the group has
         gone on without this consumer, FencedInstanceIdError, KafkaTimeoutError.
         """
-        wanted = self._core.consumed(offsets)
-        self._wait(self._core.commits.now(wanted, time.monotonic() + self._seconds(timeout_ms)))
+        self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
     commit_sync = commit
 
@@ -374,6 +380,10 @@ class KafkaConsumer:
         wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         return self._wait(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
 
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.told_metrics(raw)
+
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
         return bool(self._core.metadata.cluster.nodes)
@@ -391,14 +401,15 @@ class KafkaConsumer:
         A dynamic member leaves at once, a static one stays for the session timeout, unless `group_membership` says
         otherwise (KIP-1092). What the listener raises meanwhile is raised when all has ended.
         """
-        if self._refusal is not None:
+        if self._refusal is not None or self._closing:
             return
-        self._refusal = "the consumer is closed"
+        self._closing = True  # not closed yet: the listener may commit
         timeout = None if timeout_ms is None else timeout_ms / 1000
         limit = (self._default_timeout if timeout is None else timeout) + STOP_MARGIN_SECONDS
         try:
             self._io.run(self._core.stop(timeout, autocommit, group_membership), limit)
         finally:
+            self._refusal = "the consumer is closed"
             self._io.stop()
 
     # Small things

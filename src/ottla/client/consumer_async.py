@@ -50,7 +50,7 @@ class KafkaConsumer:
         self._default_timeout = self.config.default_api_timeout_ms / 1000
         self._iterated: Iterator[ConsumerRecord] = iter(())
         self._rest: Records = {}
-        self._closed = False
+        self._closing = self._closed = False
 
     def __repr__(self) -> str:
         return f"<KafkaConsumer {self._core.client_id}>"
@@ -119,11 +119,15 @@ class KafkaConsumer:
     async def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
         self._check_open()
         deadline = time.monotonic() + timeout
-        while await self._core.prepare(max(0.0, deadline - time.monotonic())):
-            found = take()
-            if found or time.monotonic() >= deadline:
-                return found
-        return take()
+        self._core.poll_metrics.begin()
+        try:
+            while await self._core.prepare(max(0.0, deadline - time.monotonic())):
+                found = take()
+                if found or time.monotonic() >= deadline:
+                    return found
+            return take()
+        finally:
+            self._core.poll_metrics.end()
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -230,8 +234,7 @@ class KafkaConsumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
     ) -> None:
         """Store positions (or the given offsets) for the group, and wait for it."""
-        wanted = self._core.consumed(offsets)
-        await self._wait(self._core.commits.now(wanted, time.monotonic() + self._seconds(timeout_ms)))
+        await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
     commit_sync = commit
 
@@ -298,6 +301,10 @@ class KafkaConsumer:
         wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         return await self._wait(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
 
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.told_metrics(raw)
+
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
         return bool(self._core.metadata.cluster.nodes)
@@ -311,10 +318,14 @@ class KafkaConsumer:
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
         """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm."""
-        if not self._closed:
-            self._closed = True
-            timeout = None if timeout_ms is None else timeout_ms / 1000
+        if self._closing:
+            return
+        self._closing = True  # not closed yet: the listener may commit
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        try:
             await self._core.stop(timeout, autocommit, group_membership)
+        finally:
+            self._closed = True
 
     stop = close
 

@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from ottla.client.client_metrics import metrics_of
 from ottla.client.commits import CommitCallback, Commits
 from ottla.client.connections import Connections
 from ottla.client.consumer_interceptors import ConsumerInterceptors
 from ottla.client.consumer_membership import ConsumerMembership
+from ottla.client.consumer_metrics import CoordinatorMetrics, PollMetrics
 from ottla.client.coordinator import Coordinator
 from ottla.client.fetch_buffer import FetchBuffer, Records
+from ottla.client.fetch_metrics import FetchMetrics
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_offsets import GroupOffsets, Offsets
 from ottla.client.leader_epochs import LeaderEpochs
@@ -29,10 +32,11 @@ from ottla.client.offsets import OffsetLookup
 from ottla.client.positions import Positions
 from ottla.client.records import ConsumerRecord
 from ottla.client.serializers import find
-from ottla.client.subscription import NO_EPOCH, Subscription, SubscriptionPattern
+from ottla.client.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError, KafkaTimeoutError, UnsupportedVersionError, WakeupError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.net.channel_metrics import ChannelMetrics
 from ottla.records.columns import Columns
 
 log = logging.getLogger("ottla.client")
@@ -57,22 +61,30 @@ class ConsumerCore:
         number = next(_numbers)
         group = f"-{config.group_id}" if config.group_id else ""
         self.client_id = config.client_id or f"consumer{group}-{number}"
-        self.key_deserializer = find(config.key_deserializer, "key_deserializer")
-        self.value_deserializer = find(config.value_deserializer, "value_deserializer")
-        self.interceptors = ConsumerInterceptors(
-            config.interceptor_classes, {**config.given, "client.id": self.client_id}
-        )
+        given = {**config.given, "client.id": self.client_id}
+        self.key_deserializer = find(config.key_deserializer, "key_deserializer", given)
+        self.value_deserializer = find(config.value_deserializer, "value_deserializer", given)
+        self.interceptors = ConsumerInterceptors(config.interceptor_classes, given)
         self.subscription = Subscription()
-        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes)
+        self.metrics = metrics_of(config, "consumer", self.client_id)
+        self.poll_metrics = PollMetrics(self.metrics)
+        self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
+        coordinator_metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
+        channels = ChannelMetrics(self.metrics, "consumer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
             self.connections,
             max_age_ms=config.metadata_max_age_ms,
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
             allow_auto_create=config.allow_auto_create_topics,
+            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
         self.buffer = FetchBuffer()
-        self.fetcher = Fetcher(config, self.connections, self.metadata, self.subscription, self.buffer)
+        self.fetcher = Fetcher(
+            config, self.connections, self.metadata, self.subscription, self.buffer, self.fetch_metrics
+        )
         self.offsets = OffsetLookup(
             self.connections,
             self.metadata,
@@ -81,7 +93,7 @@ class ConsumerCore:
         )
         coordinator = Coordinator(config.group_id, self.connections, self.metadata, config.retry_backoff_ms / 1000)
         kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
-        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription)
+        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, coordinator_metrics)
         self.group_offsets = GroupOffsets(coordinator, self.membership)
         self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
         self.positions = Positions(
@@ -99,6 +111,7 @@ class ConsumerCore:
 
     def _wire(self) -> None:
         """Tell the parts whom to tell."""
+        self.group_offsets.committed_in = lambda seconds: self.membership.metrics.commits.record(seconds * 1000)
         self.membership.before_revoke = self.commits.before_revoke
         self.membership.changed = self.fetcher.arrived.set
         self.positions.arrived = self._found
@@ -151,7 +164,8 @@ class ConsumerCore:
         await self.positions.close()
         await self.metadata.close()
         await self.connections.close()
-        self.interceptors.close()
+        self.metrics.close()
+        close_politely(self.interceptors, self.key_deserializer, self.value_deserializer)
 
     # Metadata
 
@@ -321,6 +335,7 @@ class ConsumerCore:
             joined = await self._settle(deadline)
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
+                self.fetch_metrics.follow_assignment(self.subscription.partitions.values())
                 self.positions.unplaced = True
             self.commits.make_due()
             self.positions.find()
@@ -365,7 +380,7 @@ class ConsumerCore:
     def take(self, at_most: int, wake: Callable[[], Any]) -> Records:
         """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
         records = self.buffer.take(at_most, wake, self.key_deserializer, self.value_deserializer)
-        if records and self.interceptors.chain:
+        if records and self.interceptors:
             return self.interceptors.on_consume(records)
         return records
 
@@ -417,10 +432,19 @@ class ConsumerCore:
             str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
         )
 
+    def told_metrics(self, raw: bool) -> dict[Any, Any]:
+        """What `metrics()` of a consumer gives."""
+        return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
+
     def require_group(self) -> None:
         """IllegalStateError for a consumer without a group."""
         if not self.config.group_id:
             raise IllegalStateError("this needs a group_id")
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float) -> None:
+        """Commit and wait for it."""
+        with self.poll_metrics.timed("commit-sync-time"):
+            await self.commits.now(self.consumed(offsets), time.monotonic() + timeout)
 
     def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
         """What to commit: the given offsets, or the positions of all partitions."""
@@ -441,7 +465,8 @@ class ConsumerCore:
         self.require_group()
         many = not isinstance(partition, tuple)
         wanted = [TopicPartition(*tp) for tp in (partition if many else [partition])]
-        found = await self.group_offsets.committed(wanted, time.monotonic() + timeout) if wanted else {}
+        with self.poll_metrics.timed("committed-time"):
+            found = await self.group_offsets.committed(wanted, time.monotonic() + timeout) if wanted else {}
         if many:
             return {tp: found.get(tp) for tp in wanted}
         at = found.get(wanted[0])
@@ -449,7 +474,9 @@ class ConsumerCore:
 
     def lag(self, tp: TopicPartition) -> int | None:
         """How many records are ahead of the position, as of the last fetch; None before one."""
-        state = self.subscription.state(tp)
+        return self._lag(self.subscription.state(tp))
+
+    def _lag(self, state: PartitionState) -> int | None:
         committed = self.config.isolation_level == "read_committed"
         end = state.last_stable_offset if committed else state.high_watermark
         return None if end is None or state.position is None else max(0, end - state.position)
@@ -492,6 +519,16 @@ def topic_names(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")
     return list(topics)
+
+
+def close_politely(*plugins: Any) -> None:
+    """End what users have given; what that raises must not keep the consumer from ending."""
+    for plugin in plugins:
+        try:
+            if plugin is not None:
+                plugin.close()
+        except Exception:  # a user's code
+            log.exception("%s could not be closed", plugin)
 
 
 def check_max_records(max_records: int | None) -> None:

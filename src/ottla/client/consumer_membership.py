@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla import errors
+from ottla.client.consumer_metrics import CoordinatorMetrics
 from ottla.client.coordinator import Coordinator
 from ottla.client.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.metadata import Metadata
@@ -87,9 +88,14 @@ class ConsumerMembership(Member):
     """One member of one group whose broker assigns."""
 
     def __init__(
-        self, config: ConsumerConfig, coordinator: Coordinator, metadata: Metadata, subscription: Subscription
+        self,
+        config: ConsumerConfig,
+        coordinator: Coordinator,
+        metadata: Metadata,
+        subscription: Subscription,
+        metrics: CoordinatorMetrics,
     ) -> None:
-        super().__init__(config, coordinator, subscription)
+        super().__init__(config, coordinator, subscription, metrics)
         self.metadata = metadata
         self.state = State.OUTSIDE
         self.interval = FIRST_INTERVAL
@@ -173,6 +179,8 @@ class ConsumerMembership(Member):
 
     def _out(self, state: State) -> None:
         """Be no member any more; the next poll finds out."""
+        if self.state is State.RECONCILING:
+            self.metrics.rebalance_failed()
         self._move(state)
         self.generation = NOBODY
         self._stop_heartbeats()
@@ -205,6 +213,7 @@ class ConsumerMembership(Member):
 
     async def _reconcile(self, target: dict[TopicPartition, uuid.UUID]) -> None:
         """Give up what is not ours any more, take what is new, and have that acknowledged."""
+        self.metrics.rebalance_began()
         revoked = {tp for tp, topic_id in self._owned.items() if target.get(tp) != topic_id}
         if revoked:
             await self.before_revoke()
@@ -219,6 +228,7 @@ class ConsumerMembership(Member):
         self._owned = target
         self.subscription.assign(target)
         log.info("group %s, epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target))))
+        self.metrics.rebalance_ended()
         await self.tell("on_partitions_assigned", set(added))
         if self._goes_on() and target == self._target:
             self._acknowledge()
@@ -295,7 +305,10 @@ class ConsumerMembership(Member):
         if self.state is State.ACKNOWLEDGING:
             self._move(State.STABLE)
         limit = self.config.request_timeout_ms / 1000
-        return await self.coordinator.ask(request, time.monotonic() + limit, timeout=limit)
+        began = time.monotonic()
+        response = await self.coordinator.ask(request, began + limit, timeout=limit)
+        self.metrics.heartbeat(time.monotonic() - began)
+        return response
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         joining = self.state is State.JOINING

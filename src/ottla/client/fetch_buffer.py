@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.client.fetch_metrics import FetchMetrics
 from ottla.client.fetched import Convert, Fetched
 from ottla.client.records import ConsumerRecord
 from ottla.errors import CorruptMessageError, KafkaError
@@ -27,6 +28,7 @@ class FetchBuffer:
         self.is_full = False
         """The fetcher has stopped, as enough is here: who takes something wakes it."""
         self._current: Fetched | None = None
+        self.metrics: FetchMetrics | None = None
 
     def drop_stale(self) -> None:
         """Forget what belongs to partitions that are gone, or from where the consumer has jumped away."""
@@ -87,12 +89,14 @@ class FetchBuffer:
         while (fetched := self._next(skipped)) is not None:
             decoder = decoders.setdefault(fetched.tp, ColumnDecoder(headers=headers))
             end = until.get(fetched.tp, MAX_OFFSET)
+            before = decoder.row_count
             while (found := fetched.next_header()) is not None:
                 header, start = found
                 if header.base_offset >= end:
                     break
                 if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
                     raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
+            fetched.returned += decoder.row_count - before
             fetched.position = fetched.state.position = fetched.end_offset
             fetched.state.epoch = fetched.last_epoch
             self._used_up(fetched, wake)
@@ -119,6 +123,8 @@ class FetchBuffer:
         state = fetched.state
         state.taken_bytes += fetched.nbytes
         self._current = None
+        if self.metrics is not None and fetched.totals is not None:
+            self.metrics.used_up(state, fetched.nbytes, fetched.returned, fetched.totals)
         if state.held or self.is_full:
             state.held = False
             wake()

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.client.fetch_metrics import ResponseTotals
 from ottla.client.records import ConsumerRecord
 from ottla.client.subscription import PartitionState
-from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError
+from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError, RecordDeserializationError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records import message_set
@@ -18,7 +19,8 @@ from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import decode_records, decode_rows
 
-Convert = Callable[[str, Any], Any]
+Convert = Callable[[str, Any, Any], Any]
+"""(topic, bytes, headers) -> key or value."""
 
 ABORT_MARKER = 0
 ROWS_PER_BATCH = 1000
@@ -46,7 +48,9 @@ class Fetched:
         "last_epoch",
         "nbytes",
         "position",
+        "returned",
         "state",
+        "totals",
         "tp",
     )
 
@@ -59,11 +63,16 @@ class Fetched:
         limit: int,
         check_crc: bool,
         aborted: list[AbortedTransaction] | None,
+        totals: ResponseTotals | None = None,
     ) -> None:
         self.tp: TopicPartition = state.tp
         self.state = state
         self.generation = state.generation
         self.nbytes = data.nbytes
+        self.totals = totals
+        """Of the response that it belongs to."""
+        self.returned = 0
+        """Records that were handed out."""
         self.data = data = with_old_formats_converted(data)
         self.position = position
         """The next offset to return."""
@@ -92,7 +101,7 @@ class Fetched:
     def take(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
         """The next records, `at_most` so many; an empty list when there are no more.
 
-        Raises CorruptMessageError for a damaged batch, SerializationError for a record that cannot be deserialized
+        Raises CorruptMessageError for a damaged batch, RecordDeserializationError for a record that cannot be converted
         (and again at the next call, unless the consumer seeks past it).
         """
         while self._row >= len(self._rows):
@@ -103,6 +112,7 @@ class Fetched:
         if key is not None or value is not None:
             rows = self._converted(rows, key, value)
         self._row += len(rows)
+        self.returned += len(rows)
         self.position = rows[-1].offset + 1
         self.epoch = rows[-1].leader_epoch
         if self._row >= len(self._rows):
@@ -163,13 +173,20 @@ class Fetched:
         out: list[ConsumerRecord] = []
         topic = self.tp.topic
         for row in rows:
+            new_key, new_value = row.key, row.value
+            is_key = True
             try:
-                new_key = row.key if key is None else key(topic, row.key)
-                new_value = row.value if value is None else value(topic, row.value)
+                if key is not None:
+                    new_key = key(topic, row.key, row.headers)
+                is_key = False
+                if value is not None:
+                    new_value = value(topic, row.value, row.headers)
             except KafkaError as error:
                 if out:
                     return out
-                raise type(error)(f"{self.tp}, offset {row.offset}: {error}") from error
+                raise RecordDeserializationError(
+                    f"{self.tp}, offset {row.offset}: {error}", self.tp, row.offset, is_key=is_key, record=row
+                ) from error
             out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
         return out
 

@@ -19,6 +19,7 @@ from typing import Final
 from ottla import errors
 from ottla.client.connections import FETCH, Connections
 from ottla.client.fetch_buffer import FetchBuffer
+from ottla.client.fetch_metrics import FetchMetrics, ResponseTotals
 from ottla.client.fetch_session import NO_ID, FetchSession, Place
 from ottla.client.fetched import Fetched
 from ottla.client.metadata import Cluster, Metadata
@@ -49,12 +50,14 @@ class Fetcher:
         metadata: Metadata,
         subscription: Subscription,
         buffer: FetchBuffer,
+        metrics: FetchMetrics,
     ) -> None:
         self.config = config
         self.connections = connections
         self.metadata = metadata
         self.subscription = subscription
         self.buffer = buffer
+        self.metrics = buffer.metrics = metrics
         self.arrived = asyncio.Event()
         """Set when something was put into the buffer, or an error into `error`."""
         self.error: KafkaError | None = None
@@ -168,6 +171,7 @@ class Fetcher:
         """One request and its answer; what came for a partition that has jumped since it was asked for is dropped."""
         session = self._sessions.setdefault(node, FetchSession())
         request, version = session.request({tp: place for tp, (_, _, place) in asked.items()}, self.config)
+        began = time.monotonic()
         try:
             response = await self.connections.ask(node, request, at_most=version, purpose=FETCH)
         except KafkaError as error:
@@ -183,6 +187,7 @@ class Fetcher:
         except BaseException:
             session.restart()  # the broker may have answered; what it takes for known is not
             raise
+        self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.answered(response):
             error_class = errors.for_code(response.error_code)
             log.debug("fetch session with node %d: %s", node, error_class.name)
@@ -193,6 +198,11 @@ class Fetcher:
         if self._answers(node, response, asked):
             await asyncio.sleep(self._back_off)
 
+    def _measure(self, node: int, seconds: float, throttled_ms: int) -> None:
+        self.metrics.fetched(seconds, throttled_ms)
+        if self.connections.metrics is not None:
+            self.connections.metrics.of(node).latency.record(seconds * 1000)
+
     # Answers
 
     def _answers(self, node: int, response: FetchResponse, asked: Asked) -> bool:
@@ -200,28 +210,31 @@ class Fetcher:
         names = {place.topic_id: tp.topic for tp, (_, _, place) in asked.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
+        totals = ResponseTotals(sum(bool(p.records) for t in response.responses for p in t.partitions))
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for partition in topic.partitions:
                 tp = TopicPartition(name, partition.partition_index)
                 if tp in asked:
                     state, generation, place = asked[tp]
-                    if state.generation == generation:
-                        failed |= not self._one_answer(state, partition, place.offset, node, nodes)
+                    if state.generation == generation and partition.error_code:
+                        failed |= not self._one_refusal(state, partition, place.offset, node, nodes)
+                    elif state.generation == generation:
+                        failed |= not self._one_answer(state, partition, place.offset, totals)
         return failed
 
-    def _one_answer(
+    def _one_refusal(
         self, state: PartitionState, answer: PartitionData, asked: int, node: int, nodes: list[Node]
     ) -> bool:
+        """An error of one partition; False when it needs a pause before the next try."""
+        leader = answer.current_leader
+        if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
+            state.preferred = None
+            return True
+        return self._one_error(state, errors.for_code(answer.error_code), asked, node)
+
+    def _one_answer(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
         """What came for one partition; False when it needs a pause before the next try."""
-        if answer.error_code:
-            leader = answer.current_leader
-            if leader is not None and self.metadata.leader_changed(
-                state.tp, leader.leader_id, leader.leader_epoch, nodes
-            ):
-                state.preferred = None
-                return True
-            return self._one_error(state, errors.for_code(answer.error_code), asked, node)
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:
@@ -231,9 +244,9 @@ class Fetcher:
             state.preferred = (answer.preferred_read_replica, until)
         if answer.records is None or not answer.records.nbytes:
             return True
-        return self._keep(state, answer, asked)
+        return self._keep(state, answer, asked, totals)
 
-    def _keep(self, state: PartitionState, answer: PartitionData, asked: int) -> bool:
+    def _keep(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
         committed = self.config.isolation_level == "read_committed"
         assert answer.records is not None
         try:
@@ -244,6 +257,7 @@ class Fetcher:
                 limit=self.config.max_partition_fetch_bytes,
                 check_crc=self.config.check_crcs,
                 aborted=(answer.aborted_transactions or []) if committed else None,
+                totals=totals,
             )
         except KafkaError as error:
             self.fail(type(error)(f"{state.tp}, offset {asked}: {error}"))

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from ottla import errors
+from ottla.client.consumer_metrics import CoordinatorMetrics
 from ottla.client.coordinator import Coordinator
 from ottla.client.io_thread import run_at_caller
 from ottla.client.subscription import Subscription
@@ -69,7 +70,13 @@ async def nothing() -> None:
 class Member(abc.ABC):
     """One member of one group. On the loop; `last_poll` is also written by the thread that polls."""
 
-    def __init__(self, config: ConsumerConfig, coordinator: Coordinator, subscription: Subscription) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: Coordinator,
+        subscription: Subscription,
+        metrics: CoordinatorMetrics,
+    ) -> None:
         self.config = config
         self.coordinator = coordinator
         self.subscription = subscription
@@ -82,6 +89,7 @@ class Member(abc.ABC):
         """Called before partitions are given up: the last automatic commit."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something to do for the next poll."""
+        self.metrics = metrics
         self.last_poll = time.monotonic()
         self.error: KafkaError | None = None
         """What the next poll has to raise."""
@@ -151,8 +159,10 @@ class Member(abc.ABC):
             call = getattr(self.listener, "on_partitions_revoked", None)
         if call is None:
             return
+        began = time.monotonic()
         try:
             await run_at_caller(call, partitions)
+            self.metrics.listener(method, time.monotonic() - began)
         except Exception as error:  # a user's code must not leave a rebalance half done
             log.exception("group %s: the rebalance listener has failed in %s", self.group_id, method)
             self._listener_error = self._listener_error or error

@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.assignors import Assignor, MemberSubscription, group_by_topic, make_assignors
+from ottla.client.consumer_metrics import CoordinatorMetrics
 from ottla.client.coordinator import Coordinator
 from ottla.client.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.metadata import Metadata
@@ -43,9 +44,14 @@ class Membership(Member):
     """One member of one classic group."""
 
     def __init__(
-        self, config: ConsumerConfig, coordinator: Coordinator, metadata: Metadata, subscription: Subscription
+        self,
+        config: ConsumerConfig,
+        coordinator: Coordinator,
+        metadata: Metadata,
+        subscription: Subscription,
+        metrics: CoordinatorMetrics,
     ) -> None:
-        super().__init__(config, coordinator, subscription)
+        super().__init__(config, coordinator, subscription, metrics)
         self.metadata = metadata
         self.assignors = make_assignors(config.partition_assignment_strategy)
         # As in Java: only when every assignor is cooperative, partitions are kept through a rebalance.
@@ -122,6 +128,7 @@ class Membership(Member):
                 await self._take_over(self._assigned)
                 continue
             if self._joining is None:
+                self.metrics.rebalance_began()
                 await self._give_up()
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
                 self._joining.add_done_callback(lambda _: self.changed())
@@ -143,6 +150,7 @@ class Membership(Member):
             self.follow(type(error))
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
+            self.metrics.rebalance_failed()
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
             log.debug("group %s could not be joined: %s", self.group_id, error)
@@ -201,7 +209,9 @@ class Membership(Member):
             ],
             reason=self._reason[:MAX_REASON] or None,
         )
+        began = time.monotonic()
         response = await self.coordinator.ask(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
+        self.metrics.joins.record((time.monotonic() - began) * 1000)
         if response.error_code:
             error = errors.for_code(response.error_code)
             if error is errors.MemberIdRequiredError:
@@ -242,7 +252,9 @@ class Membership(Member):
             assignments=assignments,
         )
         timeout = self.config.max_poll_interval_ms / 1000 + JOIN_MARGIN
+        began = time.monotonic()
         response = await self.coordinator.ask(request, deadline, timeout=timeout)
+        self.metrics.syncs.record((time.monotonic() - began) * 1000)
         if response.error_code:
             raise errors.for_code(response.error_code)()
         return response.assignment
@@ -287,6 +299,7 @@ class Membership(Member):
         self._last_assigned = (self.generation, assigned)
         self.subscription.assign(assigned)
         log.info("group %s, generation %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(assigned))))
+        self.metrics.rebalance_ended()
         await self.tell("on_partitions_assigned", added if self.cooperative else assigned)
 
     # Staying
@@ -309,6 +322,7 @@ class Membership(Member):
                     await self._say_goodbye("consumer poll timeout has expired.")
                 self.follow(errors.UnknownMemberIdError)
                 return
+            began = time.monotonic()
             try:
                 response = await self.coordinator.ask(
                     HeartbeatRequest(
@@ -326,6 +340,7 @@ class Membership(Member):
                     self.follow(errors.UnknownMemberIdError)
                     return
                 continue
+            self.metrics.heartbeat(time.monotonic() - began)
             if not response.error_code:
                 heard = time.monotonic()
                 continue

@@ -54,10 +54,15 @@ class OffsetLookup:
             if left <= 0:
                 names = ", ".join(map(str, sorted(missing)[:5]))
                 raise KafkaTimeoutError(f"no offsets of {names} after {timeout:g} s" + (f" ({last})" if last else ""))
+            update = self.metadata.next_update()
             last = await self._try(missing, found, left) or last
             if len(found) < len(wanted):
                 self.metadata.request_update()
-                await asyncio.sleep(min(self._back_off, max(0.0, deadline - time.monotonic())))
+                pause = min(self._back_off, max(0.0, deadline - time.monotonic()))
+                if isinstance(last, errors.LeaderNotAvailableError):
+                    await asyncio.wait({update}, timeout=pause)  # a new client's first question, mostly
+                else:
+                    await asyncio.sleep(pause)
 
     async def _try(
         self,

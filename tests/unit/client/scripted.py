@@ -22,6 +22,7 @@ from ottla.protocol.header import RequestHeader, decode_request_header
 from ottla.protocol.message import Request, Response, decode
 from ottla.protocol.messages import (
     api_versions,
+    consumer_group_heartbeat,
     create_topics,
     describe_cluster,
     fetch,
@@ -296,6 +297,13 @@ class ScriptedBroker:
         data = b"".join(b for b in log if read_header(b).next_offset > p.fetch_offset)
         return fetch.PartitionData(
             partition_index=p.partition, high_watermark=end, last_stable_offset=end, records=data
+        )
+
+    def _consumer_group_heartbeat(self, request: Any) -> Response:
+        """A member that gets nothing to read."""
+        epoch = max(request.member_epoch, 1) if request.member_epoch >= 0 else request.member_epoch
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=20
         )
 
     def _offset_for_leader_epoch(self, request: Any) -> Response:

@@ -1,0 +1,147 @@
+"""What users give a consumer: interceptors, deserializers, listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ottla import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
+from ottla.errors import RecordDeserializationError, SerializationError
+
+from .scripted import ScriptedBroker
+from .test_consumer import TP, batch, consumer, fill, poll_until, read
+
+
+class Noting(ConsumerInterceptor):
+    """Notes what it is told, in a list that all share."""
+
+    told: list[Any] = []
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        self.told.append(("configure", configs["group.id"], configs["client.id"]))
+
+    def on_consume(self, records: Any) -> Any:
+        self.told.append(("on_consume", sum(map(len, records.values()))))
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.told.append(("on_commit", {tp: at.offset for tp, at in offsets.items()}))
+
+    def close(self) -> None:
+        self.told.append(("close",))
+
+
+class Failing(ConsumerInterceptor):
+    def on_consume(self, records: Any) -> Any:
+        raise RuntimeError("on_consume")
+
+    def on_commit(self, offsets: Any) -> None:
+        raise RuntimeError("on_commit")
+
+    def close(self) -> None:
+        raise RuntimeError("close")
+
+
+class OddOnly(ConsumerInterceptor):
+    """Changes what poll() returns."""
+
+    def on_consume(self, records: Any) -> Any:
+        return {tp: [r._replace(value=r.value + b"!") for r in rows if r.offset % 2] for tp, rows in records.items()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_told() -> None:
+    Noting.told = []
+
+
+@pytest.mark.option("interceptor.classes")
+def test_interceptors_see_records_and_commits_in_turn_and_cannot_break_them(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(broker, 10)
+    with consumer(
+        broker, "t", group_id="g", client_id="me", enable_auto_commit=False, interceptor_classes=[Failing, Noting]
+    ) as c:
+        assert len(read(c, 10)) == 10
+        c.commit()
+        c.commit_async()
+        poll_until(c, lambda: len([t for t in Noting.told if t[0] == "on_commit"]) == 2)
+    assert Noting.told[0] == ("configure", "g", "me")
+    assert Noting.told[1:] == [("on_consume", 10), ("on_commit", {TP: 10}), ("on_commit", {TP: 10}), ("close",)]
+    assert "Failing.on_consume" in caplog.text
+
+
+def test_interceptors_may_change_and_leave_out_records(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, interceptor_classes=[OddOnly()]) as c:
+        c.assign([TP])
+        assert [r.value for r in read(c, 5)] == [b"1!", b"3!", b"5!", b"7!", b"9!"]
+        assert c.position(TP) == 10
+        c.seek(TP, 0)
+        assert [next(c).offset for _ in range(5)] == [1, 3, 5, 7, 9]
+
+
+def test_automatic_commits_are_told_to_interceptors_too(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(
+        broker, "t", group_id="g", auto_commit_interval_ms=10**6, interceptor_classes=f"{__name__}.Noting"
+    ) as c:
+        read(c, 10)
+    assert ("on_commit", {TP: 10}) in Noting.told
+    assert Noting.told[-1] == ("close",)
+
+
+class Upper:
+    """A deserializer that wants to see headers."""
+
+    told: list[Any] = []
+
+    def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
+        self.told.append(("configure", is_key))
+
+    def deserialize(self, topic: str, headers: list[tuple[str, bytes | None]], data: bytes | None) -> Any:
+        return (topic, dict(headers), data)
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+@pytest.mark.option("value.deserializer", "key.deserializer")
+def test_deserializers_may_see_headers_and_are_configured_and_closed(broker: ScriptedBroker) -> None:
+    Upper.told = []
+    broker.put("t", 0, batch([b"1"]))
+    with consumer(broker, value_deserializer=Upper, key_deserializer="string") as c:
+        c.assign([TP])
+        (record,) = read(c, 1)
+    assert record.value == ("t", {"h": b"x"}, b"1")
+    assert record.key == "k"
+    assert Upper.told == [("configure", False), "close"]
+
+
+def test_a_record_that_cannot_be_deserialized_is_told_with_all_that_is_needed_to_go_on(broker: ScriptedBroker) -> None:
+    broker.put("t", 0, batch([b"1", b"x", b"3"]))
+    with consumer(broker, value_deserializer=int) as c:
+        c.assign([TP])
+        assert [r.value for r in read(c, 1)] == [1]
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError) as raised:
+                c.poll(timeout_ms=1000)
+        error = raised.value
+        assert isinstance(error, SerializationError)
+        assert (error.topic_partition, error.offset, error.is_key) == (TP, 1, False)
+        assert (error.record.key, error.record.value, error.record.headers) == (b"k", b"x", [("h", b"x")])
+        assert error.record.timestamp == 1001
+        assert c.position(TP) == 1
+        c.seek(error.topic_partition, error.offset + 1)
+        assert [r.value for r in read(c, 1)] == [3]
+
+
+def test_the_error_says_when_it_was_the_key(broker: ScriptedBroker) -> None:
+    broker.put("t", 0, batch([b"1"]))
+    with consumer(broker, key_deserializer=int) as c:
+        c.assign([TP])
+        with pytest.raises(RecordDeserializationError, match="key_deserializer int") as raised:
+            read(c, 1)
+        assert raised.value.is_key

@@ -1,0 +1,412 @@
+"""A consumer in a rough world: rebalances amid everything, Ctrl+C, forks, cancellation; and both faces alike."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, aio
+from ottla.broker.embedded import Broker
+from ottla.errors import CommitFailedError, IllegalStateError, KafkaTimeoutError
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+
+from .scripted import SILENCE, ScriptedBroker
+from .test_consumer import TP, consumer, fill, poll_until, read
+
+# Both faces
+
+
+def public(face: type[Any]) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(method)
+        for name, method in vars(face).items()
+        if callable(method) and not name.startswith("_")
+    }
+
+
+ASYNCIO_ONLY = {"start", "stop", "getmany", "getone"}
+"""How asyncio programs begin and end, and aiokafka's names."""
+
+
+def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
+    blocking, asynchronous = public(KafkaConsumer), public(aio.KafkaConsumer)
+    assert set(asynchronous) - set(blocking) == ASYNCIO_ONLY
+    assert set(blocking) - set(asynchronous) == set()
+    for name, signature in blocking.items():
+        ours = [(p.name, p.kind, p.default) for p in signature.parameters.values()]
+        theirs = [(p.name, p.kind, p.default) for p in asynchronous[name].parameters.values()]
+        assert ours == theirs, name
+
+
+KAFKA_PYTHON = [
+    "assign",
+    "assignment",
+    "beginning_offsets",
+    "bootstrap_connected",
+    "close",
+    "commit",
+    "commit_async",
+    "committed",
+    "end_offsets",
+    "highwater",
+    "metrics",
+    "offsets_for_times",
+    "partitions_for_topic",
+    "pause",
+    "paused",
+    "poll",
+    "position",
+    "resume",
+    "seek",
+    "seek_to_beginning",
+    "seek_to_end",
+    "subscribe",
+    "subscription",
+    "topics",
+    "unsubscribe",
+]
+"""The public methods of kafka-python's KafkaConsumer."""
+JAVA = [
+    "assign",
+    "assignment",
+    "beginning_offsets",
+    "client_instance_id",
+    "close",
+    "commit_async",
+    "commit_sync",
+    "committed",
+    "current_lag",
+    "end_offsets",
+    "enforce_rebalance",
+    "group_metadata",
+    "list_topics",
+    "metrics",
+    "offsets_for_times",
+    "partitions_for",
+    "pause",
+    "paused",
+    "poll",
+    "position",
+    "register_metric_for_subscription",
+    "resume",
+    "seek",
+    "seek_to_beginning",
+    "seek_to_end",
+    "subscribe",
+    "subscription",
+    "unregister_metric_from_subscription",
+    "unsubscribe",
+    "wakeup",
+]
+"""Those of Java's Consumer, in Python's spelling."""
+LEFT_OUT = {
+    "client_instance_id": "only pushed metrics (KIP-714) have it",
+    "register_metric_for_subscription": "only pushed metrics (KIP-714) have it",
+    "unregister_metric_from_subscription": "only pushed metrics (KIP-714) have it",
+}
+
+
+@pytest.mark.parametrize("names", [KAFKA_PYTHON, JAVA], ids=["kafka-python", "java"])
+def test_what_others_have_is_there(names: list[str]) -> None:
+    assert set(names) - set(public(KafkaConsumer)) <= set(LEFT_OUT)
+    assert not set(LEFT_OUT) & set(public(KafkaConsumer))
+
+
+# Rebalances
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "kip-848"])
+def test_members_that_come_and_go_lose_nothing_and_read_nothing_twice(strategy: str) -> None:
+    """Records are sent all the time; members join and leave, and every commit is in time."""
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "max_poll_records": 7}
+    if strategy == "kip-848":
+        options["group_protocol"] = "consumer"
+    else:
+        options |= {"partition_assignment_strategy": [strategy], "heartbeat_interval_ms": 20}
+    chance = random.Random(7)
+    settings = {
+        "group.consumer.min.heartbeat.interval.ms": 10,
+        "group.consumer.heartbeat.interval.ms": 20,
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 1,
+    }
+    with Broker(settings) as broker:
+        from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+
+        address = broker.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic("t", 5, 1)])
+        seen: list[tuple[int, int]] = []
+        members: list[KafkaConsumer] = []
+        with KafkaProducer(bootstrap_servers=address, linger_ms=0) as producer:
+            for turn in range(60):
+                for number in range(10):
+                    producer.send("t", b"v", partition=number % 5)
+                if turn % 10 == 0 and len(members) < 3:
+                    members.append(KafkaConsumer("t", bootstrap_servers=address, group_id="g", **options))
+                elif turn % 10 == 5 and len(members) > 1:
+                    members.pop(chance.randrange(len(members))).close()
+                for one in members:
+                    seen += [(r.partition, r.offset) for rows in one.poll(timeout_ms=5).values() for r in rows]
+        deadline = time.monotonic() + 30
+        while len(seen) < 600 and time.monotonic() < deadline:
+            for one in members:
+                seen += [(r.partition, r.offset) for rows in one.poll(timeout_ms=5).values() for r in rows]
+        for one in members:
+            one.close()
+    assert len(set(seen)) == 600
+    assert len(seen) == 600, "nothing was handed out after its partition was given up"
+
+
+def test_positions_after_a_rebalance_are_what_was_committed(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, "t", group_id="g", enable_auto_commit=False, max_poll_records=10) as c:
+        read(c, 10)
+        c.commit()
+        read(c, 10)
+        c.enforce_rebalance()
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+        assert c.position(TP) in (10, 20), "back to what was committed, or further as records have come again"
+
+
+def test_after_a_loss_nothing_of_the_lost_partitions_is_handed_out(broker: ScriptedBroker) -> None:
+    fill(broker, 50)
+    lost: list[int] = []
+
+    class Noting(ConsumerRebalanceListener):
+        def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+            lost.append(len(seen))
+
+    seen: list[int] = []
+    with consumer(broker, group_id="g", heartbeat_interval_ms=20, max_poll_records=5, enable_auto_commit=False) as c:
+        c.subscribe(["t"], listener=Noting())
+        seen += [r.offset for r in read(c, 5)]
+        c.commit()
+        broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=22))
+        while not c._core.membership.has_work:
+            time.sleep(0.005)
+        with pytest.raises(CommitFailedError):
+            c.commit()
+        seen += [r.offset for r in read(c, 45)]
+    assert lost == [5]
+    assert seen == list(range(50)), "what was buffered when the group went on is fetched again, from the commit"
+
+
+# Ctrl+C
+
+
+def interrupted(call: Callable[[], Any], after: float = 0.15) -> float:
+    """Seconds from Ctrl+C to the end of the call."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    timer.join()
+    return time.monotonic() - begin - after
+
+
+def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g") as c:
+        c.assign([TP])
+        broker.on(OffsetCommitRequest, lambda _: SILENCE)
+        assert interrupted(lambda: c.commit({TP: 1})) < 1
+        broker.cut()
+        c.commit({TP: 2})
+    assert broker.committed[("t", 0)][0] == 2
+
+
+def test_ctrl_c_ends_a_join_and_the_next_poll_goes_on(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g") as c:
+        gate = threading.Event()
+        broker.on(JoinGroupRequest, lambda _: (gate.wait(0.4), None)[1])
+        assert interrupted(lambda: c.poll(timeout_ms=60_000)) < 1
+        poll_until(c, lambda: c.assignment() == {TP})
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        c = consumer(broker, "t", group_id="g")
+        poll_until(c, lambda: bool(c.assignment()))
+        broker.on(LeaveGroupRequest, lambda _: SILENCE, times=10)
+        assert interrupted(c.close) < 1
+        c.close()
+
+
+def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        broker.on(ListOffsetsRequest, lambda _: SILENCE, times=10)
+        assert interrupted(lambda: c.end_offsets([TP])) < 1
+
+
+# Forks and ends
+
+
+def test_after_a_fork_every_call_in_the_child_is_an_error_and_none_hangs(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g") as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        child = os.fork()
+        if child == 0:
+            code = 0
+            for call in (c.poll, c.commit, c.topics, c.unsubscribe, lambda: c.seek(TP, 0), lambda: next(c)):
+                try:
+                    call()
+                    code = 1
+                except IllegalStateError as error:
+                    code = code if "fork" in str(error) else 2
+                except BaseException:
+                    code = 3
+            c.close()
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        fill(broker, 3)
+        assert len(read(c, 3)) == 3, "the parent goes on"
+    assert broker.asked(LeaveGroupRequest), "and the child's close has not left the group"
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+def test_nothing_is_left_after_close_amid_everything(group_protocol: str) -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        for reached in range(5):
+            c = consumer(broker, "t", group_id="g", group_protocol=group_protocol)
+            for _ in range(reached):
+                c.poll(timeout_ms=1)
+            c.close(timeout_ms=300)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla-consumer")]
+
+
+# asyncio
+
+
+def test_polls_that_are_cancelled_at_any_moment_lose_no_record(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 3)
+    for partition in range(3):
+        fill(broker, 200, partition=partition, per_batch=5)
+    chance = random.Random(11)
+    seen: list[tuple[int, int]] = []
+
+    async def run() -> None:
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "retry_backoff_ms": 5, "fetch_max_wait_ms": 5}
+        async with aio.KafkaConsumer(
+            "t", bootstrap_servers=broker.address, group_id="g", max_poll_records=7, heartbeat_interval_ms=10, **options
+        ) as c:
+            turns = 0
+            while len(seen) < 600:
+                turns += 1
+                assert turns < 20_000
+                if turns % 40 == 0:
+                    broker.on(HeartbeatRequest, lambda _: HeartbeatResponse(error_code=27))
+                try:
+                    async with asyncio.timeout(chance.choice([0.0, 0.0005, 0.002, 0.01])):
+                        if chance.random() < 0.2:
+                            await c.commit()
+                        elif chance.random() < 0.3:
+                            record = await anext(c)
+                            seen.append((record.partition, record.offset))
+                        else:
+                            found = await c.poll(20)
+                            seen.extend((r.partition, r.offset) for rows in found.values() for r in rows)
+                except (KafkaTimeoutError, CommitFailedError):
+                    pass
+                except TimeoutError:
+                    pass
+
+    asyncio.run(run())
+    assert len(set(seen)) == len(seen) == 600
+    for partition in range(3):
+        assert [o for p, o in seen if p == partition] == list(range(200))
+
+
+def test_an_iteration_goes_on_where_a_break_has_left_it(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    async def run() -> list[int]:
+        seen = []
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address, auto_offset_reset="earliest") as c:
+            c.assign([TP])
+            async for record in c:
+                seen.append(record.offset)
+                if record.offset == 3:
+                    break
+            seen += [r.offset for r in (await c.poll(2000, max_records=2))[TP]]
+            async for record in c:
+                seen.append(record.offset)
+                if record.offset == 9:
+                    break
+        return seen
+
+    assert asyncio.run(run()) == list(range(10))
+
+
+@pytest.mark.option("consumer.timeout.ms")
+def test_an_iteration_ends_after_a_time_without_records(broker: ScriptedBroker) -> None:
+    fill(broker, 5)
+
+    async def run() -> int:
+        count = 0
+        async with aio.KafkaConsumer(
+            bootstrap_servers=broker.address, auto_offset_reset="earliest", consumer_timeout_ms=100
+        ) as c:
+            c.assign([TP])
+            async for _ in c:
+                count += 1
+        return count
+
+    assert asyncio.run(run()) == 5
+    with consumer(broker, consumer_timeout_ms=100) as c:
+        c.assign([TP])
+        assert len(list(c)) == 5
+
+
+def test_an_asyncio_consumer_is_woken_up(broker: ScriptedBroker) -> None:
+    from ottla.errors import WakeupError
+
+    async def run() -> None:
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address) as c:
+            c.assign([TP])
+            asyncio.get_running_loop().call_later(0.05, c.wakeup)
+            with pytest.raises(WakeupError):
+                await c.poll(60_000)
+            assert await c.poll(10) == {}
+        with pytest.raises(IllegalStateError, match="closed"):
+            await c.poll()
+
+    asyncio.run(run())
+
+
+def test_listener_coroutines_may_use_the_consumer(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+
+    async def run() -> list[int]:
+        class Seeker:
+            async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+                for tp in assigned:
+                    ends = await c.end_offsets([tp])
+                    c.seek(tp, ends[tp] - 2)
+
+            async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+                await c.commit()
+
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address, group_id="g", enable_auto_commit=False) as c:
+            c.subscribe(["t"], listener=Seeker())
+            return [(await anext(c)).offset for _ in range(2)]
+
+    assert asyncio.run(run()) == [8, 9]
+    assert broker.committed[("t", 0)][0] == 10
