@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.metrics.metric import MetricName, RecordingLevel
+from ottla.metrics.metric import MetricConfig, MetricName, RecordingLevel
 from ottla.metrics.stats import Meter, Stat
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Sensor:
     """Belongs to one registry, whose lock it takes; any thread may record."""
 
-    __slots__ = ("_guard", "_last_used", "_metrics", "_records", "_stats", "name", "parents")
+    __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class Sensor:
         self._guard = guard
         self._records = level <= metrics.config.level
         self._stats: dict[MetricName, Stat] = {}
+        self._recorders: tuple[Callable[[MetricConfig, float, float], None], ...] = ()
+        """What to call with each value; bound once, as this runs for every batch and request."""
         self._last_used = metrics.clock.monotonic()
 
     def __repr__(self) -> str:
@@ -52,6 +54,7 @@ class Sensor:
             return
         self._metrics.add_metric(name, stat)
         self._stats[name] = stat
+        self._recorders = (*self._recorders, stat.record)
 
     def add_meter(self, meter: Meter) -> None:
         """Feed a rate and a total."""
@@ -68,8 +71,8 @@ class Sensor:
     def _take(self, value: float, now: float) -> None:
         self._last_used = now
         config = self._metrics.config
-        for stat in self._stats.values():
-            stat.record(config, value, now)
+        for record in self._recorders:
+            record(config, value, now)
         for parent in self.parents:
             parent._take(value, now)
 

@@ -46,18 +46,25 @@ class Sampled:
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque()
+        self._open = Sample(0.0, 0.0)
+        self._open_until = -math.inf
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value, in the window that is open or in a new one."""
-        samples = self._samples
-        if not samples or now - samples[-1].start >= config.window_seconds:
-            if len(samples) >= config.samples:
-                samples.popleft()
-            samples.append(Sample(now, self.initial))
-        sample = samples[-1]
+        """Another value."""
+        raise NotImplementedError
+
+    def _sample(self, config: MetricConfig, now: float) -> Sample:
+        """The window that is open, or a new one, for another value."""
+        if now >= self._open_until:
+            if len(self._samples) >= config.samples:
+                self._samples.popleft()
+            self._open = Sample(now, self.initial)
+            self._open_until = now + config.window_seconds
+            self._samples.append(self._open)
+        sample = self._open
         sample.count += 1
         sample.last = now
-        self._add(sample, value)
+        return sample
 
     def alive(self, config: MetricConfig, now: float) -> deque[Sample]:
         """The windows that still count."""
@@ -71,9 +78,6 @@ class Sampled:
         """The windows together."""
         return self._together(self.alive(config, now))
 
-    def _add(self, sample: Sample, value: float) -> None:
-        raise NotImplementedError
-
     def _together(self, samples: deque[Sample]) -> float:
         raise NotImplementedError
 
@@ -81,8 +85,9 @@ class Sampled:
 class WindowedSum(Sampled):
     """The sum of what was recorded lately."""
 
-    def _add(self, sample: Sample, value: float) -> None:
-        sample.value += value
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        self._sample(config, now).value += value
 
     def _together(self, samples: deque[Sample]) -> float:
         return sum(sample.value for sample in samples)
@@ -91,8 +96,9 @@ class WindowedSum(Sampled):
 class WindowedCount(WindowedSum):
     """How often something was recorded lately."""
 
-    def _add(self, sample: Sample, value: float) -> None:
-        sample.value += 1.0
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Once more."""
+        self._sample(config, now).value += 1.0
 
 
 class Avg(WindowedSum):
@@ -108,7 +114,9 @@ class Max(Sampled):
 
     initial = -math.inf
 
-    def _add(self, sample: Sample, value: float) -> None:
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        sample = self._sample(config, now)
         if value > sample.value:
             sample.value = value
 
@@ -121,7 +129,9 @@ class Min(Sampled):
 
     initial = math.inf
 
-    def _add(self, sample: Sample, value: float) -> None:
+    def record(self, config: MetricConfig, value: float, now: float) -> None:
+        """Another value."""
+        sample = self._sample(config, now)
         if value < sample.value:
             sample.value = value
 
@@ -141,10 +151,7 @@ class Rate:
 
     def __init__(self, of: Sampled | None = None) -> None:
         self._of = of or WindowedSum()
-
-    def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
-        self._of.record(config, value, now)
+        self.record = self._of.record
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """The value per second."""
