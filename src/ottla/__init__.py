@@ -21,47 +21,47 @@ if TYPE_CHECKING:
     from ottla.client.admin_acls import ResourceType as ResourceType
     from ottla.client.admin_cluster import ClusterDescription as ClusterDescription
     from ottla.client.admin_cluster import FeatureUpdate as FeatureUpdate
-    from ottla.client.admin_cluster import LogDirDescription as LogDirDescription
-    from ottla.client.admin_cluster import RaftVoterEndpoint as RaftVoterEndpoint
-    from ottla.client.admin_cluster import ReplicaInfo as ReplicaInfo
-    from ottla.client.admin_cluster import ReplicaLogDirInfo as ReplicaLogDirInfo
-    from ottla.client.admin_cluster import TopicPartitionReplica as TopicPartitionReplica
     from ottla.client.admin_cluster import UpgradeType as UpgradeType
     from ottla.client.admin_configs import AlterConfigOp as AlterConfigOp
     from ottla.client.admin_configs import ConfigEntry as ConfigEntry
     from ottla.client.admin_configs import ConfigResource as ConfigResource
     from ottla.client.admin_configs import ConfigResourceType as ConfigResourceType
     from ottla.client.admin_configs import ConfigSource as ConfigSource
-    from ottla.client.admin_groups import GroupDescription as GroupDescription
-    from ottla.client.admin_groups import GroupListing as GroupListing
-    from ottla.client.admin_groups import GroupMember as GroupMember
-    from ottla.client.admin_groups import GroupState as GroupState
-    from ottla.client.admin_groups import GroupType as GroupType
+    from ottla.client.admin_group_descriptions import GroupDescription as GroupDescription
+    from ottla.client.admin_group_descriptions import GroupListing as GroupListing
+    from ottla.client.admin_group_descriptions import GroupMember as GroupMember
+    from ottla.client.admin_group_descriptions import GroupState as GroupState
+    from ottla.client.admin_group_descriptions import GroupType as GroupType
     from ottla.client.admin_groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin_log_dirs import LogDirDescription as LogDirDescription
+    from ottla.client.admin_log_dirs import ReplicaInfo as ReplicaInfo
+    from ottla.client.admin_log_dirs import ReplicaLogDirInfo as ReplicaLogDirInfo
+    from ottla.client.admin_log_dirs import TopicPartitionReplica as TopicPartitionReplica
     from ottla.client.admin_offsets import IsolationLevel as IsolationLevel
     from ottla.client.admin_offsets import ListedOffset as ListedOffset
     from ottla.client.admin_offsets import OffsetSpec as OffsetSpec
     from ottla.client.admin_partitions import ElectionType as ElectionType
     from ottla.client.admin_partitions import NewPartitionReassignment as NewPartitionReassignment
     from ottla.client.admin_partitions import PartitionReassignment as PartitionReassignment
+    from ottla.client.admin_quorum import RaftVoterEndpoint as RaftVoterEndpoint
+    from ottla.client.admin_quotas import ClientQuotaAlteration as ClientQuotaAlteration
+    from ottla.client.admin_quotas import ClientQuotaFilter as ClientQuotaFilter
+    from ottla.client.admin_quotas import ClientQuotaFilterComponent as ClientQuotaFilterComponent
+    from ottla.client.admin_records import RecordsToDelete as RecordsToDelete
+    from ottla.client.admin_scram import ScramCredentialInfo as ScramCredentialInfo
+    from ottla.client.admin_scram import ScramMechanism as ScramMechanism
+    from ottla.client.admin_scram import UserScramCredentialDeletion as UserScramCredentialDeletion
+    from ottla.client.admin_scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
     from ottla.client.admin_topics import CreatedTopic as CreatedTopic
     from ottla.client.admin_topics import Cursor as Cursor
     from ottla.client.admin_topics import NewPartitions as NewPartitions
     from ottla.client.admin_topics import NewTopic as NewTopic
-    from ottla.client.admin_topics import RecordsToDelete as RecordsToDelete
     from ottla.client.admin_topics import TopicListing as TopicListing
     from ottla.client.admin_transactions import AbortTransactionSpec as AbortTransactionSpec
     from ottla.client.admin_transactions import ProducerState as ProducerState
     from ottla.client.admin_transactions import TransactionDescription as TransactionDescription
     from ottla.client.admin_transactions import TransactionListing as TransactionListing
     from ottla.client.admin_transactions import TransactionState as TransactionState
-    from ottla.client.admin_users import ClientQuotaAlteration as ClientQuotaAlteration
-    from ottla.client.admin_users import ClientQuotaFilter as ClientQuotaFilter
-    from ottla.client.admin_users import ClientQuotaFilterComponent as ClientQuotaFilterComponent
-    from ottla.client.admin_users import ScramCredentialInfo as ScramCredentialInfo
-    from ottla.client.admin_users import ScramMechanism as ScramMechanism
-    from ottla.client.admin_users import UserScramCredentialDeletion as UserScramCredentialDeletion
-    from ottla.client.admin_users import UserScramCredentialUpsertion as UserScramCredentialUpsertion
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.consumer_interceptors import ConsumerInterceptor as ConsumerInterceptor
     from ottla.client.member import ConsumerRebalanceListener as ConsumerRebalanceListener
@@ -87,9 +87,9 @@ _HOMES = {
     "AbortTransactionSpec": "ottla.client.admin_transactions",
     "AlterConfigOp": "ottla.client.admin_configs",
     "Broker": "ottla.broker.embedded",
-    "ClientQuotaAlteration": "ottla.client.admin_users",
-    "ClientQuotaFilter": "ottla.client.admin_users",
-    "ClientQuotaFilterComponent": "ottla.client.admin_users",
+    "ClientQuotaAlteration": "ottla.client.admin_quotas",
+    "ClientQuotaFilter": "ottla.client.admin_quotas",
+    "ClientQuotaFilterComponent": "ottla.client.admin_quotas",
     "ClusterDescription": "ottla.client.admin_cluster",
     "ConfigEntry": "ottla.client.admin_configs",
     "ConfigResource": "ottla.client.admin_configs",
@@ -103,19 +103,19 @@ _HOMES = {
     "Cursor": "ottla.client.admin_topics",
     "ElectionType": "ottla.client.admin_partitions",
     "FeatureUpdate": "ottla.client.admin_cluster",
-    "GroupDescription": "ottla.client.admin_groups",
-    "GroupListing": "ottla.client.admin_groups",
-    "GroupMember": "ottla.client.admin_groups",
+    "GroupDescription": "ottla.client.admin_group_descriptions",
+    "GroupListing": "ottla.client.admin_group_descriptions",
+    "GroupMember": "ottla.client.admin_group_descriptions",
     "GroupMembershipOperation": "ottla.client.member",
-    "GroupState": "ottla.client.admin_groups",
-    "GroupType": "ottla.client.admin_groups",
+    "GroupState": "ottla.client.admin_group_descriptions",
+    "GroupType": "ottla.client.admin_group_descriptions",
     "IsolationLevel": "ottla.client.admin_offsets",
     "KafkaAdminClient": "ottla.client.admin",
     "KafkaConsumer": "ottla.client.consumer",
     "KafkaError": "ottla.errors",
     "KafkaProducer": "ottla.client.producer",
     "ListedOffset": "ottla.client.admin_offsets",
-    "LogDirDescription": "ottla.client.admin_cluster",
+    "LogDirDescription": "ottla.client.admin_log_dirs",
     "MemberToRemove": "ottla.client.admin_groups",
     "NewPartitionReassignment": "ottla.client.admin_partitions",
     "NewPartitions": "ottla.client.admin_topics",
@@ -127,26 +127,26 @@ _HOMES = {
     "PartitionReassignment": "ottla.client.admin_partitions",
     "ProducerRecord": "ottla.client.producer_core",
     "ProducerState": "ottla.client.admin_transactions",
-    "RaftVoterEndpoint": "ottla.client.admin_cluster",
+    "RaftVoterEndpoint": "ottla.client.admin_quorum",
     "RecordMetadata": "ottla.model",
-    "RecordsToDelete": "ottla.client.admin_topics",
-    "ReplicaInfo": "ottla.client.admin_cluster",
-    "ReplicaLogDirInfo": "ottla.client.admin_cluster",
+    "RecordsToDelete": "ottla.client.admin_records",
+    "ReplicaInfo": "ottla.client.admin_log_dirs",
+    "ReplicaLogDirInfo": "ottla.client.admin_log_dirs",
     "ResourcePattern": "ottla.client.admin_acls",
     "ResourcePatternFilter": "ottla.client.admin_acls",
     "ResourceType": "ottla.client.admin_acls",
-    "ScramCredentialInfo": "ottla.client.admin_users",
-    "ScramMechanism": "ottla.client.admin_users",
+    "ScramCredentialInfo": "ottla.client.admin_scram",
+    "ScramMechanism": "ottla.client.admin_scram",
     "SubscriptionPattern": "ottla.client.subscription",
     "TopicListing": "ottla.client.admin_topics",
     "TopicPartition": "ottla.model",
-    "TopicPartitionReplica": "ottla.client.admin_cluster",
+    "TopicPartitionReplica": "ottla.client.admin_log_dirs",
     "TransactionDescription": "ottla.client.admin_transactions",
     "TransactionListing": "ottla.client.admin_transactions",
     "TransactionState": "ottla.client.admin_transactions",
     "UpgradeType": "ottla.client.admin_cluster",
-    "UserScramCredentialDeletion": "ottla.client.admin_users",
-    "UserScramCredentialUpsertion": "ottla.client.admin_users",
+    "UserScramCredentialDeletion": "ottla.client.admin_scram",
+    "UserScramCredentialUpsertion": "ottla.client.admin_scram",
 }
 """Every public name and the module that it comes from."""
 

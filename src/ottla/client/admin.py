@@ -156,7 +156,7 @@ class KafkaAdminClient:
     create_acls = _blocking(AdminCore.create_acls)
     delete_acls = _blocking(AdminCore.delete_acls)
 
-    # Users
+    # Quotas, credentials, tokens
 
     describe_client_quotas = _blocking(AdminCore.describe_client_quotas)
     alter_client_quotas = _blocking(AdminCore.alter_client_quotas)

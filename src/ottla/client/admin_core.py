@@ -7,21 +7,31 @@ from ottla.client.admin_cluster import ClusterAdmin
 from ottla.client.admin_configs import ConfigsAdmin
 from ottla.client.admin_group_offsets import GroupOffsetsAdmin
 from ottla.client.admin_groups import GroupsAdmin
+from ottla.client.admin_log_dirs import LogDirsAdmin
 from ottla.client.admin_partitions import PartitionsAdmin
+from ottla.client.admin_quorum import QuorumAdmin
+from ottla.client.admin_quotas import QuotasAdmin
+from ottla.client.admin_records import RecordsAdmin
+from ottla.client.admin_scram import ScramAdmin
+from ottla.client.admin_tokens import TokensAdmin
 from ottla.client.admin_topics import TopicsAdmin
 from ottla.client.admin_transactions import TransactionsAdmin
-from ottla.client.admin_users import UsersAdmin
 
 
 class AdminCore(
     TopicsAdmin,
+    RecordsAdmin,
     PartitionsAdmin,
     ConfigsAdmin,
     GroupsAdmin,
     GroupOffsetsAdmin,
     TransactionsAdmin,
     AclsAdmin,
-    UsersAdmin,
+    QuotasAdmin,
+    ScramAdmin,
+    TokensAdmin,
     ClusterAdmin,
+    LogDirsAdmin,
+    QuorumAdmin,
 ):
     """Manages a cluster. Every call has a time limit (default.api.timeout.ms) and raises what the brokers answer."""

@@ -1,4 +1,4 @@
-"""Topics: made, removed, listed, described; given more partitions; relieved of records."""
+"""Topics: made, removed, listed, described; given more partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitio
 from ottla.model import TopicPartition
 from ottla.protocol.messages import create_partitions as partitions_api
 from ottla.protocol.messages import create_topics as create
-from ottla.protocol.messages import delete_records as records_api
 from ottla.protocol.messages import delete_topics as delete
 from ottla.protocol.messages import describe_topic_partitions as pages
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
@@ -61,17 +60,6 @@ class TopicListing(NamedTuple):
     is_internal: bool
 
 
-class RecordsToDelete(NamedTuple):
-    """Records before this offset; -1: all that are replicated."""
-
-    before_offset: int
-
-    @classmethod
-    def before(cls, offset: int) -> RecordsToDelete:
-        """Java's way to say it."""
-        return cls(offset)
-
-
 class Cursor(NamedTuple):
     """Where the next page begins."""
 
@@ -89,7 +77,7 @@ class TopicPartitionsPage(NamedTuple):
 
 
 class TopicsAdmin(AdminCalls):
-    """Calls about topics and their records."""
+    """Calls about topics."""
 
     async def create_topics(
         self,
@@ -278,38 +266,6 @@ class TopicsAdmin(AdminCalls):
 
         return await self.retried(attempt, timeout_ms)
 
-    async def delete_records(
-        self,
-        records_to_delete: Mapping[TopicPartition, RecordsToDelete | int],
-        timeout_ms: float | None = None,
-        *,
-        errors: Errors | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Forget the records before an offset (-1: before the high watermark); where each log begins now."""
-        before = {
-            TopicPartition(*tp): wanted.before_offset if isinstance(wanted, RecordsToDelete) else wanted
-            for tp, wanted in records_to_delete.items()
-        }
-
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-            by_leader, missing = await self.by_leader(left)
-            requests = {
-                node: _records_request({tp: before[tp] for tp in some}, self.limit_ms(timeout_ms))
-                for node, some in by_leader.items()
-            }
-            found: dict[TopicPartition, int | KafkaError] = {**missing}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_leader[node], response)
-                    continue
-                for topic in response.topics:
-                    for p in topic.partitions:
-                        tp = TopicPartition(topic.name, p.partition_index)
-                        found[tp] = failure(p.error_code, tp) or p.low_watermark
-            return found
-
-        return await self.settled(before, attempt, timeout_ms, errors, UNKNOWN)
-
 
 NO_LEADER: Final = errors.LeaderNotAvailableError.code
 
@@ -411,15 +367,4 @@ def _page(response: pages.DescribeTopicPartitionsResponse) -> TopicPartitionsPag
     cursor = response.next_cursor
     return TopicPartitionsPage(
         topics, eligible, last_known, None if cursor is None else Cursor(cursor.topic_name, cursor.partition_index)
-    )
-
-
-def _records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> records_api.DeleteRecordsRequest:
-    topics: dict[str, list[records_api.DeleteRecordsPartition]] = {}
-    for tp, offset in before.items():
-        one = records_api.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
-        topics.setdefault(tp.topic, []).append(one)
-    return records_api.DeleteRecordsRequest(
-        topics=[records_api.DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        timeout_ms=timeout_ms,
     )

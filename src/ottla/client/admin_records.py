@@ -1,0 +1,69 @@
+"""Records of topics, deleted before their time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.client.admin_calls import AdminCalls, Errors, failure
+from ottla.errors import KafkaError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.protocol.messages import delete_records as records_api
+
+
+class RecordsToDelete(NamedTuple):
+    """Records before this offset; -1: all that are replicated."""
+
+    before_offset: int
+
+    @classmethod
+    def before(cls, offset: int) -> RecordsToDelete:
+        """Java's way to say it."""
+        return cls(offset)
+
+
+class RecordsAdmin(AdminCalls):
+    """Calls about records."""
+
+    async def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, RecordsToDelete | int],
+        timeout_ms: float | None = None,
+        *,
+        errors: Errors | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Forget the records before an offset (-1: before the high watermark); where each log begins now."""
+        before = {
+            TopicPartition(*tp): wanted.before_offset if isinstance(wanted, RecordsToDelete) else wanted
+            for tp, wanted in records_to_delete.items()
+        }
+
+        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+            by_leader, missing = await self.by_leader(left)
+            requests = {
+                node: _records_request({tp: before[tp] for tp in some}, self.limit_ms(timeout_ms))
+                for node, some in by_leader.items()
+            }
+            found: dict[TopicPartition, int | KafkaError] = {**missing}
+            for node, response in (await self.ask_each(requests)).items():
+                if isinstance(response, KafkaError):
+                    found |= dict.fromkeys(by_leader[node], response)
+                    continue
+                for topic in response.topics:
+                    for p in topic.partitions:
+                        tp = TopicPartition(topic.name, p.partition_index)
+                        found[tp] = failure(p.error_code, tp) or p.low_watermark
+            return found
+
+        return await self.settled(before, attempt, timeout_ms, errors, UnknownTopicOrPartitionError)
+
+
+def _records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> records_api.DeleteRecordsRequest:
+    topics: dict[str, list[records_api.DeleteRecordsPartition]] = {}
+    for tp, offset in before.items():
+        one = records_api.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+        topics.setdefault(tp.topic, []).append(one)
+    return records_api.DeleteRecordsRequest(
+        topics=[records_api.DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        timeout_ms=timeout_ms,
+    )
