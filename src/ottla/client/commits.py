@@ -39,6 +39,7 @@ class Commits:
         self._interval = config.auto_commit_interval_ms / 1000
         self._back_off = config.retry_backoff_ms / 1000
         self._api_timeout = config.default_api_timeout_ms / 1000
+        self._default_callback: CommitCallback | None = config.default_offset_commit_callback
         self._rebalance_timeout = config.max_poll_interval_ms / 1000
         self.next_due = time.monotonic() + self._interval
         self._on_their_way: set[asyncio.Task[None]] = set()
@@ -62,8 +63,9 @@ class Commits:
         """Begin an automatic commit when it is time for one, and the last one has ended."""
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
-            if not self._on_their_way:
-                self._begin(self.consumed(), None, self._automatic_ended)
+            offsets = self.consumed()
+            if offsets and not self._on_their_way:
+                self._begin(offsets, None, self._automatic_ended)
 
     def _automatic_ended(self, error: BaseException | None) -> None:
         if isinstance(error, RetriableCommitFailedError):
@@ -83,6 +85,7 @@ class Commits:
     def _begin(
         self, offsets: Offsets, callback: CommitCallback | None, then: Callable[[BaseException | None], None]
     ) -> None:
+        callback = callback or self._default_callback
         task = asyncio.get_running_loop().create_task(self._try(offsets))
         self._on_their_way.add(task)
 

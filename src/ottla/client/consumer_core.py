@@ -91,7 +91,13 @@ class ConsumerCore:
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             retry_backoff=config.retry_backoff_ms / 1000,
         )
-        coordinator = Coordinator(config.group_id, self.connections, self.metadata, config.retry_backoff_ms / 1000)
+        coordinator = Coordinator(
+            config.group_id,
+            self.connections,
+            self.metadata,
+            config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+        )
         kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
         self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, coordinator_metrics)
         self.group_offsets = GroupOffsets(coordinator, self.membership)

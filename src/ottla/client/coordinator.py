@@ -24,6 +24,8 @@ MOVED: Final = (
 """Errors after which the coordinator is looked for again."""
 
 
+MOST_DOUBLINGS: Final = 30
+
 GROUP_KEY: Final = 0
 TRANSACTION: Final = 1
 """What a coordinator looks after."""
@@ -39,6 +41,7 @@ class Coordinator:
         metadata: Metadata,
         retry_backoff: float,
         kind: int = GROUP_KEY,
+        retry_backoff_max: float | None = None,
     ) -> None:
         self.group_id = group_id or ""
         """The group's id, or another key by its kind."""
@@ -48,12 +51,14 @@ class Coordinator:
         self.node: int | None = None
         """The coordinator, if it is known."""
         self.back_off = retry_backoff
+        """Seconds before the first new try."""
+        self.longest_back_off = max(retry_backoff, retry_backoff if retry_backoff_max is None else retry_backoff_max)
 
     async def find(self, deadline: float) -> int:
         """The node that looks after the group. KafkaTimeoutError when none is found in time."""
         if not self.group_id:
             raise InvalidGroupIdError("group.id is needed for this")
-        last: KafkaError | None = None
+        tries = 0
         while self.node is None:
             try:
                 request = self._find_request
@@ -67,8 +72,8 @@ class Coordinator:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                last = error
-                await self.pause(deadline, f"no coordinator of group {self.group_id}", last)
+                await self.pause(deadline, f"no coordinator of group {self.group_id}", error, tries)
+                tries += 1
         return self.node
 
     def _find_request(self, version: int) -> FindCoordinatorRequest:
@@ -76,12 +81,16 @@ class Coordinator:
             return FindCoordinatorRequest(key_type=self.kind, coordinator_keys=[self.group_id])
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
-    async def pause(self, deadline: float, what: str, reason: KafkaError | None) -> None:
-        """Wait before the next try; KafkaTimeoutError, with `what` and the reason, when it is too late for one."""
+    async def pause(self, deadline: float, what: str, reason: KafkaError | None, tries: int = 0) -> None:
+        """Wait before the next try, longer after more of them (KIP-580).
+
+        KafkaTimeoutError, with `what` and the reason, when it is too late for one.
+        """
         left = deadline - time.monotonic()
         if left <= 0:
             raise KafkaTimeoutError(what + (f" ({reason})" if reason else "")) from reason
-        await asyncio.sleep(min(self.back_off, left))
+        seconds = min(self.back_off * 2 ** min(tries, MOST_DOUBLINGS), self.longest_back_off)
+        await asyncio.sleep(min(seconds, left))
 
     async def ask(
         self,

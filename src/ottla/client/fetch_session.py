@@ -21,7 +21,7 @@ BY_NAME: Final = 12
 BY_ID: Final = 18
 FULL: Final = 0
 FINAL: Final = -1
-"""Epochs of a request: that begins a session, and that ends it."""
+"""Epochs of a request: that begins a session, and that ends it; without a session, the latter wants none."""
 NO_SESSION: Final = 0
 NO_ID: Final = UUID(int=0)
 
@@ -58,10 +58,14 @@ class FetchSession:
 
     def request(self, wanted: dict[TopicPartition, Place], config: ConsumerConfig) -> tuple[FetchRequest, int]:
         """The request for `wanted` and the newest version for it: all of it at first, then the differences."""
+        if not config.enable_incremental_fetch_sessions:
+            self.forget()
+            self.epoch = FINAL
         by_id = all(place.topic_id != NO_ID for place in wanted.values())
         if by_id is not self._by_id:
             self._by_id = by_id
-            self.restart()
+            self.known = {}
+            self.epoch = min(self.epoch, FULL)
         new = {tp: place for tp, place in wanted.items() if self.known.get(tp) != place}
         gone = {tp: place for tp, place in self.known.items() if self._is_gone(place, wanted.get(tp))}
         self.known = dict(wanted)

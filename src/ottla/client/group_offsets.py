@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -71,16 +72,17 @@ class GroupOffsets:
             raise KafkaTimeoutError(f"{self._failed()} in time") from None
 
     async def _commit_until_done(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
-        while True:
+        for tries in itertools.count():
             try:
-                return await self._commit_once(offsets, committer, deadline)
+                await self._commit_once(offsets, committer, deadline)
+                return
             except errors.StaleMemberEpochError as error:
                 committer = self._newer(committer, offsets, error)
-                await self.coordinator.pause(deadline, self._failed(), error)
+                await self.coordinator.pause(deadline, self._failed(), error, tries)
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                await self.coordinator.pause(deadline, self._failed(), error)
+                await self.coordinator.pause(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
         """One try, in the name of who the member was when it was asked for."""
@@ -142,6 +144,7 @@ class GroupOffsets:
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The stored offsets; partitions without one are left out."""
+        tries = 0
         while True:
             try:
                 return await self._committed_once(partitions, deadline)
@@ -149,7 +152,9 @@ class GroupOffsets:
                 self.membership.follow(type(error))
                 if not error.retriable and not isinstance(error, errors.StaleMemberEpochError):
                     raise
-                await self.coordinator.pause(deadline, f"no committed offsets of group {self.group_id}", error)
+                what = f"no committed offsets of group {self.group_id}"
+                await self.coordinator.pause(deadline, what, error, tries)
+                tries += 1
 
     def _asker(self) -> Committer:
         """Only a member of a group that the broker assigns says who it is."""

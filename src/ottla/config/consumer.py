@@ -68,7 +68,16 @@ CONSUMER_ONLY: Final = ("group.remote.assignor",)
 """Options that are refused with the other group.protocol, as in Java."""
 
 
-class ConsumerConfig(ClientConfig, subject="consumer"):
+NO_EFFECT: Final = {
+    "internal.leave.group.on.close": "close() has a parameter for it",
+    "internal.throw.on.fetch.stable.offset.unsupported": "brokers that cannot tell stable offsets tell what they have",
+    "max.in.flight.requests.per.connection": "one fetch is on its way to each broker",
+    "metric.group.prefix": "groups of metrics have Kafka's names",
+    "receive.message.max.bytes": "a response may have 512 MiB",
+}
+
+
+class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     """Options of a consumer."""
 
     group_id = Option(None, nullable(text), "The group that shares the topics and keeps offsets; None: no group.")
@@ -107,6 +116,12 @@ class ConsumerConfig(ClientConfig, subject="consumer"):
     client_rack = Option("", text, "Where this consumer stands, to fetch from the nearest replica.")
     exclude_internal_topics = Option(True, boolean, "Whether patterns leave out internal topics.")
     default_api_timeout_ms = Option(60_000, integer(0), "Time limit of calls that are given none.")
+    default_offset_commit_callback = Option(
+        None, nullable(anything), "kafka-python's: called with (offsets, error) after commits that have no callback."
+    )
+    enable_incremental_fetch_sessions = Option(
+        True, boolean, "kafka-python's: fetch in sessions (KIP-227); without, every request names every partition."
+    )
     consumer_timeout_ms = Option(float("inf"), number(0), "Iteration ends after this long without a record.")
     interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
 

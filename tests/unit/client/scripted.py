@@ -272,7 +272,7 @@ class ScriptedBroker:
         def found() -> list[fetch.FetchableTopicResponse]:
             topics = []
             for topic in request.topics:
-                name = topic.topic or next(n for n, i in self.topic_ids.items() if i == topic.topic_id)
+                name = topic.topic or next((n for n, i in self.topic_ids.items() if i == topic.topic_id), "")
                 parts = [self._fetched(name, p) for p in topic.partitions]
                 topics.append(
                     fetch.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
@@ -287,6 +287,8 @@ class ScriptedBroker:
         return fetch.FetchResponse(responses=found())
 
     def _fetched(self, topic: str, p: fetch.FetchPartition) -> fetch.PartitionData:
+        if topic not in self.topics:
+            return fetch.PartitionData(partition_index=p.partition, error_code=100, high_watermark=-1)
         log = self.topics[topic][p.partition]
         end = self.end(topic, p.partition)
         if p.current_leader_epoch not in (-1, self.leader_epoch):

@@ -1,0 +1,253 @@
+"""What each option of the consumer does, and that none is without a test.
+
+Options of all clients are in `test_producer_options`; those that need a test of their own are next to what they change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from scripts.tables import DOCS
+
+from ottla import KafkaConsumer, TopicPartition
+from ottla.config.client import ClientConfig
+from ottla.config.consumer import ConsumerConfig, duration_ms
+from ottla.errors import ConfigurationError, NoOffsetForPartitionError
+from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+
+from .marked_options import marked
+from .scripted import ScriptedBroker
+from .test_consumer import TP, consumer, fill, poll_until, read
+
+TESTED = marked("test_*.py", "../net/test_tls.py")
+JAVA = """
+bootstrap.servers client.dns.lookup group.id group.instance.id session.timeout.ms heartbeat.interval.ms
+partition.assignment.strategy metadata.max.age.ms enable.auto.commit auto.commit.interval.ms client.id
+client.rack max.partition.fetch.bytes send.buffer.bytes receive.buffer.bytes fetch.min.bytes fetch.max.bytes
+fetch.max.wait.ms reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms
+enable.metrics.push auto.offset.reset check.crcs metrics.sample.window.ms metrics.num.samples
+metrics.recording.level metric.reporters key.deserializer value.deserializer request.timeout.ms
+default.api.timeout.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
+connections.max.idle.ms interceptor.classes max.poll.records max.poll.interval.ms exclude.internal.topics
+internal.throw.on.fetch.stable.offset.unsupported isolation.level allow.auto.create.topics group.protocol
+group.remote.assignor security.providers security.protocol metadata.recovery.strategy
+metadata.recovery.rebootstrap.trigger.ms config.providers ssl.keystore.location ssl.truststore.location
+sasl.mechanism sasl.jaas.config
+"""
+"""ConsumerConfig of Kafka 4, but for the rest of `ssl.` and `sasl.`."""
+DEFAULTS = {
+    "auto.commit.interval.ms": 5000,
+    "auto.offset.reset": "latest",
+    "check.crcs": True,
+    "client.rack": "",
+    "default.api.timeout.ms": 60_000,
+    "enable.auto.commit": True,
+    "exclude.internal.topics": True,
+    "fetch.max.bytes": 52_428_800,
+    "fetch.max.wait.ms": 500,
+    "fetch.min.bytes": 1,
+    "group.id": None,
+    "group.instance.id": None,
+    "group.protocol": "classic",
+    "group.remote.assignor": None,
+    "heartbeat.interval.ms": 3000,
+    "interceptor.classes": (),
+    "isolation.level": "read_uncommitted",
+    "max.partition.fetch.bytes": 1_048_576,
+    "max.poll.interval.ms": 300_000,
+    "max.poll.records": 500,
+    "partition.assignment.strategy": ("range", "cooperative-sticky"),
+    "session.timeout.ms": 45_000,
+}
+"""Java's."""
+
+
+@pytest.mark.parametrize("option", sorted({*ConsumerConfig.options} - {*ClientConfig.options}))
+def test_every_option_is_documented_and_has_a_test(option: str) -> None:
+    assert option in TESTED, "no test is marked with this option"
+    assert f"| `{option}` |" in (DOCS / "options.md").read_text()
+
+
+def test_every_option_of_java_is_known() -> None:
+    known = {*ConsumerConfig.options, *ConsumerConfig.no_effect}
+    assert set(JAVA.split()) - known == set()
+
+
+def test_defaults_are_java_s() -> None:
+    config = ConsumerConfig({"bootstrap.servers": "localhost:9092", "group.id": None})
+    defaults = {key: ConsumerConfig.options[key].default for key in DEFAULTS}
+    assert defaults == DEFAULTS
+    assert config.enable_auto_commit is False, "without a group there is nothing to commit for"
+
+
+@pytest.mark.option("internal.leave.group.on.close")
+def test_names_without_a_meaning_here_are_taken_and_told(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        consumer(broker, metric_group_prefix="x", selector=object(), sasl_kerberos_service_name="kafka").close()
+    assert "metric.group.prefix has no effect: groups of metrics have Kafka's names" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("auto_offset_reset", "by_duration:-PT1H"),
+        ("auto_offset_reset", "by_duration:1h"),
+        ("auto_offset_reset", "first"),
+        ("fetch_min_bytes", -1),
+        ("max_poll_records", 0),
+        ("max_poll_interval_ms", 0),
+        ("isolation_level", "serializable"),
+        ("group_protocol", "share"),
+        ("max_partition_fetch_bytes", "many"),
+        ("partition_assignment_strategy", []),
+        ("partition_assignment_strategy", "nobody.HasThis"),
+        ("interceptor_classes", "nobody.HasThis"),
+        ("enable_auto_commit", "perhaps"),
+        ("auto_commit_interval_ms", -1),
+        ("default_api_timeout_ms", -1),
+        ("consumer_timeout_ms", -1),
+    ],
+)
+def test_values_out_of_bounds_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=option.replace("_", r"\.")):
+        KafkaConsumer(bootstrap_servers="localhost:1", **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("PT1H", 3_600_000), ("P2D", 172_800_000), ("pt1m0.5s", 60_500), ("P1DT2H3M4S", 93_784_000), ("PT0S", 0)],
+)
+@pytest.mark.option("auto.offset.reset")
+def test_durations_are_java_s(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.option("group.id", "group.instance.id")
+def test_the_group_and_the_instance_are_told_to_the_broker(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="mine", group_instance_id="one") as c:
+        poll_until(c, lambda: bool(c.assignment()))
+    assert broker.asked(FindCoordinatorRequest)[0].coordinator_keys == ["mine"]
+    (join, *_) = broker.asked(JoinGroupRequest)
+    assert (join.group_id, join.group_instance_id) == ("mine", "one")
+
+
+@pytest.mark.option("max.poll.interval.ms")
+def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", max_poll_interval_ms=12_345) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+    assert broker.asked(JoinGroupRequest)[0].rebalance_timeout_ms == 12_345
+
+
+@pytest.mark.option("partition.assignment.strategy")
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("range", ["range"]),
+        (["sticky", "roundrobin"], ["sticky", "roundrobin"]),
+        ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", ["cooperative-sticky"]),
+        ("ottla.client.assignors.RangeAssignor", ["range"]),
+    ],
+)
+def test_assignors_are_offered_in_the_order_that_was_given(
+    broker: ScriptedBroker, given: Any, names: list[str]
+) -> None:
+    with consumer(broker, "t", group_id="g", partition_assignment_strategy=given) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+    assert [p.name for p in broker.asked(JoinGroupRequest)[0].protocols] == names
+
+
+@pytest.mark.option("enable.auto.commit", "auto.commit.interval.ms")
+def test_positions_are_committed_by_themselves_or_not(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30) as c:
+        read(c, 10)
+        poll_until(c, lambda: broker.committed.get(("t", 0)) == (10, ""))
+    count = len(broker.asked(OffsetCommitRequest))
+    with consumer(broker, "t", group_id="g", enable_auto_commit="false", auto_commit_interval_ms=1) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+        c.seek(TP, 0)
+        read(c, 10)
+        c.enforce_rebalance()
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 3)
+    assert len(broker.asked(OffsetCommitRequest)) == count
+
+
+@pytest.mark.option("auto.offset.reset")
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 0), ("smallest", 0), ("latest", 10), ("largest", 10)])
+def test_reading_begins_where_the_policy_says(broker: ScriptedBroker, policy: str, first: int) -> None:
+    fill(broker, 10)
+    with consumer(broker, auto_offset_reset=policy) as c:
+        c.assign([TP])
+        assert c.position(TP) == first
+
+
+@pytest.mark.option("auto.offset.reset")
+def test_without_a_policy_all_partitions_that_lack_an_offset_are_named(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    with consumer(broker, auto_offset_reset="none", group_id="g") as c:
+        c.assign([TP, TopicPartition("t", 1)])
+        with pytest.raises(NoOffsetForPartitionError, match="t-0, t-1"):
+            poll_until(c, lambda: False)
+
+
+@pytest.mark.option("max.poll.records")
+def test_a_poll_returns_at_most_so_many(broker: ScriptedBroker) -> None:
+    fill(broker, 30)
+    with consumer(broker, max_poll_records=4) as c:
+        c.assign([TP])
+        sizes = [sum(map(len, c.poll(timeout_ms=2000).values())) for _ in range(3)]
+        assert sizes == [4, 4, 4]
+        assert sum(map(len, c.poll(timeout_ms=2000, max_records=9).values())) <= 9
+
+
+@pytest.mark.option("default.offset.commit.callback")
+def test_a_default_callback_hears_of_commits_that_have_none(broker: ScriptedBroker) -> None:
+    told: list[Any] = []
+
+    def heard(offsets: Any, error: Any) -> None:
+        told.append((offsets[TP].offset, error, threading.current_thread() is threading.main_thread()))
+
+    fill(broker, 10)
+    with consumer(broker, "t", group_id="g", auto_commit_interval_ms=30, default_offset_commit_callback=heard) as c:
+        read(c, 10)
+        poll_until(c, lambda: (10, None, True) in told)
+        c.commit_async({TP: 3}, lambda offsets, error: told.append("own"))
+        poll_until(c, lambda: "own" in told)
+    assert all(entry == "own" or entry[1] is None for entry in told)
+
+
+@pytest.mark.option("enable.incremental.fetch.sessions")
+def test_fetches_may_do_without_sessions(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker, enable_incremental_fetch_sessions=False) as c:
+        c.assign([TP])
+        read(c, 10)
+        poll_until(c, lambda: len(broker.asked(FetchRequest)) > 3)
+    assert {(r.session_id, r.session_epoch) for r in broker.asked(FetchRequest)} == {(0, -1)}
+    assert all(r.topics for r in broker.asked(FetchRequest))
+
+
+@pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
+def test_a_coordinator_that_is_not_there_is_asked_for_in_pauses_that_double(broker: ScriptedBroker) -> None:
+    times: list[float] = []
+
+    def nobody(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        times.append(time.monotonic())
+        return FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=15)])
+
+    broker.on(FindCoordinatorRequest, nobody, times=6)
+    with consumer(broker, "t", group_id="g", retry_backoff_ms=10, retry_backoff_max_ms=80) as c:
+        poll_until(c, lambda: bool(c.assignment()))
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] >= 0.008
+    assert pauses[3] >= 0.06, "10, 20, 40, 80"
