@@ -71,13 +71,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and report.passed:
         for name, noted in report.user_properties:
             if name == "compatibility":
-                _noted.append(list(noted))
+                _noted.append((report.nodeid, list(noted)))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what was seen to work, for docs/compatibility.md."""
     if _noted and not hasattr(session.config, "workerinput"):
-        compatibility_page.keep(_noted)
+        compatibility_page.keep([noted for _, noted in sorted(_noted)])
 
 
-_noted: list[list[Any]] = []
+_noted: list[tuple[str, list[Any]]] = []

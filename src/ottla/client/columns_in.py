@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -146,16 +146,24 @@ def rows_of_partitions(given: Table, queues: TopicQueues, partition: int | None,
 
 
 def append_table(
-    accumulator: Accumulator, given: Table, queue: PartitionQueue, rows: Sequence[int], check_size: Any
+    accumulator: Accumulator,
+    given: Table,
+    queue: PartitionQueue,
+    rows: Sequence[int],
+    check_size: Callable[[int], None],
+    largest: int,
 ) -> Generator[int, bytearray, list[tuple[Outcome, int]]]:
-    """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count)."""
+    """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count).
+
+    A row that may be larger than `largest` begins a batch, and so is checked.
+    """
     numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
     parts: list[tuple[Outcome, int]] = []
     at = 0
     while at < len(numbers):
         least = _bound(given, numbers[at])
         check_size(least)
-        buffer = yield max(accumulator.batch_bytes, least)
+        buffer = yield max(min(accumulator.batch_bytes, largest), least)
         batch = accumulator.private_batch(queue, buffer)
         reached = batch.open.builder.append_columns(given.timestamps, given.keys, given.values, numbers, at)
         assert reached > at, "a buffer has room for its first record"

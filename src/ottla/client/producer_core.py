@@ -182,7 +182,9 @@ class ProducerCore:
         parts = []
         for number, rows in columns_in.rows_of_partitions(given, queues, partition, self.sticky).items():
             queue = queues.queues[number]
-            parts += yield from columns_in.append_table(self.accumulator, given, queue, rows, self._check_size)
+            parts += yield from columns_in.append_table(
+                self.accumulator, given, queue, rows, self._check_size, self.config.max_request_size
+            )
         return columns_in.BatchFuture(parts)
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -73,6 +73,7 @@ _WITHOUT_EFFECT = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "kafka.consumer.cache.capacity",
+    "checkpointLocation",
     "path",
 )
 
@@ -132,8 +133,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
     # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
     lowered = {name.lower(): value for name, value in given.items()}
-    kafka = _kafka_options(lowered)
-    _warn_of_unknown(given)
+    kafka = kafka_options(lowered, _FORBIDDEN_KAFKA)
+    warn_of_unknown(given, [row.name for row in OPTIONS], "source")
     options = SourceOptions(
         subscription=_subscription(lowered),
         starting=_starting(lowered, streaming),
@@ -153,9 +154,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     return options
 
 
-def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
+def kafka_options(lowered: Mapping[str, str], forbidden: Mapping[str, str]) -> dict[str, str]:
+    """The options that go to the client, under Kafka's names. ConfigurationError for one that Spark decides."""
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
-    for name, remedy in _FORBIDDEN_KAFKA.items():
+    for name, remedy in forbidden.items():
         if name in kafka:
             raise ConfigurationError(f"kafka.{name} ({kafka[name]!r}) is not supported: {remedy}")
     if not kafka.get("bootstrap.servers", "").strip():
@@ -164,11 +166,12 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
     return kafka
 
 
-def _warn_of_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in (*(o.name for o in OPTIONS), *_WITHOUT_EFFECT)}
+def warn_of_unknown(given: Mapping[str, str], names: Iterable[str], side: str) -> None:
+    """Log names that nobody knows, with the nearest known one."""
+    known = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
     for name in given:
         if name.lower() not in known and not name.lower().startswith("kafka."):
-            log.warning("unknown option %s of the source ottla%s", name, nearest(name, known.values()))
+            log.warning("unknown option %s of the %s ottla%s", name, side, nearest(name, known.values()))
 
 
 def _subscription(lowered: Mapping[str, str]) -> Subscription:

@@ -1,7 +1,7 @@
-"""`format("ottla")` as Spark sees it: a name, a schema, and a reader for batches and one for streams.
+"""`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
 
 Spark pickles this object and sends it to other Python processes, so it holds the options as they came and nothing else;
-the readers check them.
+readers and writers check them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from ottla.errors import ConfigurationError
 from ottla.spark.arrow import HEADERS_SCHEMA, SPARK_SCHEMA
 from ottla.spark.options import read_options
 from ottla.spark.reader import BatchReader
+from ottla.spark.sink import BatchWriter, StreamWriter
+from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
 from ottla.spark.stream import StreamReader
 
 
@@ -40,6 +42,23 @@ class OttlaSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
         return BatchReader(read_options(self.given, streaming=False))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
+        if overwrite:
+            raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
+        return BatchWriter(self._checked(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
+        """For `df.writeStream`. ConfigurationError for the output mode complete: a topic only grows."""
+        if overwrite:
+            raise ConfigurationError('outputMode("complete") is not allowed: a topic only grows; use append or update')
+        return StreamWriter(self._checked(schema))
+
+    def _checked(self, schema: StructType) -> SinkOptions:
+        options = sink_options(self.given)
+        check_columns(schema, options)
+        return options
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """For `spark.readStream`."""

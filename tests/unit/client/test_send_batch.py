@@ -109,6 +109,8 @@ def test_what_cannot_be_sent_is_refused(broker: ScriptedBroker) -> None:
     with producer(broker, max_request_size=1000) as p:
         with pytest.raises(MessageTooLargeError):
             p.send_batch("t", [bytes(5000)])
+        with pytest.raises(MessageTooLargeError):
+            p.send_batch("t", [b"fits", bytes(5000)])
         with pytest.raises(ValueError, match="1 keys for 2 values"):
             p.send_batch("t", [b"a", b"b"], [b"k"])
         with pytest.raises(TypeError, match="bytes, text or None"):

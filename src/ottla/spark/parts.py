@@ -1,0 +1,60 @@
+"""A batch of rows to write, cut by where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.errors import ConfigurationError
+
+NO_PARTITION = -1
+
+
+class Part(NamedTuple):
+    """Rows for one topic, and for one of its partitions if the rows say so."""
+
+    topic: str
+    partition: int | None
+    values: pa.Array
+    keys: pa.Array | None
+    headers: pa.Array | None
+
+
+def parts_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Part]:
+    """The rows of a batch, in their order within each part. ConfigurationError where a row has no topic."""
+    columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
+    topics = None if topic is not None else columns["topic"].dictionary_encode()
+    if topics is not None and topics.null_count:
+        raise ConfigurationError('a row has no topic: fill the column topic, or set .option("topic", "…")')
+    if topics is None and "partition" not in columns:
+        yield _part(str(topic), None, columns)
+        return
+    codes = _codes(batch.num_rows, topics, columns.get("partition"))
+    for code in pc.unique(codes).to_pylist():
+        number, partition = divmod(code, _PARTITIONS)
+        name = str(topic) if topics is None else topics.dictionary[number].as_py()
+        rows = pc.equal(codes, code)
+        chosen = {column: values.filter(rows) for column, values in columns.items()}
+        yield _part(name, None if partition == 0 else partition + NO_PARTITION, chosen)
+
+
+_PARTITIONS = 1 << 32
+
+
+def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | None) -> pa.Array:
+    """Topic and partition of each row as one number; a row without a partition has 0 there, others one more."""
+    numbers = pa.repeat(pa.scalar(0, pa.int64()), rows) if topics is None else topics.indices.cast(pa.int64())
+    codes = pc.multiply(numbers, _PARTITIONS)
+    if partitions is None:
+        return codes
+    given = pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION)
+    if len(given) and pc.min(given).as_py() < NO_PARTITION:
+        raise ConfigurationError(f"the column partition has {pc.min(given).as_py()}; null or a partition is wanted")
+    return pc.add(codes, pc.subtract(given, NO_PARTITION))
+
+
+def _part(topic: str, partition: int | None, columns: dict[str, Any]) -> Part:
+    return Part(topic, partition, columns["value"], columns.get("key"), columns.get("headers"))

@@ -1,0 +1,92 @@
+"""The options of writing with `format("ottla")`, and the columns that it takes: those of Spark's Kafka connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ConfigurationError
+from ottla.spark.options import OptionRow, kafka_options, warn_of_unknown
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SINK_OPTIONS: Final = (
+    OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
+    OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
+    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
+)
+"""Every option of the sink but kafka.*, which are handed to the producer as they are."""
+
+FORBIDDEN: Final = {
+    "key.serializer": "cast the column key to string or binary",
+    "value.serializer": "cast the column value to string or binary",
+    "transactional.id": "set transactionalIdPrefix; the ids are made of it, the query and the partition",
+    "enable.idempotence": "leave it out; the sink writes in transactions",
+    "interceptor.classes": "leave it out; interceptors could change what Spark writes",
+}
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""The most that a broker allows by its default: a task writes for as long as it takes to compute its rows."""
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of one write, checked."""
+
+    topic: str | None = None
+    prefix: str = "ottla-sink"
+    sink_id: str | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Producer options under Kafka's names, bootstrap.servers included."""
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The options that any client needs to reach the cluster, without the producer's own."""
+        shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.")
+        return {name: value for name, value in self.kafka.items() if name.startswith(shared)}
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    lowered = {name.lower(): value for name, value in given.items()}
+    warn_of_unknown(given, [row.name for row in SINK_OPTIONS], "sink")
+    kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
+    return SinkOptions(
+        topic=_text(lowered, "topic"),
+        prefix=_text(lowered, "transactionalIdPrefix") or SinkOptions.prefix,
+        sink_id=_text(lowered, "sinkId"),
+        kafka=kafka,
+    )
+
+
+def _text(lowered: Mapping[str, str], name: str) -> str | None:
+    text = lowered.get(name.lower())
+    if text is not None and not text.strip():
+        raise ConfigurationError(f"{name}: it is empty")
+    return text
+
+
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (HEADERS_TYPE,),
+}
+"""What may be written, and of which types; other columns are not looked at."""
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """Raise ConfigurationError, with the remedy, for a DataFrame that cannot be written."""
+    found: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
+    if "value" not in found:
+        raise ConfigurationError(f"the column value is missing (there are {', '.join(found) or 'none'}); name it so")
+    if options.topic is None and "topic" not in found:
+        raise ConfigurationError('no topic is named: set .option("topic", "…") or add a column topic')
+    for name, allowed in COLUMNS.items():
+        if name in found and found[name] not in allowed:
+            raise ConfigurationError(
+                f"the column {name} is of type {found[name]}; {' or '.join(allowed)} is wanted: cast it"
+            )

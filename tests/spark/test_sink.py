@@ -1,0 +1,150 @@
+"""Writing with `format("ottla")`."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.broker.embedded import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 3
+KILLS = int(os.environ.get("OTTLA_SINK_KILLS", "3"))
+SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with Broker({"num.partitions": PARTITIONS}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"sink-{uuid.uuid4().hex[:8]}"
+
+
+def values_of(address: str, topic: str) -> list[Any]:
+    """What a read_committed consumer sees."""
+    with KafkaConsumer(bootstrap_servers=address, isolation_level="read_committed") as consumer:
+        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        found: list[Any] = []
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
+    return found
+
+
+def test_a_batch_is_written_and_read_back(spark: SparkSession, address: str, topic: str) -> None:
+    rows = spark.range(1000).selectExpr(
+        "cast(id as string) as key",
+        "concat('value ', id) as value",
+        "cast(id % 3 as int) as partition",
+        "array(named_struct('key', 'n', 'value', cast(cast(id as string) as binary))) as headers",
+    )
+    options = {"kafka.bootstrap.servers": address, "topic": topic}
+    rows.write.format("ottla").options(**options).mode("append").save()
+    found = (
+        spark.read.format("ottla")
+        .options(**{"kafka.bootstrap.servers": address, "subscribe": topic, "includeHeaders": "true"})
+        .load()
+        .selectExpr("cast(key as string)", "cast(value as string)", "partition", "headers[0].value as header")
+        .collect()
+    )
+    assert {(r.key, r.value, r.partition, bytes(r.header)) for r in found} == {
+        (str(i), f"value {i}", i % 3, str(i).encode()) for i in range(1000)
+    }
+    assert len(found) == 1000
+
+
+def test_wrong_writes_are_refused_before_anything_runs(spark: SparkSession, address: str, topic: str) -> None:
+    rows = spark.range(1).selectExpr("id as value")
+    options = {"kafka.bootstrap.servers": address, "topic": topic}
+    with pytest.raises(Exception, match="the column value is of type bigint"):
+        rows.write.format("ottla").options(**options).mode("append").save()
+    with pytest.raises(Exception, match="a topic only grows"):
+        rows.write.format("ottla").options(**options).mode("overwrite").save()
+
+
+def test_in_foreach_batch_a_named_write_happens_once(
+    spark: SparkSession, address: str, topic: str, tmp_path: Path
+) -> None:
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for i in range(100):
+            producer.send(topic, b"%d" % i)
+    failures = [RuntimeError("after the write")]
+
+    def write(rows: Any, batch_id: int) -> None:
+        sink = {"kafka.bootstrap.servers": address, "topic": f"{topic}-out", "sinkId": "copy"}
+        rows.select("value").write.format("ottla").options(**sink).mode("append").save()
+        if failures:
+            raise failures.pop()
+
+    source = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+
+    def run() -> None:
+        rows = spark.readStream.format("ottla").options(**source).load()
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="after the write"):
+        run()
+    run()
+    assert sorted(int(r.value) for r in values_of(address, f"{topic}-out")) == list(range(100))
+
+
+@pytest.mark.slow
+def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for i in range(40_000):
+            producer.send(topic, b"row %d" % i, key=b"%d" % (i % 100))
+    target = f"{topic}-copy"
+    command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
+    for _ in range(KILLS):
+        _killed_while_it_writes(command, address, target, tmp_path, dice)
+    with (tmp_path / "log").open("ab") as log:
+        assert subprocess.run(command, stdout=log, stderr=log, timeout=SECONDS).returncode == 0
+    copies = values_of(address, target)
+    assert Counter(r.value for r in copies) == Counter(b"ROW %d" % i for i in range(40_000))
+    for key in range(100):
+        numbers = [int(r.value.split()[1]) for r in copies if r.key == b"%d" % key]
+        assert numbers == sorted(numbers)
+
+
+def _killed_while_it_writes(command: list[str], address: str, target: str, folder: Path, dice: random.Random) -> None:
+    """kill -9 of driver, JVM and workers, a moment after the query has written something more."""
+    before = _written(address, target)
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + SECONDS
+    while process.poll() is None and _written(address, target) == before:
+        assert time.monotonic() < deadline, (folder / "log").read_text()
+        time.sleep(0.1)
+    time.sleep(dice.uniform(0, 1.5))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _written(address: str, topic: str) -> int:
+    with KafkaConsumer(bootstrap_servers=address) as consumer:
+        return sum(consumer.end_offsets([TopicPartition(topic, p) for p in range(PARTITIONS)]).values())

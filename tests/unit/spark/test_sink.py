@@ -1,0 +1,187 @@
+"""What a task of the sink writes, and what it does when it runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from ottla import Broker, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.errors import ConfigurationError, IllegalStateError, MessageTooLargeError, ProducerFencedError
+from ottla.spark.parts import parts_of
+from ottla.spark.sink import Share, write_share
+from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Broker({"num.partitions": 3}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)
+
+
+def options_for(bootstrap: str, topic: str | None = None, **kafka: str) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{k.replace('_', '.')}": v for k, v in kafka.items()}}
+    return sink_options(given if topic is None else {**given, "topic": topic})
+
+
+def batch(**columns: Any) -> Any:
+    types = {"partition": pa.int32(), "headers": HEADERS, "topic": pa.string(), "key": pa.binary()}
+    return pa.RecordBatch.from_pydict(
+        {name: pa.array(values, types.get(name, pa.binary())) for name, values in columns.items()}
+    )
+
+
+def read(bootstrap: str, topic: str) -> list[Any]:
+    """What a read_committed consumer sees, by partition and offset."""
+    with KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
+        partitions = [TopicPartition(topic, p) for p in range(3)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        found = []
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None:
+    rows = batch(
+        key=[b"k", None, b"z"],
+        value=[b"1", None, b"3"],
+        partition=[2, 1, None],
+        headers=[[{"key": "h", "value": b"x"}], None, None],
+    )
+    assert write_share(Share("q", 0, 0), options_for(bootstrap, topic), iter([rows])).rows == 3
+    found = read(bootstrap, topic)
+    assert {(r.key, r.value, tuple(r.headers)) for r in found} == {
+        (b"k", b"1", (("h", b"x"),)),
+        (None, None, ()),
+        (b"z", b"3", ()),
+    }
+    assert {r.key: r.partition for r in found if r.key != b"z"} == {b"k": 2, None: 1}
+
+
+def test_a_column_may_name_the_topic(bootstrap: str, topic: str) -> None:
+    rows = batch(value=[b"a", b"b", b"c"], topic=[f"{topic}-1", f"{topic}-2", f"{topic}-1"])
+    write_share(Share("q2", 0, 0), options_for(bootstrap), iter([rows]))
+    assert [r.value for r in read(bootstrap, f"{topic}-1")] == [b"a", b"c"]
+    assert [r.value for r in read(bootstrap, f"{topic}-2")] == [b"b"]
+
+
+def test_a_micro_batch_that_runs_again_is_recognised(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    again = [Share("again", 4, 1), Share("again", 4, 1), Share("again", 5, 1), Share("again", 5, 1)]
+    told = [write_share(share, options, iter([batch(value=[b"%d" % share.batch_id] * 10)])) for share in again]
+    assert [(w.rows, w.known) for w in told] == [(10, False), (10, True), (10, False), (10, True)]
+    assert len(read(bootstrap, topic)) == 20
+
+
+def test_another_task_and_another_query_have_markers_of_their_own(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    for share in (Share("own", 0, 0), Share("own", 0, 1), Share("other", 0, 0)):
+        assert not write_share(share, options, iter([batch(value=[b"v"])])).known
+    assert len(read(bootstrap, topic)) == 3
+
+
+def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+
+    def breaking() -> Iterator[Any]:
+        yield batch(value=[b"half"])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_share(Share("failing", 0, 0), options, breaking())
+    assert not write_share(Share("failing", 0, 0), options, iter([batch(value=[b"whole"])])).known
+    assert [r.value for r in read(bootstrap, topic)] == [b"whole"]
+
+
+def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    name = Share("zombie", 0, 0).name(options.prefix)
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as zombie:
+        zombie.init_transactions()
+        zombie.begin_transaction()
+        zombie.send(topic, b"zombie").get(10)
+        write_share(Share("zombie", 0, 0), options, iter([batch(value=[b"attempt 2"])]))
+        with pytest.raises(ProducerFencedError):
+            zombie.commit_transaction()
+    assert [r.value for r in read(bootstrap, topic)] == [b"attempt 2"]
+
+
+def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    write_share(Share("changed", 7, 0), options, iter([batch(value=[b"v"] * 3)]))
+    with pytest.raises(IllegalStateError, match="had 3 rows .* has 2 now"):
+        write_share(Share("changed", 7, 0), options, iter([batch(value=[b"v"] * 2)]))
+    with pytest.raises(IllegalStateError, match="begins again at 6"):
+        write_share(Share("changed", 6, 0), options, iter([batch(value=[b"v"] * 3)]))
+
+
+def test_a_record_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic, max_request_size="1000")
+    with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
+        write_share(Share("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)])]))
+    assert read(bootstrap, topic) == []
+
+
+def test_no_rows_need_no_broker() -> None:
+    options = options_for("127.0.0.1:1", "t")
+    assert write_share(Share("q", 0, 0), options, iter([batch(value=[])])).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "remedy"), [({"topic": ["t", None]}, "no topic"), ({"topic": ["t", "t"], "partition": [0, -5]}, "-5")]
+)
+def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=remedy):
+        list(parts_of(batch(value=[b"a", b"b"], **column), None))
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({}, "kafka.bootstrap.servers is required"),
+        ({"kafka.bootstrap.servers": "h:1", "kafka.key.serializer": "x"}, "cast the column key"),
+        ({"kafka.bootstrap.servers": "h:1", "kafka.transactional.id": "x"}, "transactionalIdPrefix"),
+        ({"kafka.bootstrap.servers": "h:1", "topic": " "}, "topic: it is empty"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        sink_options(given)
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "match"),
+    [
+        ({"key": BinaryType()}, "t", "the column value is missing"),
+        ({"value": BinaryType()}, None, "no topic is named"),
+        ({"value": IntegerType()}, "t", "the column value is of type int; binary or string is wanted"),
+        ({"value": StringType(), "partition": LongType()}, "t", "the column partition is of type bigint"),
+        ({"value": StringType(), "headers": ArrayType(StringType())}, "t", "the column headers is of type"),
+    ],
+)
+def test_columns_that_cannot_be_written_are_named(columns: dict[str, DataType], topic: str | None, match: str) -> None:
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    with pytest.raises(ConfigurationError, match=match):
+        check_columns(schema, SinkOptions(topic=topic))
