@@ -64,11 +64,19 @@ if TYPE_CHECKING:
     from ottla.client.admin_transactions import TransactionState as TransactionState
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.consumer_interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from ottla.client.kafka_python import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
+    from ottla.client.kafka_python import ConfigSourceType as ConfigSourceType
+    from ottla.client.kafka_python import DefaultSerializer as DefaultSerializer
+    from ottla.client.kafka_python import JsonSerializer as JsonSerializer
+    from ottla.client.kafka_python import PartitionProducerState as PartitionProducerState
+    from ottla.client.kafka_python import UpdateFeatureType as UpdateFeatureType
     from ottla.client.member import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.member import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.producer import KafkaProducer as KafkaProducer
     from ottla.client.producer_core import ProducerRecord as ProducerRecord
     from ottla.client.records import ConsumerRecord as ConsumerRecord
+    from ottla.client.serializers import Deserializer as Deserializer
+    from ottla.client.serializers import Serializer as Serializer
     from ottla.client.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.errors import KafkaError as KafkaError
     from ottla.model import ConsumerGroupMetadata as ConsumerGroupMetadata
@@ -86,6 +94,7 @@ _HOMES = {
     "ACLResourcePatternType": "ottla.client.admin_acls",
     "AbortTransactionSpec": "ottla.client.admin_transactions",
     "AlterConfigOp": "ottla.client.admin_configs",
+    "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
     "Broker": "ottla.broker.embedded",
     "ClientQuotaAlteration": "ottla.client.admin_quotas",
     "ClientQuotaFilter": "ottla.client.admin_quotas",
@@ -95,12 +104,15 @@ _HOMES = {
     "ConfigResource": "ottla.client.admin_configs",
     "ConfigResourceType": "ottla.client.admin_configs",
     "ConfigSource": "ottla.client.admin_configs",
+    "ConfigSourceType": "ottla.client.kafka_python",
     "ConsumerGroupMetadata": "ottla.model",
     "ConsumerInterceptor": "ottla.client.consumer_interceptors",
     "ConsumerRebalanceListener": "ottla.client.member",
     "ConsumerRecord": "ottla.client.records",
     "CreatedTopic": "ottla.client.admin_topics",
     "Cursor": "ottla.client.admin_topics",
+    "DefaultSerializer": "ottla.client.kafka_python",
+    "Deserializer": "ottla.client.serializers",
     "ElectionType": "ottla.client.admin_partitions",
     "FeatureUpdate": "ottla.client.admin_cluster",
     "GroupDescription": "ottla.client.admin_group_descriptions",
@@ -110,6 +122,7 @@ _HOMES = {
     "GroupState": "ottla.client.admin_group_descriptions",
     "GroupType": "ottla.client.admin_group_descriptions",
     "IsolationLevel": "ottla.client.admin_offsets",
+    "JsonSerializer": "ottla.client.kafka_python",
     "KafkaAdminClient": "ottla.client.admin",
     "KafkaConsumer": "ottla.client.consumer",
     "KafkaError": "ottla.errors",
@@ -124,6 +137,7 @@ _HOMES = {
     "OffsetAndMetadata": "ottla.model",
     "OffsetAndTimestamp": "ottla.model",
     "OffsetSpec": "ottla.client.admin_offsets",
+    "PartitionProducerState": "ottla.client.kafka_python",
     "PartitionReassignment": "ottla.client.admin_partitions",
     "ProducerRecord": "ottla.client.producer_core",
     "ProducerState": "ottla.client.admin_transactions",
@@ -137,6 +151,7 @@ _HOMES = {
     "ResourceType": "ottla.client.admin_acls",
     "ScramCredentialInfo": "ottla.client.admin_scram",
     "ScramMechanism": "ottla.client.admin_scram",
+    "Serializer": "ottla.client.serializers",
     "SubscriptionPattern": "ottla.client.subscription",
     "TopicListing": "ottla.client.admin_topics",
     "TopicPartition": "ottla.model",
@@ -144,6 +159,7 @@ _HOMES = {
     "TransactionDescription": "ottla.client.admin_transactions",
     "TransactionListing": "ottla.client.admin_transactions",
     "TransactionState": "ottla.client.admin_transactions",
+    "UpdateFeatureType": "ottla.client.kafka_python",
     "UpgradeType": "ottla.client.admin_cluster",
     "UserScramCredentialDeletion": "ottla.client.admin_scram",
     "UserScramCredentialUpsertion": "ottla.client.admin_scram",

@@ -1143,3 +1143,20 @@ def code_of(error: BaseException) -> int:
     """The number that tells a client of this error; UNKNOWN_SERVER_ERROR for what has none."""
     code = getattr(error, "code", None) if isinstance(error, KafkaError) else None
     return UnknownServerError.code if code is None else code
+
+
+# Names that kafka-python gives them, for programs that change nothing but the import.
+
+CorruptRecordError = CorruptMessageError
+IllegalArgumentError = ValueError
+InvalidConfigurationError = InvalidConfigError
+InvalidReplicationAssignmentError = InvalidReplicaAssignmentError
+KafkaConfigurationError = ConfigurationError
+KafkaConnectionError = BrokerConnectionError
+KafkaProtocolError = MalformedMessageError
+MessageSizeTooLargeError = MessageTooLargeError
+NetworkExceptionError = NetworkError
+NoBrokersAvailable = KafkaTimeoutError
+NotLeaderForPartitionError = NotLeaderOrFollowerError
+UnknownError = UnknownServerError
+UnsupportedCodecError = UnsupportedCompressionTypeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from ottla.config.options import (
     REQUIRED,
@@ -25,6 +25,7 @@ from ottla.config.tls import TlsConfig
 log = logging.getLogger("ottla.config")
 
 MAX_INT = 2**31 - 1
+HERE = "localhost:9092"
 
 
 def addresses(value: Any) -> tuple[tuple[str, int], ...]:
@@ -163,6 +164,13 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
     metrics_num_samples = Option(2, integer(1), "Windows over which metrics are averaged.")
     metrics_sample_window_ms = Option(30_000, integer(0), "How long one window of a metric is.")
     metrics_recording_level = Option("INFO", one_of("INFO", "DEBUG", "TRACE"), "How much is measured.")
+
+    @classmethod
+    def from_keywords(cls, **keywords: Any) -> Self:
+        """From Python's names. As in kafka-python, who names no address means this machine's."""
+        if "bootstrap_servers" not in keywords and "bootstrap_controllers" not in keywords:
+            keywords["bootstrap_servers"] = HERE
+        return super().from_keywords(**keywords)
 
     @property
     def plain_credentials(self) -> tuple[str, str]:

@@ -174,9 +174,11 @@ def test_brokers_are_told_who_asks(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("bootstrap.servers", "bootstrap.controllers")
 def test_one_kind_of_address_is_wanted() -> None:
-    for options in ({}, {"bootstrap_servers": "a:1", "bootstrap_controllers": "b:1"}):
+    for options in ({}, {"bootstrap.servers": "a:1", "bootstrap.controllers": "b:1"}):
         with pytest.raises(errors.ConfigurationError, match=r"bootstrap\.controllers"):
-            KafkaAdminClient(**options)
+            KafkaAdminClient(options)
+    with KafkaAdminClient() as admin:
+        assert admin.config.bootstrap_servers == (("localhost", 9092),)
 
 
 def test_a_call_has_time_for_a_request() -> None:

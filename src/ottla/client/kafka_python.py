@@ -1,0 +1,27 @@
+"""What kafka-python calls otherwise, under its names: for programs that change nothing but the import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.client.admin_cluster import UpgradeType
+from ottla.client.admin_configs import ConfigSource
+from ottla.client.admin_transactions import ProducerState
+from ottla.client.member import ConsumerRebalanceListener
+from ottla.client.serdes import JsonSerde, TextSerde
+
+AsyncConsumerRebalanceListener = ConsumerRebalanceListener
+ConfigSourceType = ConfigSource
+JsonSerializer = JsonSerde
+PartitionProducerState = ProducerState
+UpdateFeatureType = UpgradeType
+
+
+class DefaultSerializer(TextSerde):
+    """Text in an encoding; bytes are sent as they are."""
+
+    types = (str, bytes, bytearray, memoryview)
+    wanted = "a text or bytes"
+
+    def _write(self, topic: str, value: Any) -> bytes:
+        return super()._write(topic, value) if isinstance(value, str) else bytes(value)

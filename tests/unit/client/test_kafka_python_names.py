@@ -1,0 +1,92 @@
+"""Programs written for kafka-python run with the import changed: its names are here, and mean what they did."""
+
+from __future__ import annotations
+
+import pytest
+
+import ottla
+from ottla import DefaultSerializer, JsonSerializer, errors
+
+KAFKA_PYTHON = [
+    "AsyncConsumerRebalanceListener",
+    "ConsumerRebalanceListener",
+    "DefaultSerializer",
+    "Deserializer",
+    "IsolationLevel",
+    "JsonSerializer",
+    "KafkaAdminClient",
+    "KafkaConsumer",
+    "KafkaProducer",
+    "OffsetAndMetadata",
+    "Serializer",
+    "TopicPartition",
+    "ACL",
+    "ACLFilter",
+    "ACLOperation",
+    "ACLPermissionType",
+    "ACLResourcePatternType",
+    "AbortTransactionSpec",
+    "AlterConfigOp",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSourceType",
+    "GroupState",
+    "GroupType",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "PartitionProducerState",
+    "ProducerState",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
+    "ScramMechanism",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
+    "UpdateFeatureType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+]
+
+ERRORS = [
+    "CommitFailedError",
+    "CorruptRecordError",
+    "IllegalStateError",
+    "KafkaConfigurationError",
+    "KafkaConnectionError",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "MessageSizeTooLargeError",
+    "NoBrokersAvailable",
+    "NotLeaderForPartitionError",
+    "OffsetOutOfRangeError",
+    "TopicAlreadyExistsError",
+    "UnknownError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedCodecError",
+    "UnsupportedVersionError",
+]
+
+
+@pytest.mark.parametrize("name", KAFKA_PYTHON)
+def test_names_are_there(name: str) -> None:
+    assert getattr(ottla, name)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_there(name: str) -> None:
+    assert issubclass(getattr(errors, name), Exception)
+
+
+def test_the_default_serializer_takes_text_and_bytes() -> None:
+    serializer = DefaultSerializer()
+    assert serializer.serialize("t", "é") == "é".encode()
+    assert serializer.serialize("t", bytearray(b"x")) == b"x"
+    assert serializer.deserialize("t", b"x") == "x"
+    assert serializer.serialize("t", None) is None
+
+
+def test_the_json_serializer_reads_what_it_writes() -> None:
+    assert JsonSerializer().deserialize("t", JsonSerializer().serialize("t", {"a": [1, None]})) == {"a": [1, None]}
