@@ -110,7 +110,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         ("range", "cooperative-sticky"), each(assignor), "Assignors, the preferred one first."
     )
     isolation_level = Option(
-        "read_uncommitted", one_of("read_uncommitted", "read_committed"), "Whether to wait for transactions to commit."
+        "read_uncommitted",
+        one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
+        "Whether to wait for transactions to commit.",
     )
     check_crcs = Option(True, boolean, "Whether the CRC of each batch is checked.")
     client_rack = Option("", text, "Where this consumer stands, to fetch from the nearest replica.")
