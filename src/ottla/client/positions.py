@@ -158,18 +158,28 @@ class Positions:
         generations: Mapping[TopicPartition, int],
         timeout: float,
     ) -> None:
+        # What a leader tells of its own log need not be checked: a fetch of other partitions would begin meanwhile, and
+        # this one wait behind it.
+        infos = {tp: self.metadata.cluster.partition(tp) for tp in resets}
         found = await self.offsets.lookup(resets, timeout)
         later = [tp for tp in resets if found[tp].offset < 0]
         if later:  # no record is as late as that: the next one to come will be
             found.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
         for state in states:
-            self._placed(state, generations, found[state.tp].offset, found[state.tp].leader_epoch)
+            info = infos[state.tp]
+            leader_epoch = None if info is None else info.leader_epoch
+            self._placed(state, generations, found[state.tp].offset, found[state.tp].leader_epoch, leader_epoch)
 
     def _placed(
-        self, state: PartitionState, generations: Mapping[TopicPartition, int], offset: int, epoch: int
+        self,
+        state: PartitionState,
+        generations: Mapping[TopicPartition, int],
+        offset: int,
+        epoch: int,
+        validated: int | None = None,
     ) -> None:
         if state.generation == generations[state.tp] and state.position is None:
-            state.place(offset, epoch)
+            state.place(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""

@@ -76,11 +76,11 @@ class PartitionState:
         self.served = 0
         """When this partition's turn was last, among all: those that waited longer come first in a request."""
 
-    def place(self, offset: int, epoch: int) -> None:
-        """Begin to read at `offset`, which was found out."""
+    def place(self, offset: int, epoch: int, validated: int | None = None) -> None:
+        """Begin to read at `offset`, which was found out: from the leader of epoch `validated`, where it was asked."""
         self.position = self.fetch_from = offset
         self.epoch = self.fetch_epoch = epoch
-        self.validated = None
+        self.validated = validated
         self.reset_to = None
 
     def lies_on(self, leader_epoch: int) -> bool:
