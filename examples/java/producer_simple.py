@@ -1,0 +1,28 @@
+"""Java's first producer example: a hundred records, keys and values as text."""
+
+import sys
+
+from ottla import KafkaProducer, ProducerRecord
+
+
+def main(servers: str = "localhost:9092", topic: str = "my-topic") -> None:
+    """Send the numbers to 99."""
+    props = {
+        "bootstrap.servers": servers,
+        "linger.ms": 1,
+        "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        "value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+    }
+    with KafkaProducer(props) as producer:
+        for i in range(100):
+            producer.send(ProducerRecord(topic, key=str(i), value=str(i)), told)
+
+
+def told(metadata: object, error: object) -> None:
+    """The callback: one of the two is None."""
+    if error is not None:
+        print(f"failed: {error}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,34 @@
+"""Transactions, in kafka-python's way. Written for kafka-python, with only the import changed."""
+
+import sys
+
+from ottla import KafkaConsumer, KafkaProducer
+
+
+def main(servers: str = "localhost:9092", topic: str = "payments") -> None:
+    """One transaction that counts, and one that does not."""
+    producer = KafkaProducer(bootstrap_servers=servers, transactional_id="cashier-1")
+    producer.init_transactions()
+
+    producer.begin_transaction()
+    producer.send(topic, value=b"paid").get(timeout=60)
+    producer.commit_transaction()
+
+    producer.begin_transaction()
+    producer.send(topic, value=b"never happened").get(timeout=60)
+    producer.abort_transaction()
+    producer.close()
+
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=500,
+    )
+    print([message.value for message in consumer])
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

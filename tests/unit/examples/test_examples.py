@@ -1,0 +1,165 @@
+"""Every example does what it says, against our broker."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, ConsumerRecord, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+
+from .running import EXAMPLES, loaded
+
+OTHERS = {"legacy/page_visits.py", "legacy/simple_partitioner.py", "schema_registry.py"}
+"""Examples with a test file of their own, beside tests/crash/test_kill_delivery.py for delivery/."""
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with Broker({"group.initial.rebalance.delay.ms": 0, "num.partitions": 2}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    return name
+
+
+@pytest.fixture
+def filled(servers: str, topic: str) -> str:
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        for number in range(COUNT):
+            producer.send(topic, b"%d" % number, key=b"k%d" % (number % 4), partition=number % 2)
+    return topic
+
+
+def values(servers: str, topic: str, count: int) -> list[bytes]:
+    options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", "consumer_timeout_ms": 5000}
+    found = []
+    with KafkaConsumer(topic, bootstrap_servers=servers, **options) as consumer:
+        for record in consumer:
+            found.append(record.value)
+            if len(found) == count:
+                break
+    return found
+
+
+def test_every_example_has_a_test() -> None:
+    here = Path(__file__).read_text()
+    for file in EXAMPLES.rglob("*.py"):
+        name = file.relative_to(EXAMPLES).as_posix()
+        assert name in OTHERS or name.startswith("delivery/") or f'"{name}"' in here, name
+
+
+def test_kafka_pythons_readme(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("kafka_python/produce.py").main(servers, topic)
+    assert "told of offset" in capsys.readouterr().out
+    consume = loaded("kafka_python/consume.py")
+    consume.main(servers, topic)
+    shown = capsys.readouterr().out
+    assert shown.count("b'order ") >= 102
+    assert "the group begins with b'" in shown
+    assert "the first one that is committed: b'" in shown
+    assert "('content-encoding', b'base64')" in shown
+
+
+def test_kafka_pythons_transactions(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("kafka_python/transactions.py").main(servers, topic)
+    assert capsys.readouterr().out == "[b'paid']\n"
+
+
+def test_kafka_pythons_admin(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("kafka_python/admin.py").main(servers, "invoices")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:3] == ["True 3", "retention.ms = 3600000", "partition 0 ends at 0"]
+
+
+def test_javas_producer(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("java/producer_simple.py").main(servers, topic)
+    assert capsys.readouterr().out == ""
+    assert sorted(values(servers, topic, 100), key=int) == [b"%d" % i for i in range(100)]
+
+
+def test_javas_transactional_producer(servers: str, topic: str) -> None:
+    loaded("java/producer_transactional.py").main(servers, topic)
+    assert len(values(servers, topic, 100)) == 100
+
+
+def test_javas_auto_commit(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("java/consumer_auto_commit.py").main(servers, filled, COUNT)
+    assert len(capsys.readouterr().out.splitlines()) == COUNT
+    assert committed(servers, "auto", filled) == COUNT
+
+
+def test_javas_manual_commit(servers: str, filled: str) -> None:
+    stored: list[ConsumerRecord] = []
+    loaded("java/consumer_manual_commit.py").main(servers, filled, stored.extend, COUNT)
+    assert len(stored) == COUNT
+    assert committed(servers, "manual", filled) == COUNT
+
+
+def test_javas_commit_by_partition(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("java/consumer_partition_commit.py").main(servers, filled, COUNT)
+    assert len(capsys.readouterr().out.splitlines()) == COUNT
+    assert committed(servers, "by-partition", filled) == COUNT
+
+
+def committed(servers: str, group: str, topic: str) -> int:
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        offsets = admin.list_consumer_group_offsets(group)
+    return sum(offset.offset for tp, offset in offsets.items() if tp.topic == topic)
+
+
+def test_javas_manual_assignment(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("java/consumer_assignment.py").main(servers, filled)
+    assert len(capsys.readouterr().out.splitlines()) == COUNT
+
+
+def test_javas_external_offsets(servers: str, filled: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "counts.sqlite")
+    example = loaded("java/consumer_external_offsets.py")
+    example.main(servers, filled, path, COUNT)
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send(filled, b"more", key=b"k0", partition=0)
+    example.main(servers, filled, path, 1)
+    database = sqlite3.connect(path)
+    assert dict(database.execute("SELECT key, n FROM counts")) == {"k0": 11, "k1": 10, "k2": 10, "k3": 10}
+    assert list(database.execute("SELECT partition, next FROM offsets ORDER BY partition")) == [(0, 21), (1, 20)]
+    database.close()
+
+
+def test_javas_pause_and_resume(servers: str, filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded("java/consumer_pause_resume.py").main(servers, filled)
+    lines = capsys.readouterr().out.splitlines()
+    partitions = [line.split()[0][-1] for line in lines]
+    assert partitions == sorted(partitions, reverse=True)
+    assert set(partitions) == {"0", "1"}
+
+
+def test_javas_threads(servers: str, filled: str) -> None:
+    seen: list[ConsumerRecord] = []
+    all_there = threading.Event()
+
+    def handle(record: ConsumerRecord) -> None:
+        seen.append(record)
+        if len(seen) == COUNT:
+            all_there.set()
+
+    make = loaded("java/consumer_threads.py").KafkaConsumerRunner
+    runners = [make(servers, filled, handle) for _ in range(2)]
+    for runner in runners:
+        runner.start()
+    assert all_there.wait(20)
+    for runner in runners:
+        runner.shutdown()
+    for runner in runners:
+        runner.join(5)
+        assert not runner.is_alive()
