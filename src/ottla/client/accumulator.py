@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from ottla.client.buffer_pool import BufferPool
+from ottla.client.buffer_pool import BufferPool, closed_error
 from ottla.client.futures import Outcome, RecordFuture
 from ottla.client.metadata import Cluster
 from ottla.client.producer_batch import NO_SEQUENCE, Headers, PartitionQueue, ProducerBatch, Ready, TopicQueues
@@ -66,6 +66,8 @@ class Accumulator:
         """Batches without an outcome, wherever they are."""
         self.flushing = 0
         self.closing = False
+        self.closed = False
+        """Whether nothing will be sent any more: then no record may get in, since none would come out."""
         self._codec = codec
         self._level = level
         self._linger = linger
@@ -104,8 +106,8 @@ class Accumulator:
         queue = record.queue
         batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
         with self.lock:
-            future = self.append(record)
-            if future is None:
+            future = None if self.closed else self.append(record)
+            if future is None and not self.closed:
                 # A batch is never seen without a record: the sender might take it.
                 future = batch.open.append(record.timestamp, record.key, record.value, record.headers)
                 assert future is not None, "a new batch has room for its first record"
@@ -118,6 +120,8 @@ class Accumulator:
             self.pool.release(buffer)
         else:
             self._wake()
+        if future is None:
+            raise closed_error()
         return future
 
     def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
@@ -128,6 +132,9 @@ class Accumulator:
         """Put a filled batch behind everything that was sent to its partition before."""
         batch.open.close()
         with self.lock:
+            if self.closed:
+                self.pool.release(buffer_of(batch))
+                raise closed_error()
             queue.open.close()
             queue.batches.append(batch)
             self.active[queue.tp] = queue
@@ -318,6 +325,13 @@ class Accumulator:
         elif held:
             self.pool.release_bytes(held)
 
+    def close(self) -> list[ProducerBatch]:
+        """Let no record in any more; the batches that nobody has sent yet."""
+        with self.lock:
+            self.closed = True
+        self.pool.close()
+        return self.abort()
+
     def abort(self) -> list[ProducerBatch]:
         """Empty all queues; the batches that nobody has sent yet."""
         with self.lock:
@@ -333,6 +347,13 @@ class Accumulator:
         """Every batch without an outcome at this moment."""
         with self.lock:
             return list(self.incomplete)
+
+
+def buffer_of(batch: ProducerBatch) -> bytearray:
+    """The buffer of a batch that was never sent, for whoever takes it away."""
+    buffer, batch.buffer = batch.buffer, None
+    assert buffer is not None
+    return buffer
 
 
 def _headers_bound(headers: Headers) -> int:

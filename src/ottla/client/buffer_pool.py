@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from ottla.errors import IllegalStateError
+
 
 class Waiter:
     """Somebody in line. `granted` is called once, without any lock, when the memory is set aside."""
@@ -33,6 +35,8 @@ class BufferPool:
         self._free: deque[bytearray] = deque()
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
+        self.closed = False
+        """Whether nobody gets memory any more who has not got it."""
 
     @property
     def available(self) -> int:
@@ -60,6 +64,8 @@ class BufferPool:
         """Get in line; None when the memory is there after all (it is set aside then: `take` it)."""
         waiter = Waiter(size, granted)
         with self._lock:
+            if self.closed:
+                raise closed_error()
             if not self._waiters and self._reserve(size):
                 return None
             self._waiters.append(waiter)
@@ -74,10 +80,19 @@ class BufferPool:
         with self._lock:
             if waiter.ready:
                 return True
-            self._waiters.remove(waiter)
+            if waiter in self._waiters:  # it is not after close
+                self._waiters.remove(waiter)
             served = self._serve()
         _tell(served)
         return False
+
+    def close(self) -> None:
+        """Send everybody in line away: `granted` is called, and nothing is set aside."""
+        with self._lock:
+            self.closed = True
+            waiters = list(self._waiters)
+            self._waiters.clear()
+        _tell(waiters)
 
     def release(self, buffer: bytearray) -> None:
         """Give a buffer back. Nobody may look at it any more."""
@@ -123,6 +138,11 @@ class BufferPool:
             waiter.ready = True
             served.append(waiter)
         return served
+
+
+def closed_error() -> IllegalStateError:
+    """For who finds the producer closed on the way into a batch."""
+    return IllegalStateError("the producer was closed while the record was being sent")
 
 
 def _tell(waiters: list[Waiter]) -> None:

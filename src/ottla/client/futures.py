@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.client.io_thread import check_may_wait
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import RecordMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
 
 _lock = threading.Lock()
 """Guards the waiters of all outcomes; held for moments only."""
+_forks = 0
+"""How many forks lie between this process and the first one: what is on its way belongs to the process that sent it."""
+
+
+def _after_fork() -> None:
+    global _lock, _forks
+    _lock = threading.Lock()
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Outcome:
     """What became of a batch: its base offset, or an error. `parts` when it was split: (first index, outcome) each."""
 
-    __slots__ = ("append_time", "base_offset", "done", "error", "parts", "tp", "waiters")
+    __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
+        self.forks = _forks
         self.done = False
         self.base_offset = -1
         self.append_time = -1
@@ -66,9 +80,15 @@ class Outcome:
                 self.waiters.remove(waiter)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the outcome is settled; False when `timeout` seconds were not enough."""
+        """Block until the outcome is settled; False when `timeout` seconds were not enough.
+
+        IllegalStateError in a process that was forked off since (the outcome comes to the other one) and in a callback.
+        """
         if self.done:
             return True
+        if self.forks != _forks:
+            raise IllegalStateError(f"{self.tp}: the record was sent before a fork, by the other process")
+        check_may_wait()
         event = threading.Event()
         self.when_done(event.set)
         try:

@@ -94,6 +94,12 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
     return await done
 
 
+def check_may_wait() -> None:
+    """IllegalStateError on a client's own thread, where callbacks run: whoever waits there waits for himself."""
+    if any(thread.is_current for thread in _live):
+        raise IllegalStateError("a callback on the I/O thread cannot wait for what that thread has to do")
+
+
 class IoThread:
     """An event loop in a daemon thread. `start` begins, `stop` ends; after a fork it refuses to work."""
 
@@ -168,6 +174,8 @@ class IoThread:
         except queue.Empty:
             self._cancel(started)
             raise KafkaTimeoutError(f"{self.name}: not done within {timeout:g} s") from None
+        except asyncio.CancelledError:
+            raise IllegalStateError(f"{self.name} was closed") from None
         except BaseException:
             self._cancel(started)
             raise

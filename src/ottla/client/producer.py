@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client import columns_in
+from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
 from ottla.client.io_thread import IoThread
@@ -115,6 +116,8 @@ class KafkaProducer:
 
     def _send(self, record: ProducerRecord, callback: Callable[..., Any] | None) -> RecordFuture:
         """The whole way of a record."""
+        if self._io.forked:  # whatever comes next may take a lock that nobody will give back
+            self._check_open()
         core = self._core
         record = core.intercepted(record)
         try:
@@ -168,13 +171,15 @@ class KafkaProducer:
             # The I/O thread frees the memory: it cannot wait for that itself.
             left = 0.0 if self._io.is_current else max(0.0, deadline - time.monotonic())
             with self._core.metrics.waiting_for_memory():
-                got = granted.wait(left)
+                granted.wait(left)
         except BaseException:
             if pool.leave(waiter):
                 pool.release(bytearray(size))
             raise
-        if got or pool.leave(waiter):
+        if pool.leave(waiter):
             return pool.take(size)
+        if pool.closed:
+            raise closed_error()
         raise BufferExhaustedError(
             f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
             f" {pool.available} bytes are free"
@@ -324,6 +329,7 @@ class KafkaProducer:
 
     def _forked(self) -> None:
         self._refuse("the producer was made before a fork; make a new one in this process")
+        self._close_lock = threading.Lock()
 
     def _wake(self) -> None:
         """Have the sender look; one call is enough until it does."""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ottla.client import columns_in
+from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
@@ -37,6 +38,9 @@ class KafkaProducer:
         self._core = ProducerCore(self.config, self._wake, clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._ending: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Set when nobody waits for deliveries at the end any more."""
 
     async def start(self) -> None:
         """Begin to work."""
@@ -44,13 +48,28 @@ class KafkaProducer:
         await self._core.start()
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm."""
-        if self._closed:
-            return
-        self._closed = True
-        self._core.accumulator.closing = True
+        """Deliver what waits, for at most `timeout` seconds, and end; what is left then fails. Twice does no harm.
+
+        Cancelled, it waits for no more deliveries, but ends all the same (in the background).
+        """
+        if self._ending is None:
+            self._closed = True
+            self._core.accumulator.closing = True
+            self._ending = asyncio.get_running_loop().create_task(self._end(timeout))
+        try:
+            await asyncio.shield(self._ending)
+        except asyncio.CancelledError:
+            self._hurry.set()
+            raise
+
+    async def _end(self, timeout: float | None) -> None:
         if timeout is None or timeout > 0:
-            await settle_all(self._core, timeout)
+            hurry = asyncio.ensure_future(self._hurry.wait())
+            settled = asyncio.ensure_future(settle_all(self._core, timeout))
+            await asyncio.wait([hurry, settled], return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+            settled.cancel()
+            await asyncio.gather(hurry, settled, return_exceptions=True)
         await self._core.stop()
 
     close = stop
@@ -129,15 +148,19 @@ class KafkaProducer:
                 with self._core.metrics.waiting_for_memory():
                     await granted.wait()
         except TimeoutError:
-            if not pool.leave(waiter):
-                raise BufferExhaustedError(
-                    f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total}"
-                ) from None
+            pass
         except asyncio.CancelledError:
             if pool.leave(waiter):
                 pool.release(bytearray(size))
             raise
-        return pool.take(size)
+        if pool.leave(waiter):
+            return pool.take(size)
+        if pool.closed:
+            raise closed_error()
+        raise BufferExhaustedError(
+            f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
+            f" {pool.available} bytes are free"
+        )
 
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None

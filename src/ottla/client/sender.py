@@ -89,7 +89,7 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.accumulator.abort()
+        self.accumulator.close()
         for batch in self.accumulator.pending():
             self._fail(batch, error)
 

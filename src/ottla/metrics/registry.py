@@ -7,7 +7,9 @@ all. Recording happens once per batch and per request, mostly on the I/O thread,
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,12 +42,17 @@ class Metrics:
         self._metrics: dict[MetricName, KafkaMetric] = {}
         self._sensors: dict[str, Sensor] = {}
         self._guard = threading.RLock()
+        _live.add(self)
         for reporter in self.reporters:
             _ask(reporter, "init", self)
         self.add_metric(self.name("count", "kafka-metrics-count", "How many metrics there are."), self._count)
 
     def __repr__(self) -> str:
         return f"<Metrics {self.namespace} {len(self._metrics)}>"
+
+    def renew_lock(self) -> None:
+        """Free the lock, in a child after a fork."""
+        self._guard._at_fork_reinit()  # type: ignore[attr-defined]  # what threading itself does there
 
     def _count(self) -> int:
         return len(self._metrics)
@@ -134,6 +141,18 @@ class Metrics:
             reporters, self.reporters = self.reporters, []
         for reporter in reporters:
             _ask(reporter, "close")
+
+
+_live: weakref.WeakSet[Metrics] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Whoever held a lock at a fork is not in the child, and would never give it back."""
+    for metrics in _live:
+        metrics.renew_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _ask(reporter: MetricsReporter, method: str, *args: Any) -> None:

@@ -161,6 +161,16 @@ class Channel:
             return SslAuthenticationError(f"{self.host}:{self.port}: {error.reason or error} (see {option})")
         return None
 
+    def _last_words(self) -> KafkaError | None:
+        """Why the peer has hung up, where TLS has told it and nobody has read it yet."""
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return None
+        try:
+            self._socket.recv(1)
+        except OSError as error:
+            return self._refusal(error)
+        return None
+
     def _told(self, error: OSError) -> str:
         return f"{self.host}:{self.port}: {error.strerror or error}"
 
@@ -256,7 +266,7 @@ class Channel:
                 self.loop.add_writer(self._socket, self._write)
             return
         except OSError as error:
-            self.close(self._refusal(error) or NetworkError(self._told(error)))
+            self.close(self._refusal(error) or self._last_words() or NetworkError(self._told(error)))
             return
         if self._writing:
             self._writing = False

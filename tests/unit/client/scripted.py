@@ -68,6 +68,8 @@ class ScriptedBroker:
         self.answer_version: int | None = None
         """The version of the next answer only, when it is not the request's."""
         self._sequences: dict[tuple[str, int, int, int], int] = {}
+        self._written: dict[tuple[Any, ...], int] = {}
+        self._producer_id = 999
         self._scripts: dict[str, list[list[Any]]] = defaultdict(list)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -106,6 +108,7 @@ class ScriptedBroker:
     def add_topic(self, name: str, partitions: int = 1) -> None:
         with self._lock:
             self.topics[name] = [[] for _ in range(partitions)]
+            self._written.clear()
 
     def put(self, topic: str, partition: int, batch: bytes | memoryview) -> None:
         """A finished batch at the end of a partition."""
@@ -240,7 +243,8 @@ class ScriptedBroker:
         return describe_cluster.DescribeClusterResponse(cluster_id="scripted", controller_id=7, brokers=brokers)
 
     def _init_producer_id(self, request: Any) -> Response:
-        return init_producer_id.InitProducerIdResponse(producer_id=1000, producer_epoch=0)
+        self._producer_id += 1
+        return init_producer_id.InitProducerIdResponse(producer_id=self._producer_id, producer_epoch=0)
 
     def _produce(self, request: produce.ProduceRequest) -> Response:
         topics = []
@@ -248,17 +252,28 @@ class ScriptedBroker:
             answers = []
             for p in topic.partition_data:
                 offset = self.end(topic.name, p.index)
+                known = self._written.get(self._numbers(topic.name, p.index, p.records))
+                if known is not None:
+                    answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=known))
+                    continue
                 if self._out_of_order(topic.name, p.index, p.records):
                     answers.append(produce.PartitionProduceResponse(index=p.index, error_code=45, base_offset=-1))
                     continue
+                self._written[self._numbers(topic.name, p.index, p.records)] = offset
                 for _, start, end in split(p.records):
                     self.put(topic.name, p.index, p.records[start:end])
                 answers.append(produce.PartitionProduceResponse(index=p.index, base_offset=offset))
             topics.append(produce.TopicProduceResponse(name=topic.name, partition_responses=answers))
         return produce.ProduceResponse(responses=topics)
 
+    def _numbers(self, topic: str, partition: int, data: memoryview) -> tuple[Any, ...]:
+        """What a broker knows a batch by that it has written already."""
+        header = read_header(data)
+        by = (header.producer_id, header.producer_epoch, header.base_sequence, header.count)
+        return (topic, partition, *by) if header.producer_id >= 0 else (object(),)
+
     def _out_of_order(self, topic: str, partition: int, data: memoryview) -> bool:
-        """Whether the batch's sequence number leaves a gap; a known one is not expected here."""
+        """Whether the batch's sequence number leaves a gap."""
         header = read_header(data)
         if header.producer_id < 0:
             return False

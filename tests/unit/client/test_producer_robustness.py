@@ -1,0 +1,416 @@
+"""What the producer promises whatever happens: order, accounts that balance, an end in time, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from ottla import KafkaProducer, aio
+from ottla.clock import ManualClock
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.records.batch import read_header, records
+
+from .scripted import DROP, SILENCE, ScriptedBroker
+
+
+def options(broker: ScriptedBroker, **more: Any) -> dict[str, Any]:
+    quick = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5, "reconnect_backoff_ms": 1}
+    return {"bootstrap_servers": broker.address, **quick, "reconnect_backoff_max_ms": 5, **more}
+
+
+def producer(broker: ScriptedBroker, **more: Any) -> KafkaProducer:
+    return KafkaProducer(**options(broker, **more))
+
+
+def failure(code: int) -> ProduceResponse:
+    answer = PartitionProduceResponse(index=0, error_code=code, base_offset=-1)
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+
+
+def values(broker: ScriptedBroker) -> list[int]:
+    return [int(r.value or b"") for batch in broker.topics["t"][0] for r in records(batch)]
+
+
+def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
+    """Nothing is held, nothing is on its way, nobody waits."""
+    accumulator = p._core.accumulator
+    assert accumulator.pool.available == accumulator.pool.total
+    assert accumulator.pool.queued == 0
+    assert not accumulator.incomplete
+
+
+# Order
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kinds(
+    broker: ScriptedBroker, seed: int
+) -> None:
+    chance = random.Random(seed)
+
+    def fail_sometimes(request: ProduceRequest) -> Any:
+        return chance.choice([None, None, None, failure(6), failure(7), failure(19), DROP])
+
+    broker.on(ProduceRequest, fail_sometimes, times=150)
+    with producer(broker, batch_size=200) as p:
+        futures = [p.send("t", b"%d" % i) for i in range(400)]
+        p.flush(30)
+        assert [f.get(0).offset for f in futures] == list(range(400))
+        balanced(p)
+    assert values(broker) == list(range(400))
+
+
+def test_a_batch_that_is_split_while_others_are_on_their_way_keeps_order_and_numbers(broker: ScriptedBroker) -> None:
+    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+        return failure(10) if read_header(request.topic_data[0].partition_data[0].records).count > 7 else None
+
+    broker.on(ProduceRequest, refuse, times=10_000)
+    with producer(broker, batch_size=400) as p:
+        futures = [p.send("t", b"%d" % i) for i in range(300)]
+        p.flush(30)
+        assert [f.get(0).offset for f in futures] == list(range(300))
+        balanced(p)
+    headers = [read_header(batch) for batch in broker.topics["t"][0]]
+    assert [h.base_sequence for h in headers] == [h.base_offset for h in headers]
+
+
+def test_one_request_in_flight_keeps_order_without_numbers(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: random.choice([None, failure(6)]), times=40)
+    with producer(
+        broker, batch_size=200, max_in_flight_requests_per_connection=1, enable_idempotence=False, acks=1
+    ) as p:
+        for i in range(200):
+            p.send("t", b"%d" % i)
+        p.flush(30)
+    assert values(broker) == list(range(200))
+
+
+# Accounts
+
+
+def all_well(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    p.flush(10)
+
+
+def all_refused(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    broker.on(ProduceRequest, lambda _: failure(29), times=1000)
+    p.flush(10)
+
+
+def all_expired(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+    clock = p._core.clock
+    assert isinstance(clock, ManualClock)
+    p.send("t", b"v")
+    clock.advance(120_001)
+    p.flush(10)
+
+
+def all_split(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+        return failure(10) if read_header(request.topic_data[0].partition_data[0].records).count > 1 else None
+
+    broker.on(ProduceRequest, refuse, times=10_000)
+    p.flush(10)
+
+
+def broker_lost(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    broker.on(ProduceRequest, lambda _: DROP, times=3)
+    p.flush(10)
+
+
+def left_at_the_end(broker: ScriptedBroker, p: KafkaProducer) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+    p.close(timeout=0)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize(
+    "happens", [all_well, all_refused, all_expired, all_split, broker_lost, left_at_the_end], ids=lambda f: f.__name__
+)
+def test_memory_is_given_back_exactly_once_whatever_happens(
+    broker: ScriptedBroker, happens: Callable[[ScriptedBroker, KafkaProducer], None], codec: str
+) -> None:
+    clock = ManualClock() if happens is all_expired else None
+    given = {"clock": clock} if clock else {}
+    with producer(broker, buffer_memory=100_000, batch_size=1000, linger_ms=50, compression_type=codec, **given) as p:
+        futures = [p.send("t", bytes(size)) for size in (10, 400, 400, 400, 3000, 10, 10)]
+        happens(broker, p)
+        p.close(timeout=0)
+        balanced(p)
+        assert all(future.done() for future in futures)
+        assert len(p._core.accumulator.pool._free) * 1000 <= 100_000
+
+
+def test_who_waits_for_memory_at_the_end_is_told_so(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+    p = producer(broker, buffer_memory=2000, batch_size=1000)
+    futures = [p.send("t", bytes(900)) for _ in range(2)]
+    told: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            p.send("t", bytes(900))
+        except IllegalStateError as error:
+            told.append(error)
+
+    waiting = [threading.Thread(target=send) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    while p._core.accumulator.pool.queued < 3:
+        time.sleep(0.001)
+    p.close(timeout=0)
+    for thread in waiting:
+        thread.join(5)
+    assert ["closed" in str(error) for error in told] == [True] * 3
+    assert all(future.failed() for future in futures)
+    balanced(p)
+
+
+def test_who_waits_for_a_topic_at_the_end_is_told_so(broker: ScriptedBroker) -> None:
+    p = producer(broker)
+    told: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            p.send("missing", b"v")
+        except IllegalStateError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=send)
+    waiting.start()
+    broker.wait_for(lambda: bool(broker.requests))
+    p.close(timeout=0)
+    waiting.join(5)
+    assert "closed" in str(told[0])
+
+
+# Callbacks
+
+
+def test_a_callback_may_close_the_producer(broker: ScriptedBroker) -> None:
+    p = producer(broker)
+    p.send("t", b"1").add_callback(lambda _: p.close())
+    p._io._thread.join(10)
+    assert not p._io._thread.is_alive()
+    with pytest.raises(IllegalStateError):
+        p.send("t", b"2")
+
+
+@pytest.mark.parametrize("call", ["flush", "get", "partitions_for"])
+def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBroker, call: str) -> None:
+    told: list[BaseException | None] = []
+    done = threading.Event()
+
+    def wait(_: Any) -> None:
+        calls = {
+            "flush": p.flush,
+            "get": lambda: p.send("t", b"2").get(),
+            "partitions_for": lambda: p.partitions_for("missing"),
+        }
+        try:
+            calls[call]()
+        except IllegalStateError as error:
+            told.append(error)
+        done.set()
+
+    with producer(broker) as p:
+        p.send("t", b"1").add_callback(wait)
+        assert done.wait(10)
+        assert p.send("t", b"3").get(10).offset >= 1
+    assert "callback" in str(told[0])
+
+
+# Ctrl+C
+
+
+@contextlib.contextmanager
+def ctrl_c() -> Iterator[None]:
+    """Ctrl+C comes soon, and ends the block within a second."""
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    assert time.monotonic() - begin < 1
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("waiting", ["memory", "flush", "get", "close", "metadata"])
+def test_ctrl_c_ends_a_call_that_waits_and_the_producer_can_be_closed(waiting: str) -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+        p = producer(broker, buffer_memory=1000, batch_size=1000)
+        future = p.send("t", bytes(800))
+        calls: dict[str, Callable[[], Any]] = {
+            "memory": lambda: p.send("t", bytes(800)),
+            "flush": p.flush,
+            "get": future.get,
+            "close": p.close,
+            "metadata": lambda: p.send("missing", b"v"),
+        }
+        with ctrl_c():
+            calls[waiting]()
+        begin = time.monotonic()
+        p.close(timeout=0)
+        assert time.monotonic() - begin < 1
+        assert future.failed()
+        balanced(p)
+
+
+def test_limits_of_time_are_kept(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=1000)
+    p = producer(broker)
+    future = p.send("t", b"v")
+    for call in (lambda: p.flush(0.02), lambda: future.get(0.02)):
+        begin = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match=r"0\.02 s"):
+            call()
+        assert time.monotonic() - begin < 1
+    begin = time.monotonic()
+    p.close(timeout=0.02)
+    assert time.monotonic() - begin < 1
+
+
+# Nothing is left
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("state", ["unused", "unreachable", "silent", "lost"])
+def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        address = {"bootstrap_servers": "127.0.0.1:1"} if state == "unreachable" else {}
+        p = producer(broker, max_block_ms=20, **address)
+        if state == "unreachable":
+            with pytest.raises(KafkaTimeoutError):
+                p.send("t", b"v")
+        elif state != "unused":
+            p.send("t", b"v").get(10)
+            broker.on(ProduceRequest, lambda _: SILENCE if state == "silent" else DROP, times=1000)
+            p.send("t", b"v")
+        p.close(timeout=0)
+
+
+# Fork
+
+
+def test_a_fork_leaves_the_parent_at_work_and_tells_the_child(broker: ScriptedBroker) -> None:
+    def in_the_child(p: KafkaProducer, pending: Any) -> int:
+        for call in (lambda: p.send("t", b"1"), p.flush, pending.get, lambda: p.partitions_for("t")):
+            try:
+                call()
+            except IllegalStateError as error:
+                if "fork" not in str(error):
+                    return 2
+            else:
+                return 3
+        p.metrics()
+        p.close()
+        return 0
+
+    # Sending goes on meanwhile, so that locks are held at the moment of some of the forks.
+    with producer(broker) as p:
+        stop = threading.Event()
+
+        def send() -> None:
+            while not stop.is_set():
+                p.send("t", b"1").get(10)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        broker.on(ProduceRequest, lambda request: None)
+        for _ in range(10):
+            pending = p.send("t", b"1")
+            child = os.fork()
+            if child == 0:
+                signal.alarm(5)
+                code = 9
+                try:
+                    code = 0 if pending.done() else in_the_child(p, pending)
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        stop.set()
+        sending.join(10)
+        assert p.send("t", b"1").get(10).offset > 0
+
+
+# asyncio
+
+
+async def in_time(test: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(20):
+        await test
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_task_of_asyncio_may_be_cancelled_anywhere_and_accounts_balance(broker: ScriptedBroker, seed: int) -> None:
+    chance = random.Random(seed)
+    broker.on(ProduceRequest, lambda _: chance.choice([None, None, failure(6), SILENCE, DROP]), times=40)
+
+    async def work(p: aio.KafkaProducer, futures: list[Any]) -> None:
+        for _ in range(30):
+            futures.append(await p.send("t", bytes(chance.choice([10, 300, 900]))))
+            if chance.random() < 0.2:
+                await p.flush()
+            if chance.random() < 0.2:
+                await futures[-1]
+
+    async def whole() -> None:
+        p = aio.KafkaProducer(**options(broker, buffer_memory=3000, batch_size=1000, request_timeout_ms=100))
+        futures: list[Any] = []
+        await p.start()
+        tasks = [asyncio.ensure_future(work(p, futures)) for _ in range(4)]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(chance.random() * 0.01)
+            chance.choice(tasks).cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert result is None or isinstance(result, (asyncio.CancelledError, KafkaError)), result
+        for _ in range(3):
+            stopping = asyncio.ensure_future(p.stop())
+            await asyncio.sleep(chance.random() * 0.01)
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+        await p.stop()
+        balanced(p)
+        assert p._core.accumulator.flushing == 0
+        assert all(future.done() for future in futures)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(in_time(whole()))
+
+
+def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) -> None:
+    broker.on(ProduceRequest, lambda _: SILENCE, times=100)
+
+    async def whole() -> None:
+        p = aio.KafkaProducer(**options(broker))
+        await p.start()
+        future = await p.send("t", b"v")
+        stopping = asyncio.ensure_future(p.stop())
+        await asyncio.sleep(0.01)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        await p.stop()
+        assert future.failed()
+        balanced(p)
+
+    asyncio.run(in_time(whole()))
