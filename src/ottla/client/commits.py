@@ -63,7 +63,7 @@ class Commits:
         """Begin an automatic commit when it is time for one, and the last one has ended."""
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
-            offsets = self.consumed()
+            offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
             if offsets and not self._on_their_way:
                 self._begin(offsets, None, self._automatic_ended)
 

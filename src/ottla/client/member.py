@@ -127,6 +127,9 @@ class Member(abc.ABC):
     def follow(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
 
+    def hold_still(self) -> None:  # noqa: B027  (only the classic protocol has rounds)
+        """Before the end: no round goes on, so that the last commit is taken."""
+
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Go, and be nobody."""
@@ -137,12 +140,21 @@ class Member(abc.ABC):
 
     # What both do the same way
 
+    @property
+    def can_commit(self) -> bool:
+        """Whether the coordinator would take a commit."""
+        return not self.subscription.by_group or (self.generation != NOBODY and self.is_settled)
+
     def committer(self) -> Committer:
-        """In whose name offsets are committed now. CommitFailedError for a member that the group has dropped."""
+        """In whose name offsets are committed now.
+
+        CommitFailedError for a member that the group has dropped, or that is joining: its next generation is not known.
+        """
         if not self.subscription.by_group:
             return Committer()
-        if self.generation == NOBODY:
-            raise CommitFailedError("this consumer is no member of the group (any more); poll() joins it")
+        if not self.can_commit:
+            what = "is rebalancing" if self.generation != NOBODY else "has no such member (any more)"
+            raise CommitFailedError(f"group {self.group_id} {what}; poll() completes that")
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
     async def give_back(self) -> None:

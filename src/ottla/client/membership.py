@@ -98,8 +98,9 @@ class Membership(Member):
         """Whether the next poll has to join, or to raise."""
         if self.error is not None:
             return True
+        has_joined = self._assigned is not None or (self._joining is not None and self._joining.done())
         return self.subscription.by_group and (
-            self.needs_join or self._assigned is not None or self._joined_topics != self.subscription.topics
+            self.needs_join or has_joined or self._joined_topics != self.subscription.topics
         )
 
     def rejoin(self, reason: str) -> None:
@@ -357,12 +358,17 @@ class Membership(Member):
 
     # Leaving
 
+    def hold_still(self) -> None:
+        """Give up a round that is on its way. Until it ends, the group takes commits of the generation before."""
+        if self._joining is not None:
+            self._joining.cancel()
+            self._joining = None
+            self.coordinator.hang_up()
+
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Go, unless the member is static: then it may come back within the session timeout."""
         self._stop_heartbeats()
-        if self._joining is not None:
-            self._joining.cancel()
-            self.coordinator.hang_up()
+        self.hold_still()
         goes = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
             goes = operation is GroupMembershipOperation.LEAVE_GROUP
@@ -392,10 +398,7 @@ class Membership(Member):
     def reset(self) -> None:
         """Be nobody: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
-        if self._joining is not None:
-            self._joining.cancel()
-            self.coordinator.hang_up()
-            self._joining = None
+        self.hold_still()
         self.member_id = ""
         self.generation = NOBODY
         self.needs_join = True

@@ -24,6 +24,7 @@ from ottla.errors import (
     RetriableCommitFailedError,
     WakeupError,
 )
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -34,6 +35,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.versioned import encode_versioned
 
 from .scripted import DROP, SILENCE, ScriptedBroker
 from .test_consumer import TP, Listener, consumer, fill, poll_until, read
@@ -178,7 +181,44 @@ def test_a_cooperative_member_goes_on_reading_while_it_joins_again(broker: Scrip
         c.poll()
         fill(broker, 10)
         assert len(read(c, 10)) == 10
-        assert c._core.membership.is_settled is False
+        with pytest.raises(CommitFailedError, match="rebalancing"):
+            c.commit()
+
+
+@pytest.mark.option("partition.assignment.strategy")
+def test_a_busy_cooperative_member_takes_its_new_assignment_over_between_two_polls(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 2000)
+    listener = Listener()
+    with consumer(broker, group_id="g", partition_assignment_strategy=["cooperative-sticky"], max_poll_records=5) as c:
+        c.subscribe(["t"], listener=listener)
+        read(c, 5)
+        broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=only(1)))
+        c.enforce_rebalance()
+        for _ in range(100):
+            assert c._core.buffer.has_records, "poll() has records all the time"
+            c.poll(timeout_ms=1000)
+            time.sleep(0.005)
+            if ("revoked", [0], True) in listener.told:
+                break
+        assert listener.told[:2] == [("assigned", [0, 1], True), ("revoked", [0], True)]
+
+
+def test_a_cooperative_member_that_closes_while_it_joins_commits_nevertheless(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    options = {"partition_assignment_strategy": ["cooperative-sticky"], "auto_commit_interval_ms": 10**6}
+    with consumer(broker, "t", group_id="g", **options) as c:
+        read(c, 10)
+        broker.on(JoinGroupRequest, lambda _: SILENCE)
+        c.enforce_rebalance()
+        poll_until(c, lambda: len(broker.asked(JoinGroupRequest)) == 2)
+    assert broker.committed[("t", 0)] == (10, "")
+
+
+def only(partition: int) -> bytes:
+    """An assignment of one partition of t."""
+    topics = [TopicPartitions(topic="t", partitions=[partition])]
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
 
 
 def test_unsubscribing_tells_the_listener_and_leaves(broker: ScriptedBroker) -> None:
