@@ -1,0 +1,66 @@
+"""Avro with a schema registry: confluent-kafka's registry client as serializer and deserializer of Ottla's clients.
+
+    pip install "confluent-kafka[avro,schemaregistry]"
+    python examples/schema_registry.py localhost:9092 http://localhost:8081
+
+The serializer registers the schema once and puts its id before each value; the deserializer asks the registry for
+schemas that it has not seen. Any object with `serialize(topic, value)` or `deserialize(topic, data)` will do.
+"""
+
+import sys
+from typing import Any
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from ottla import KafkaConsumer, KafkaProducer
+
+VISIT = """
+{"type": "record", "name": "Visit", "fields": [
+  {"name": "page", "type": "string"},
+  {"name": "millis", "type": "long"},
+  {"name": "agent", "type": ["null", "string"], "default": null}
+]}
+"""
+
+
+class RegisteredAvro:
+    """Values as Avro, with the registry's header."""
+
+    def __init__(self, registry: SchemaRegistryClient, schema: str) -> None:
+        self._write = AvroSerializer(registry, schema)
+        self._read = AvroDeserializer(registry, schema)
+
+    def serialize(self, topic: str, value: dict[str, Any] | None) -> bytes | None:
+        """The bytes of a value; its subject in the registry is `<topic>-value`."""
+        written: bytes | None = self._write(value, SerializationContext(topic, MessageField.VALUE))
+        return written
+
+    def deserialize(self, topic: str, data: bytes | None) -> dict[str, Any] | None:
+        """The value, whichever of the subject's schemas it was written with."""
+        read: dict[str, Any] | None = self._read(data, SerializationContext(topic, MessageField.VALUE))
+        return read
+
+
+def main(servers: str = "localhost:9092", registry: str = "http://localhost:8081", topic: str = "visits-avro") -> None:
+    """Send two visits and read them."""
+    avro = RegisteredAvro(SchemaRegistryClient({"url": registry}), VISIT)
+
+    with KafkaProducer(bootstrap_servers=servers, value_serializer=avro) as producer:
+        producer.send(topic, {"page": "/index.html", "millis": 1403061899859})
+        producer.send(topic, {"page": "/", "millis": 1403061899860, "agent": "curl"})
+
+    with KafkaConsumer(
+        topic,
+        bootstrap_servers=servers,
+        value_deserializer=avro,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=500,
+    ) as consumer:
+        for record in consumer:
+            print(record.value)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
