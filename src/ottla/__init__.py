@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from ottla.client.member import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.producer import KafkaProducer as KafkaProducer
     from ottla.client.producer_core import ProducerRecord as ProducerRecord
+    from ottla.client.producer_interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.records import ConsumerRecord as ConsumerRecord
     from ottla.client.serializers import Deserializer as Deserializer
     from ottla.client.serializers import Serializer as Serializer
@@ -139,6 +140,7 @@ _HOMES = {
     "OffsetSpec": "ottla.client.admin_offsets",
     "PartitionProducerState": "ottla.client.kafka_python",
     "PartitionReassignment": "ottla.client.admin_partitions",
+    "ProducerInterceptor": "ottla.client.producer_interceptors",
     "ProducerRecord": "ottla.client.producer_core",
     "ProducerState": "ottla.client.admin_transactions",
     "RaftVoterEndpoint": "ottla.client.admin_quorum",

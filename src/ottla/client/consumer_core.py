@@ -24,6 +24,7 @@ from ottla.client.fetch_buffer import FetchBuffer, Records
 from ottla.client.fetch_metrics import FetchMetrics
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_offsets import GroupOffsets, Offsets
+from ottla.client.interceptors import close_politely
 from ottla.client.leader_epochs import LeaderEpochs
 from ottla.client.member import LEAVE_SECONDS, GroupMembershipOperation, Member
 from ottla.client.membership import Membership
@@ -526,16 +527,6 @@ def topic_names(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")
     return list(topics)
-
-
-def close_politely(*plugins: Any) -> None:
-    """End what users have given; what that raises must not keep the consumer from ending."""
-    for plugin in plugins:
-        try:
-            if plugin is not None:
-                plugin.close()
-        except Exception:  # a user's code
-            log.exception("%s could not be closed", plugin)
 
 
 def check_max_records(max_records: int | None) -> None:

@@ -48,3 +48,15 @@ class Interceptors:
     def close(self) -> None:
         """Tell all of the end."""
         self.tell("close")
+
+
+def close_politely(*plugins: Any) -> None:
+    """End what users have given, where it can be ended; what that raises must not keep a client from ending."""
+    for plugin in plugins:
+        close = getattr(plugin, "close", None)
+        if close is None:
+            continue
+        try:
+            close()
+        except Exception:  # a user's code
+            log.exception("%s could not be closed", type(plugin).__name__)

@@ -18,6 +18,7 @@ from ottla.client.accumulator import Accumulator
 from ottla.client.client_metrics import metrics_of
 from ottla.client.connections import Connections
 from ottla.client.futures import RecordFuture, failed_future
+from ottla.client.interceptors import close_politely
 from ottla.client.metadata import Metadata
 from ottla.client.partitioner import Asked, RoundRobin, UserPartitioner
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
@@ -154,8 +155,7 @@ class ProducerCore:
         await self.connections.close()
         await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
         self.metrics.metrics.close()
-        for closed in (self.interceptors, self.key_serializer, self.value_serializer, self._partitioner):
-            _close_politely(closed)
+        close_politely(self.interceptors, self.key_serializer, self.value_serializer, self._partitioner)
 
     # A record's way
 
@@ -305,17 +305,6 @@ class ProducerCore:
 
 MIN_BATCH_BYTES: Final = 128
 """A batch has at least this much room, so that batch.size=0 means a batch for every record."""
-
-
-def _close_politely(part: Any) -> None:
-    """Close a user's part, if that can be closed; what it raises is logged: the rest must be closed, too."""
-    close = getattr(part, "close", None)
-    if close is None:
-        return
-    try:
-        close()
-    except Exception:  # a user's code must never keep a producer open
-        log.exception("%s cannot be closed", type(part).__name__)
 
 
 async def settle_all(core: ProducerCore, timeout: float | None) -> bool:
