@@ -14,7 +14,7 @@ from ottla.client.group_offsets import GroupOffsets, Offsets
 from ottla.client.io_thread import run_at_caller
 from ottla.client.subscription import Subscription
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import KafkaError, RetriableCommitFailedError
+from ottla.errors import KafkaError, RetriableCommitFailedError, StaleMemberEpochError
 from ottla.model import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
@@ -98,7 +98,8 @@ class Commits:
             if error is None:
                 self._committed(offsets)
             else:
-                log.warning("group %s: offsets were not committed: %s", self.group_offsets.group_id, error)
+                level = logging.DEBUG if isinstance(error, RetriableCommitFailedError) else logging.WARNING
+                log.log(level, "group %s: offsets were not committed: %s", self.group_offsets.group_id, error)
             if callback is not None:
                 self.callbacks.append(lambda: callback(offsets, error))
 
@@ -111,7 +112,7 @@ class Commits:
         try:
             await self.group_offsets.commit_once(offsets, self.group_offsets.membership.committer(), deadline)
         except KafkaError as error:
-            if error.retriable:
+            if error.retriable or isinstance(error, StaleMemberEpochError):
                 raise RetriableCommitFailedError(f"{RetriableCommitFailedError.__doc__} ({error})") from error
             raise
 

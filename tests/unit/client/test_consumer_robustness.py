@@ -334,6 +334,58 @@ def test_polls_that_are_cancelled_at_any_moment_lose_no_record(broker: ScriptedB
         assert [o for p, o in seen if p == partition] == list(range(200))
 
 
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+def test_members_that_are_cancelled_at_any_moment_lose_no_record(group_protocol: str) -> None:
+    """Two members in one group with our broker, while records are sent; the second one goes and comes."""
+    chance = random.Random(13)
+    settings = {
+        "group.consumer.min.heartbeat.interval.ms": 10,
+        "group.consumer.heartbeat.interval.ms": 20,
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 1,
+    }
+    seen: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": group_protocol, "auto_offset_reset": "earliest"}
+    options |= {"retry_backoff_ms": 5, "max_poll_records": 3, "auto_commit_interval_ms": 20}
+    if group_protocol == "classic":
+        options["heartbeat_interval_ms"] = 10
+
+    async def use(c: aio.KafkaConsumer, until: Callable[[], bool]) -> None:
+        while not until():
+            try:
+                async with asyncio.timeout(chance.choice([0.0, 0.001, 0.003, 0.01])):
+                    found = await c.poll(20)
+                    seen.extend((r.partition, r.offset) for rows in found.values() for r in rows)
+            except TimeoutError:
+                pass
+
+    async def run(address: str) -> None:
+        async with (
+            aio.KafkaProducer(bootstrap_servers=address, linger_ms=0) as producer,
+            aio.KafkaConsumer("t", bootstrap_servers=address, **options) as first,
+        ):
+            reading = asyncio.create_task(use(first, lambda: len(set(seen)) == 400))
+            for _ in range(4):
+                async with aio.KafkaConsumer("t", bootstrap_servers=address, **options) as second:
+                    done = asyncio.Event()
+                    turn = asyncio.create_task(use(second, done.is_set))
+                    for number in range(100):
+                        await producer.send("t", b"v", partition=number % 4)
+                        await asyncio.sleep(0.001)
+                    done.set()
+                    await turn
+            async with asyncio.timeout(20):
+                await reading
+
+    with Broker(settings) as broker:
+        from ottla import KafkaAdminClient, NewTopic
+
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", 4, 1)])
+        asyncio.run(run(broker.bootstrap_servers))
+    assert len(set(seen)) == len(seen) == 400
+
+
 def test_an_iteration_goes_on_where_a_break_has_left_it(broker: ScriptedBroker) -> None:
     fill(broker, 10)
 
