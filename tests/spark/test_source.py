@@ -1,5 +1,6 @@
 """`format("ottla")` against our broker."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"num.partitions": str(PARTITIONS)}) as started:
+    # Readers of log directories see what the last checkpoint tells.
+    options = {"num.partitions": str(PARTITIONS), "replica.high.watermark.checkpoint.interval.ms": "100"}
+    with Broker(options) as started:
         yield started
 
 
@@ -137,6 +140,27 @@ def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Sen
     frame = load(minPartitions="6")
     assert frame.rdd.getNumPartitions() == 6
     assert values(frame) == named(0, 100) | named(1, 100) | named(2, 100)
+
+
+def test_conditions_save_reading(load: Load, send: Send):
+    send(50, 30, 20)
+    some = load().where("partition = 1 and offset >= 25")
+    assert values(some) == named(1, 25, 30)
+    assert some.rdd.getNumPartitions() == 1
+    later = load().where("timestamp >= timestamp '1970-01-01 00:00:40'")
+    assert values(later) == named(0, 40, 50)
+    assert later.rdd.getNumPartitions() == 1
+
+
+def test_log_directories_are_read_without_asking_the_broker(
+    spark: "SparkSession", broker: Broker, load: Load, send: Send, topic: str
+):
+    send(50, 30, 0)
+    offline = spark.read.format("ottla").option("ottla.log.dirs", str(broker.data_dir)).option("subscribe", topic)
+    deadline = time.monotonic() + 30
+    while offline.load().count() < 80:
+        assert time.monotonic() < deadline, "the checkpoint does not come"
+    assert offline.load().exceptAll(load()).count() == 0
 
 
 @pytest.mark.parametrize(

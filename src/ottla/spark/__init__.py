@@ -17,8 +17,10 @@ __all__ = ["register"]
 def register(spark: SparkSession) -> None:
     """Make `format("ottla")` known to a session. May be called again; it costs nothing.
 
-    Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing.
+    Turns `spark.sql.python.filterPushdown.enabled` on, so that conditions on offset, partition, topic and timestamp
+    save reading. Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing.
     """
-    from ottla.spark.source import OttlaSource
+    from ottla.spark.source import PUSHDOWN, FilteringSource
 
-    spark.dataSource.register(OttlaSource)
+    spark.conf.set(PUSHDOWN, "true")
+    spark.dataSource.register(FilteringSource)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -21,7 +21,7 @@ log = logging.getLogger("ottla.spark")
 T = TypeVar("T")
 
 # As a consumer's exclude.internal.topics: a pattern such as .* does not mean these.
-_INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
 
 
 class Brokers:
@@ -54,17 +54,14 @@ class Brokers:
 
     def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
         if subscription.pattern is not None:
-            return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - _INTERNAL_TOPICS))
+            return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - INTERNAL_TOPICS))
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
         # Asked for by name, a topic that is not there would be waited for.
         found = self._planner.partitions(topics & self._planner.topics())
-        missing = topics - {tp.topic for tp in found}
         wanted = found if assigned is None else found & assigned
-        if all_must_exist and missing:
-            raise UnknownTopicOrPartitionError(f"no such topic: {', '.join(sorted(missing))} ({self._where})")
-        if all_must_exist and assigned is not None and assigned - found:
-            raise UnknownTopicOrPartitionError(f"no such partition: {partition_list(assigned - found)} ({self._where})")
+        if all_must_exist:
+            check_exists(topics, assigned, found, self._where)
         return frozenset(wanted)
 
     @property
@@ -107,6 +104,17 @@ class Brokers:
                 log.warning("a look-up at %s failed and is tried again: %s", self._options.bootstrap_servers, error)
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
+
+
+def check_exists(
+    topics: Set[str], assigned: Set[TopicPartition] | None, found: Set[TopicPartition], where: str
+) -> None:
+    """Raise UnknownTopicOrPartitionError for what was named but is not there."""
+    missing = topics - {tp.topic for tp in found}
+    if missing:
+        raise UnknownTopicOrPartitionError(f"no such topic: {', '.join(sorted(missing))} ({where})")
+    if assigned is not None and assigned - found:
+        raise UnknownTopicOrPartitionError(f"no such partition: {partition_list(assigned - found)} ({where})")
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Columns]:

@@ -63,6 +63,7 @@ OPTIONS = (
     OptionRow("maxTriggerDelay", "15m", "stream", "How long minOffsetsPerTrigger may hold a micro-batch back."),
     OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
     OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
+    OptionRow("ottla.log.dirs", "", "batch", "Reads data directories, separated by commas, instead of asking brokers."),
     OptionRow("fetchOffset.numRetries", "3", "both", "How often a look-up of offsets is tried again."),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "The pause before it, in milliseconds."),
 )
@@ -120,6 +121,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     retries: int = 3
     retry_interval_ms: int = 10
+    log_dirs: tuple[str, ...] = ()
+    """Data directories to read without a broker."""
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Consumer options under Kafka's names, bootstrap.servers included."""
 
@@ -133,7 +136,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
     # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
     lowered = {name.lower(): value for name, value in given.items()}
-    kafka = kafka_options(lowered, _FORBIDDEN_KAFKA)
+    log_dirs = _get(lowered, "ottla.log.dirs", _paths) or ()
+    kafka = kafka_options(lowered, _FORBIDDEN_KAFKA, with_brokers=not log_dirs)
     warn_of_unknown(given, [row.name for row in OPTIONS], "source")
     options = SourceOptions(
         subscription=_subscription(lowered),
@@ -148,19 +152,22 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         fail_on_data_loss=_get(lowered, "failOnDataLoss", _boolean) is not False,
         retries=_or(_get(lowered, "fetchOffset.numRetries", _not_negative), 3),
         retry_interval_ms=_or(_get(lowered, "fetchOffset.retryIntervalMs", _not_negative), 10),
+        log_dirs=log_dirs,
         kafka=kafka,
     )
     _check_stream(lowered, options, streaming)
     return options
 
 
-def kafka_options(lowered: Mapping[str, str], forbidden: Mapping[str, str]) -> dict[str, str]:
+def kafka_options(
+    lowered: Mapping[str, str], forbidden: Mapping[str, str], *, with_brokers: bool = True
+) -> dict[str, str]:
     """The options that go to the client, under Kafka's names. ConfigurationError for one that Spark decides."""
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     for name, remedy in forbidden.items():
         if name in kafka:
             raise ConfigurationError(f"kafka.{name} ({kafka[name]!r}) is not supported: {remedy}")
-    if not kafka.get("bootstrap.servers", "").strip():
+    if with_brokers and not kafka.get("bootstrap.servers", "").strip():
         raise ConfigurationError(f'{_BOOTSTRAP} is required: .option("{_BOOTSTRAP}", "host:9092")')
     kafka.pop("consumer.cache.capacity", None)
     return kafka
@@ -247,6 +254,8 @@ def _has_mark(bound: Bound, mark: int) -> bool:
 
 
 def _check_stream(lowered: Mapping[str, str], options: SourceOptions, streaming: bool) -> None:
+    if streaming and options.log_dirs:
+        raise ConfigurationError("ottla.log.dirs: a stream needs brokers; leave it out, or read a batch")
     if streaming:
         for name in ("endingOffsets", "endingOffsetsByTimestamp"):
             if name.lower() in lowered:
@@ -290,6 +299,13 @@ def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false is wanted")
     return text.lower() == "true"
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = tuple(path.strip() for path in text.split(",") if path.strip())
+    if not paths:
+        raise ValueError("one or more directories are wanted, as in a broker's log.dirs")
+    return paths
 
 
 def _strategy(text: str) -> str:

@@ -7,23 +7,45 @@ Planning runs in a Python process beside the driver, reading in Python workers b
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ottla.errors import KafkaError, OffsetOutOfRangeError
+from ottla.model import TopicPartition
 from ottla.records.columns import Columns
 from ottla.spark.arrow import record_batches
 from ottla.spark.brokers import Brokers, read_range
-from ottla.spark.offsets import OffsetRange, batch_ranges, resolve, split
-from ottla.spark.options import SourceOptions
+from ottla.spark.filters import Bounds
+from ottla.spark.offsets import Lookup, OffsetRange, batch_ranges, resolve, split
+from ottla.spark.options import SourceOptions, Subscription
 
 log = logging.getLogger("ottla.spark")
 
 
+class TopicLookup(Lookup, Protocol):
+    """What planning a whole read asks: the topics, too."""
+
+    def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
+        """The partitions that a subscription means now."""
+        ...
+
+
 class DataLossError(KafkaError):
     """Records that should be read are gone."""
+
+
+class FilterPushdown:
+    """Mixed into a reader: what a query's conditions leave out is not read."""
+
+    bounds: Bounds
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
+        """Take note of the filters, and give all of them back: Spark evaluates them, too."""
+        self.bounds = self.bounds.of(filters)
+        return filters
 
 
 class RangePartition(InputPartition):
@@ -39,6 +61,7 @@ class RangeReader:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        self.bounds = Bounds()
 
     def report_loss(self, message: str) -> None:
         """Raise, or warn and go on, as failOnDataLoss says."""
@@ -48,6 +71,14 @@ class RangeReader:
                 "set failOnDataLoss to false to read on without them"
             )
         log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
+
+    def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
+        """What a batch reads, as the options say it and the topics hold it, without what filters leave out."""
+        options = self.options
+        partitions = lookup.partitions(options.subscription)
+        starts = resolve(options.starting, partitions, lookup, "startingOffsets")
+        ends = resolve(options.ending, partitions, lookup, "endingOffsets")
+        return self.bounds.cut(batch_ranges(starts, ends, lookup, self.report_loss), lookup)
 
     def planned(self, ranges: Sequence[OffsetRange]) -> list[RangePartition]:
         """A task for each range, large ones split as the options say."""
@@ -91,9 +122,9 @@ class BatchReader(RangeReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task per topic partition, or more by minPartitions."""
-        options = self.options
-        with Brokers(options) as brokers:
-            partitions = brokers.partitions(options.subscription)
-            starts = resolve(options.starting, partitions, brokers, "startingOffsets")
-            ends = resolve(options.ending, partitions, brokers, "endingOffsets")
-            return self.planned(batch_ranges(starts, ends, brokers, self.report_loss))
+        with Brokers(self.options) as brokers:
+            return self.planned(self.ranges(brokers))
+
+
+class FilteredReader(FilterPushdown, BatchReader):
+    """The same for a session that lets Python sources see filters."""

@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
 from ottla.spark.arrow import HEADERS_SCHEMA, SPARK_SCHEMA
+from ottla.spark.offline import FilteredOfflineReader, OfflineReader
 from ottla.spark.options import read_options
-from ottla.spark.reader import BatchReader
+from ottla.spark.reader import BatchReader, FilteredReader
 from ottla.spark.sink import BatchWriter, StreamWriter
 from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
 from ottla.spark.stream import StreamReader
@@ -22,6 +23,9 @@ from ottla.spark.stream import StreamReader
 
 class OttlaSource(DataSource):
     """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
+
+    sees_filters = False
+    """Whether the session hands conditions to Python sources; one that does not refuses readers that ask for them."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -39,9 +43,12 @@ class OttlaSource(DataSource):
             raise ConfigurationError(f"includeHeaders: {headers!r} is not allowed: true or false is wanted")
         return SPARK_SCHEMA + (HEADERS_SCHEMA if headers == "true" else "")
 
-    def reader(self, schema: StructType) -> BatchReader:
+    def reader(self, schema: StructType) -> BatchReader | OfflineReader:
         """For `spark.read`."""
-        return BatchReader(read_options(self.given, streaming=False))
+        options = read_options(self.given, streaming=False)
+        if options.log_dirs:
+            return FilteredOfflineReader(options) if self.sees_filters else OfflineReader(options)
+        return FilteredReader(options) if self.sees_filters else BatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
@@ -63,3 +70,12 @@ class OttlaSource(DataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """For `spark.readStream`."""
         return StreamReader(read_options(self.given, streaming=True))
+
+
+class FilteringSource(OttlaSource):
+    """The same in a session whose PUSHDOWN is on."""
+
+    sees_filters = True
+
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -1,0 +1,124 @@
+"""What a query's WHERE says about topic, partition, offset and timestamp: ranges that need not be read.
+
+Pure, but for the look-up of times. Spark evaluates every filter again, so this only ever has to leave out what cannot
+match.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from ottla.spark.offsets import Lookup, OffsetRange
+
+EVER: Final = 1 << 63
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What rows can match: all conditions together."""
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    first_offset: int = 0
+    behind_offset: int = EVER
+    first_time_ms: int | None = None
+    """Only a lower bound cuts: records need not lie in the order of their times."""
+
+    def of(self, filters: Iterable[Filter]) -> Bounds:
+        """With some more conditions; those that say nothing here are passed over."""
+        bounds = self
+        for one in filters:
+            bounds = bounds._and(one)
+        return bounds
+
+    def _and(self, one: Filter) -> Bounds:
+        attribute: tuple[str, ...] = getattr(one, "attribute", ())
+        narrow = _COLUMNS.get(attribute[0].lower()) if len(attribute) == 1 else None
+        return self if narrow is None else narrow(self, one)
+
+    def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
+        """The ranges without what cannot match."""
+        kept = [
+            OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))
+            for tp, start, end in ranges
+            if (self.topics is None or tp.topic in self.topics)
+            and (self.partitions is None or tp.partition in self.partitions)
+        ]
+        kept = [wanted for wanted in kept if wanted.size > 0]
+        return kept if self.first_time_ms is None else _from_time(kept, self.first_time_ms, lookup)
+
+
+def _from_time(ranges: list[OffsetRange], first_ms: int, lookup: Lookup) -> list[OffsetRange]:
+    begins = lookup.at_times({wanted.topic_partition: first_ms for wanted in ranges})
+    kept = []
+    for tp, start, end in ranges:
+        begin = begins.get(tp)
+        if begin is not None and begin < end:
+            kept.append(OffsetRange(tp, max(start, begin), end))
+    return kept
+
+
+def _values(one: Filter) -> frozenset[Any] | None:
+    """The values that a column may have, where they are named."""
+    match one:
+        case EqualTo():
+            return frozenset([one.value])
+        case In():
+            return frozenset(one.value)
+        case _:
+            return None
+
+
+def _topic(bounds: Bounds, one: Filter) -> Bounds:
+    named = _values(one)
+    if named is None:
+        return bounds
+    return replace(bounds, topics=named if bounds.topics is None else bounds.topics & named)
+
+
+def _partition(bounds: Bounds, one: Filter) -> Bounds:
+    named = _values(one)
+    if named is None:
+        return bounds
+    return replace(bounds, partitions=named if bounds.partitions is None else bounds.partitions & named)
+
+
+def _offset(bounds: Bounds, one: Filter) -> Bounds:
+    low, behind = bounds.first_offset, bounds.behind_offset
+    match one:
+        case EqualTo():
+            low, behind = max(low, one.value), min(behind, one.value + 1)
+        case In() if one.value:
+            low, behind = max(low, min(one.value)), min(behind, max(one.value) + 1)
+        case GreaterThan():
+            low = max(low, one.value + 1)
+        case GreaterThanOrEqual():
+            low = max(low, one.value)
+        case LessThan():
+            behind = min(behind, one.value)
+        case LessThanOrEqual():
+            behind = min(behind, one.value + 1)
+    return replace(bounds, first_offset=low, behind_offset=behind)
+
+
+def _timestamp(bounds: Bounds, one: Filter) -> Bounds:
+    if not isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)) or not isinstance(one.value, dt.datetime):
+        return bounds
+    if one.value.tzinfo is None:
+        return bounds
+    millis = int(one.value.timestamp() * 1000) - 1  # one less: the time may have been rounded
+    return replace(bounds, first_time_ms=max(millis, bounds.first_time_ms or 0, 0))
+
+
+_COLUMNS: Final[dict[str, Callable[[Bounds, Filter], Bounds]]] = {
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _timestamp,
+}
+"""The columns whose conditions say what need not be read."""

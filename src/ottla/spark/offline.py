@@ -1,0 +1,198 @@
+"""`option("ottla.log.dirs", …)`: a batch read from data directories, for backfills and audits.
+
+No broker is asked; one may be writing there meanwhile. The executors have to see the directories under the same paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ottla.client.fetched import ABORT_MARKER, with_old_formats_converted
+from ottla.errors import CorruptMessageError
+from ottla.model import TopicPartition
+from ottla.records import formats
+from ottla.records.batch import MAGIC, BatchHeader, read_header
+from ottla.records.column_decoder import ColumnDecoder
+from ottla.records.columns import Columns
+from ottla.records.decoder import decode_records
+from ottla.spark.arrow import record_batches
+from ottla.spark.bounds import Offsets
+from ottla.spark.brokers import INTERNAL_TOPICS, check_exists
+from ottla.spark.offsets import OffsetRange, split
+from ottla.spark.options import SourceOptions, Subscription
+from ottla.spark.reader import FilterPushdown, RangeReader
+from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
+
+ROWS: Final = 100_000
+"""Rows that are decoded before they are handed on."""
+
+
+class Aborted(NamedTuple):
+    """A transaction that was rolled back: the producer's batches from `first` to the marker are not to be seen."""
+
+    producer_id: int
+    first: int
+    marker: int
+
+
+class OfflinePartition(InputPartition):
+    """One task's range, as Spark passes it around."""
+
+    def __init__(self, offsets: OffsetRange, directory: Path, aborted: Sequence[Aborted]) -> None:
+        super().__init__(offsets)
+        self.range = offsets
+        self.directory = directory
+        self.aborted = tuple(a for a in aborted if a.first < offsets.end and a.marker >= offsets.start)
+
+
+class OfflineReader(RangeReader, DataSourceReader):
+    """Plans and reads without brokers."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task per topic partition, or more by minPartitions."""
+        options = self.options
+        logs = LogFiles(options)
+        ranges = split(self.ranges(logs), options.min_partitions)
+        return [self._partition(wanted, logs) for wanted in ranges]
+
+    def _partition(self, wanted: OffsetRange, logs: LogFiles) -> OfflinePartition:
+        tp = wanted.topic_partition
+        return OfflinePartition(wanted, logs.logs[tp].directory, logs.aborted(tp))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The records of one range as Arrow batches. Runs in a worker."""
+        if partition is None:
+            # Spark's way to read from a source that planned nothing.
+            return iter(())
+        assert isinstance(partition, OfflinePartition)
+        return record_batches(
+            columns_of(partition, headers=self.options.include_headers),
+            partition.range.topic_partition,
+            self.options.include_headers,
+        )
+
+
+class FilteredOfflineReader(FilterPushdown, OfflineReader):
+    """The same for a session that lets Python sources see filters."""
+
+
+class LogFiles:
+    """What lies in the directories. A planning `Lookup`, as the brokers are."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.logs = offline_logs([Path(path) for path in options.log_dirs])
+        self._where = f"ottla.log.dirs {','.join(options.log_dirs)}"
+        self._committed = options.kafka.get("isolation.level", "").strip().lower() == "read_committed"
+        self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}
+
+    def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
+        """The partitions that a subscription means. UnknownTopicOrPartitionError for what is not there."""
+        found = self.logs.keys()
+        if subscription.pattern is not None:
+            return frozenset(tp for tp in found if subscription.matches(tp.topic) and tp.topic not in INTERNAL_TOPICS)
+        assigned = subscription.assigned
+        topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
+        check_exists(topics, assigned, found, self._where)
+        return frozenset(tp for tp in found if (tp.topic in topics if assigned is None else tp in assigned))
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that each partition holds."""
+        return {tp: self.logs[tp].start for tp in partitions}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The high watermark; with read_committed, the first offset of a transaction that is open there."""
+        return {tp: self._outcomes(tp)[0] for tp in partitions}
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after each time in ms; None where a partition has no such record."""
+        return {tp: self._at_time(tp, timestamp) for tp, timestamp in timestamps.items()}
+
+    def _at_time(self, tp: TopicPartition, timestamp: int) -> int | None:
+        log = self.logs[tp]
+        for batch in log.batches(log.start, log.end):
+            if batch.header.max_timestamp < timestamp or batch.header.is_control:
+                continue
+            decoder = ColumnDecoder()
+            _add(decoder, batch, log.start, log.end)
+            columns = decoder.take()
+            for row in range(columns.rows):
+                if columns.timestamps[row] >= timestamp:
+                    return columns.offsets[row]
+        return None
+
+    def aborted(self, tp: TopicPartition) -> list[Aborted]:
+        """The transactions to leave out: none unless read_committed was asked for."""
+        return self._outcomes(tp)[1]
+
+    def _outcomes(self, tp: TopicPartition) -> tuple[int, list[Aborted]]:
+        found = self._transactions.get(tp)
+        if found is None:
+            log = self.logs[tp]
+            found = self._transactions[tp] = outcomes(log) if self._committed else (log.end, [])
+        return found
+
+
+def outcomes(log: OfflineLog) -> tuple[int, list[Aborted]]:
+    """The last stable offset, and what was rolled back: told by the markers, as a running broker knows them."""
+    begun: dict[int, int] = {}
+    aborted = []
+    for batch in log.batches(log.start, log.end):
+        header = batch.header
+        if header.is_control:
+            first = begun.pop(header.producer_id, None)
+            if first is not None and _is_abort(batch):
+                aborted.append(Aborted(header.producer_id, first, header.base_offset))
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, header.base_offset)
+    return min(begun.values(), default=log.end), aborted
+
+
+def _is_abort(batch: StoredBatch) -> bool:
+    keys = [record.key or b"" for record in decode_records(batch.data, batch.position, batch.header)]
+    return any(len(key) >= 4 and int.from_bytes(key[2:4], "big") == ABORT_MARKER for key in keys)
+
+
+def columns_of(partition: OfflinePartition, *, headers: bool) -> Iterator[Columns]:
+    """The records of a range, decoded as they lie in the mapped files."""
+    tp, start, end = partition.range
+    decoder = ColumnDecoder(headers=headers)
+    for batch in OfflineLog(partition.directory, start, end).batches(start, end):
+        if batch.header.is_control or _is_hidden(batch.header, partition.aborted):
+            continue
+        _verify(tp, batch)
+        if not _add(decoder, batch, start, end):
+            yield decoder.take()
+            assert _add(decoder, batch, start, end), "an empty decoder has room for any batch"
+        if decoder.row_count >= ROWS:
+            yield decoder.take()
+    if decoder.row_count:
+        yield decoder.take()
+
+
+def _is_hidden(header: BatchHeader, aborted: Sequence[Aborted]) -> bool:
+    return header.is_transactional and any(
+        a.producer_id == header.producer_id and a.first <= header.base_offset < a.marker for a in aborted
+    )
+
+
+def _verify(tp: TopicPartition, batch: StoredBatch) -> None:
+    """Raise CorruptMessageError, with the place, for a batch whose CRC does not fit."""
+    data, position, header = batch
+    try:
+        formats.verify(data, position, header)
+    except CorruptMessageError as error:
+        raise CorruptMessageError(f"{tp}, offset {header.base_offset}: {error}") from None
+
+
+def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:
+    """Decode a batch of any format; False when the columns are full."""
+    data, position, header = batch
+    if header.magic == MAGIC:
+        return decoder.add_batch(data, position, header, start, end)
+    converted = with_old_formats_converted(data[position : position + header.size_in_bytes])
+    return decoder.add_batch(converted, 0, read_header(converted), start, end)

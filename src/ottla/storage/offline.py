@@ -1,0 +1,139 @@
+"""Logs read where they lie, without a broker, or beside one that goes on writing.
+
+What is read ends at the high watermark of the last checkpoint: bytes before it never change, but for compaction and
+retention, which replace and unlink whole files; a file that is mapped stays what it was. Nothing is written here, and
+no lock is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import KafkaStorageError
+from ottla.model import TopicPartition
+from ottla.records import formats
+from ottla.records.batch import MAGIC, BatchHeader
+from ottla.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
+from ottla.storage.index import OffsetIndex
+from ottla.storage.log_dir import parse_directory_name
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, file_name
+
+log = logging.getLogger("ottla.storage")
+
+INDEX_BYTES = 10 * 1024 * 1024
+TRIES = 5
+"""How often segments are listed anew when compaction or retention has taken one away in between."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a mapped file. The mapping lives as long as its `data` is used."""
+
+    data: memoryview
+    position: int
+    header: BatchHeader
+
+
+class OfflineLog:
+    """One partition's log."""
+
+    def __init__(self, directory: Path, start: int, end: int | None) -> None:
+        self.directory = directory
+        bases = self._bases()
+        self.start = max(start, bases[0] if bases else 0)
+        """The first offset that is there, and not deleted."""
+        self.end = max(self.start, self._last() if end is None else end)
+        """The high watermark; behind the last whole batch where no checkpoint tells it."""
+
+    def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
+        """The batches that hold offsets with start <= offset < end, in order.
+
+        Raises KafkaStorageError where a segment cannot be read, CorruptMessageError where there is no batch.
+        """
+        for attempt in range(TRIES):
+            try:
+                for batch in self._batches(start, end):
+                    yield batch
+                    start = batch.header.next_offset
+                return
+            except FileNotFoundError as error:
+                # Compacted or deleted since it was listed; what takes its place is listed now.
+                if attempt == TRIES - 1:
+                    raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def _batches(self, start: int, end: int) -> Iterator[StoredBatch]:
+        bases = self._bases()
+        first = max(bisect_right(bases, start) - 1, 0)
+        reached = start
+        for base in bases[first:]:
+            data = self._mapped(base) if base < end else memoryview(b"")
+            for position, header in _headers(data, self._position(base, start) if base <= start else 0):
+                if header.last_offset < start:
+                    continue
+                # The header of an old, compressed message tells only where it ends.
+                if reached >= end or (header.magic == MAGIC and header.base_offset >= end):
+                    return
+                reached = header.next_offset
+                yield StoredBatch(data, position, header)
+
+    def _last(self) -> int:
+        """Behind the last whole batch."""
+        bases = self._bases()
+        if not bases:
+            return 0
+        end = bases[-1]
+        for _, header in _headers(self._mapped(bases[-1]), 0):
+            end = header.next_offset
+        return end
+
+    def _bases(self) -> list[int]:
+        """The base offsets of the segments."""
+        found = (entry.stem for entry in self.directory.glob(f"*{LOG_SUFFIX}"))
+        return sorted(int(stem) for stem in found if stem.isdigit())
+
+    def _mapped(self, base: int) -> memoryview:
+        with (self.directory / file_name(base, LOG_SUFFIX)).open("rb") as file:
+            try:
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            except ValueError:  # an empty file
+                return memoryview(b"")
+
+    def _position(self, base: int, offset: int) -> int:
+        """Where to look for an offset: the index may be missing (an active segment's is), and then it is the begin."""
+        index = OffsetIndex(self.directory / file_name(base, INDEX_SUFFIX), base, INDEX_BYTES)
+        try:
+            index.open(writable=False)
+            at = index.find(offset - base)
+            return index.entry(at)[1] if at >= 0 else 0
+        finally:
+            index.close()
+
+
+def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch from `position` on; zeros behind the last one end it."""
+    while formats.begins_in(data, position, data.nbytes - position) and any(data[position + 8 : position + 12]):
+        header = formats.read_header(data, position)
+        if position + header.size_in_bytes > data.nbytes:
+            return
+        yield position, header
+        position += header.size_in_bytes
+
+
+def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, OfflineLog]:
+    """The logs in data directories, as they are now. KafkaStorageError for a path that is no directory."""
+    found: dict[TopicPartition, OfflineLog] = {}
+    for path in log_dirs:
+        if not path.is_dir():
+            raise KafkaStorageError(f"{path} is no directory")
+        starts = read_offsets(path / LOG_START_OFFSETS)
+        has_ends = (path / HIGH_WATERMARKS).exists()
+        ends = read_offsets(path / HIGH_WATERMARKS)
+        for directory in sorted(path.iterdir()):
+            tp = parse_directory_name(directory.name)
+            if tp is not None and directory.is_dir():
+                found[tp] = OfflineLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
+    return found

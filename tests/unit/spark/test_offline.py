@@ -1,0 +1,186 @@
+"""Data directories read without a broker, and beside one: the same rows as a consumer gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla.errors import ConfigurationError, CorruptMessageError, KafkaStorageError, UnknownTopicOrPartitionError
+from ottla.records import message_set
+from ottla.records.compression import SNAPPY
+from ottla.records.decoder import Record
+from ottla.spark.offline import OfflineReader
+from ottla.spark.options import read_options
+from ottla.storage.offline import OfflineLog
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    options = {"log.dirs": str(tmp_path), "log.segment.bytes": 20_000, "num.partitions": PARTITIONS}
+    with Broker({**options, "replica.high.watermark.checkpoint.interval.ms": 50}) as running:
+        yield running
+
+
+def reader(log_dirs: Path, topic: str = "t", **options: str) -> OfflineReader:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    return OfflineReader(read_options({"ottla.log.dirs": str(log_dirs), "subscribe": topic, **named}, streaming=False))
+
+
+def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ...]]:
+    """(partition, offset, key, value) of all rows, as Spark would get them."""
+    reading = reader(log_dirs, topic, **options)
+    found = []
+    for partition in reading.partitions():
+        for batch in reading.read(partition):
+            columns = [batch[name].to_pylist() for name in ("partition", "offset", "key", "value")]
+            found += list(zip(*columns, strict=True))
+    return sorted(found)
+
+
+def consumed(address: str, topic: str = "t", **options: Any) -> list[tuple[Any, ...]]:
+    """The same from a consumer."""
+    with KafkaConsumer(bootstrap_servers=address, **options) as consumer:
+        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(partitions)
+        found = []
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for records in consumer.poll(timeout_ms=500).values():
+                found += [(r.partition, r.offset, r.key, r.value) for r in records]
+    return sorted(found)
+
+
+def send(address: str, count: int, **options: Any) -> None:
+    with KafkaProducer(bootstrap_servers=address, batch_size=2000, **options) as producer:
+        for i in range(count):
+            producer.send("t", b"value %d" % i * 5, b"%d" % (i % 10), timestamp_ms=1_000_000 + i)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_closed_brokers_directory_has_every_row(broker: Broker, tmp_path: Path, codec: str) -> None:
+    send(broker.bootstrap_servers, 2000, compression_type=codec)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    assert len(expected) == 2000
+    assert rows(tmp_path) == expected
+    assert rows(tmp_path, minPartitions="7") == expected
+
+
+def test_beside_a_running_broker_reading_ends_at_the_checkpoint(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 500)
+    expected = consumed(broker.bootstrap_servers)
+    while len(found := rows(tmp_path)) < 500:
+        assert found == [row for row in expected if row in set(found)], "a prefix of each partition"
+    assert found == expected
+
+
+def test_without_a_checkpoint_the_whole_log_is_read(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 300)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    (tmp_path / "replication-offset-checkpoint").unlink()
+    assert rows(tmp_path) == expected
+
+
+def test_offsets_and_times_bound_the_read(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 1000)
+    with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        times = consumer.offsets_for_times({TopicPartition("t", p): 1_000_500 for p in range(PARTITIONS)})
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    by_offset = rows(tmp_path, startingOffsets='{"t": {"0": 100, "1": 17}}', endingOffsets='{"t": {"0": 333, "1": -1}}')
+    assert by_offset == [r for r in expected if (100 <= r[1] < 333 if r[0] == 0 else r[1] >= 17)]
+    first = {tp.partition: at.offset for tp, at in times.items() if at is not None}
+    assert rows(tmp_path, startingTimestamp="1000500") == [r for r in expected if r[1] >= first[r[0]]]
+
+
+def test_deleted_and_compacted_records_are_gone_here_too(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 1000)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition("t", 0): 123})
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    assert min(r[1] for r in expected if r[0] == 0) == 123
+    assert rows(tmp_path) == expected
+
+
+def test_read_committed_leaves_out_what_was_rolled_back_or_is_open(broker: Broker, tmp_path: Path) -> None:
+    address = broker.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=address, transactional_id="a") as producer:
+        producer.init_transactions()
+        for commit in (True, False, True):
+            producer.begin_transaction()
+            for i in range(20):
+                producer.send("t", b"%s %d" % (b"kept" if commit else b"dropped", i), partition=i % 2)
+            producer.flush()
+            producer.commit_transaction() if commit else producer.abort_transaction()
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id="b")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"open", partition=0).get(10)
+    expected = consumed(address, isolation_level="read_committed")
+    broker.stop()
+    producer.close(0)
+    found = rows(tmp_path, kafka_isolation_level="read_committed")
+    assert found == expected
+    assert {row[3].split()[0] for row in found} == {b"kept"}
+    assert {row[3].split()[0] for row in rows(tmp_path)} == {b"kept", b"dropped", b"open"}
+
+
+def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    records = [Record(i, i, 0, b"k", b"old %d" % i, []) for i in range(3)]
+    old = message_set.encode_set(records[:1], 0, 0) + message_set.encode_set(records[1:], SNAPPY, 1)
+    (directory / "00000000000000000000.log").write_bytes(old)
+    assert rows(tmp_path) == [(0, i, b"k", b"old %d" % i) for i in range(3)]
+
+
+def test_damage_is_told_with_its_place(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 100)
+    broker.stop()
+    segment = next(path for path in sorted(tmp_path.glob("t-*/*.log")) if path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[100] ^= 1
+    segment.write_bytes(content)
+    with pytest.raises(CorruptMessageError, match=r"t-\d, offset 0"):
+        rows(tmp_path)
+
+
+def test_what_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", 1, 1)])
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no such topic: other \(ottla\.log\.dirs"):
+        rows(tmp_path, "other")
+    with pytest.raises(KafkaStorageError, match="no directory"):
+        rows(tmp_path / "absent")
+    with pytest.raises(ConfigurationError, match="a stream needs brokers"):
+        read_options(
+            {"ottla.log.dirs": str(tmp_path), "subscribe": "t", "kafka.bootstrap.servers": "h:1"}, streaming=True
+        )
+
+
+def test_a_segment_that_compaction_takes_away_is_looked_for_again(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(broker.bootstrap_servers, 1000)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    listed = OfflineLog._bases
+    lies = [True]
+
+    def once_too_many(self: OfflineLog) -> list[int]:
+        return sorted({*listed(self), 7}) if lies and not lies.clear() else listed(self)  # type: ignore[func-returns-value]
+
+    log = OfflineLog(tmp_path / "t-0", 0, None)
+    monkeypatch.setattr(OfflineLog, "_bases", once_too_many)
+    assert sum(b.header.count for b in log.batches(0, log.end)) == sum(1 for row in expected if row[0] == 0)
