@@ -5,6 +5,7 @@ A table stands in its page between `<!-- name -->` and `<!-- /name -->`.
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -13,6 +14,8 @@ from pathlib import Path
 from ottla.broker.apis import LEFT_OUT, SERVED
 from ottla.broker.config_entries import text_of
 from ottla.cli.main import COMMANDS
+from ottla.client.admin_calls import AdminCalls
+from ottla.client.admin_core import AdminCore
 from ottla.client.producer_core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
@@ -95,6 +98,17 @@ def metrics_left_out() -> str:
     return table(("metric", "why"), ((f"`{name}`", why) for name, why in channel_metrics.LEFT_OUT.items()))
 
 
+def admin_calls() -> str:
+    """What an admin client can do, a subject after the other."""
+    rows = [
+        (f"`{name}`", (call.__doc__ or "").strip().splitlines()[0])
+        for subject in AdminCore.__mro__
+        for name, call in vars(subject).items()
+        if subject is not AdminCalls and inspect.iscoroutinefunction(call) and not name.startswith("_")
+    ]
+    return table(("call", "what it does"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "served": served,
     "not-served": not_served,
@@ -104,6 +118,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "producer-options": lambda: options(ProducerConfig),
     "consumer-options": lambda: options(ConsumerConfig),
     "admin-options": lambda: options(AdminConfig),
+    "admin-calls": admin_calls,
     "legacy-producer-options": lambda: options(LegacyProducerConfig),
     "options-without-effect": without_effect,
     "producer-metrics": producer_metrics,

@@ -7,6 +7,11 @@ import uuid
 import pytest
 from tests.unit.examples.running import loaded
 
+import ottla
+from ottla.config.admin import AdminConfig
+from ottla.config.consumer import ConsumerConfig
+from ottla.config.producer import ProducerConfig
+
 pytestmark = pytest.mark.interop
 
 
@@ -19,3 +24,26 @@ def test_with_kafka_python(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     assert "the group begins with b'" in capsys.readouterr().out
     loaded("kafka_python/transactions.py", "kafka").main(bootstrap, f"{topic}-txn")
     assert capsys.readouterr().out == "[b'paid']\n"
+
+
+LEFT_OUT = {
+    "KafkaProducer": {"max_usable_produce_magic"},
+    "KafkaConsumer": {"bootstrap"},
+    "KafkaAdminClient": {"get_broker_version_data"},
+}
+"""Methods of kafka-python about its own inside."""
+CONFIGS = {"KafkaProducer": ProducerConfig, "KafkaConsumer": ConsumerConfig, "KafkaAdminClient": AdminConfig}
+UNKNOWN = {"proxy_url", "bootstrap_timeout_ms", "receive_message_max_bytes"}
+"""Keywords that are a TypeError here; docs/from-kafka-python.md says so."""
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_methods_and_keywords_are_kafka_pythons(name: str) -> None:
+    theirs = getattr(pytest.importorskip("kafka"), name)
+    ours = getattr(ottla, name)
+    methods = {method for method in dir(theirs) if method[0] != "_" and callable(getattr(theirs, method))}
+    assert {method for method in methods if not hasattr(ours, method)} == LEFT_OUT[name]
+    config = CONFIGS[name]
+    known = {option.attribute for option in config.options.values()} | {n.replace(".", "_") for n in config.no_effect}
+    missing = {keyword for keyword in theirs.DEFAULT_CONFIG if not keyword.startswith(tuple(known))}
+    assert missing <= UNKNOWN

@@ -9,7 +9,14 @@ from ottla.errors import ConfigurationError
 BROKERS, CONTROLLERS = 1, 2
 
 
-class AdminConfig(ClientConfig, subject="admin client"):
+NO_EFFECT = {
+    "max.in.flight.requests.per.connection": "as many requests as calls are on their way",
+    "receive.message.max.bytes": "a response may have 512 MiB",
+}
+"""kafka-python's, taken without effect."""
+
+
+class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     """Options of an admin client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
