@@ -101,6 +101,7 @@ class AdminCalls:
             except KafkaTimeoutError:
                 raise
             except TimeoutError:
+                last = last or self.metadata.error
                 reason = f" ({last})" if last is not None else ""
                 raise KafkaTimeoutError(f"not done within {limit:g} s{reason}") from last
             except KafkaError as error:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import signal
+import socket
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -192,6 +197,66 @@ def test_it_measures_its_connections(broker: ScriptedBroker) -> None:
         metrics = admin.metrics()
         assert metrics["admin-client-metrics"]["connection-count"] >= 1
         assert any(name.name == "request-total" for name in admin.metrics(raw=True))
+
+
+def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
+    with ScriptedBroker({"DescribeCluster": -1}) as broker:
+        with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+            told = admin.describe_cluster()
+            assert (told.cluster_id, [node.id for node in told.nodes]) == ("scripted", [7])
+            with pytest.raises(errors.UnsupportedVersionError):
+                admin.describe_cluster(include_fenced_brokers=True)
+
+
+def test_what_is_out_of_reach_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+        with pytest.raises(errors.KafkaTimeoutError, match=f"{port}.*failed"):
+            admin.list_partition_reassignments(timeout_ms=300)
+
+
+def test_ctrl_c_interrupts_a_call(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
+    main = threading.get_ident()
+    timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        timer.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            admin.create_topics([NewTopic("new", 1, 1)])
+        assert time.monotonic() - begin < 1
+        assert admin.list_topics() == ["t"]
+
+
+def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        admin.list_topics()
+        child = os.fork()
+        if child == 0:
+            try:
+                admin.list_topics()
+            except errors.IllegalStateError:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert admin.list_topics() == ["t"]
+
+
+def test_a_cancelled_call_leaves_the_client_usable() -> None:
+    async def test() -> None:
+        with Broker() as node:
+            async with aio.KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
+                for number in range(30):
+                    call = asyncio.ensure_future(admin.create_topics([f"t{number}"], wait_for_metadata=True))
+                    for _ in range(number):
+                        await asyncio.sleep(0)
+                    call.cancel()
+                    await asyncio.gather(call, return_exceptions=True)
+                await admin.create_topics(["last"], wait_for_metadata=True)
+                assert "last" in await admin.describe_topics()
+
+    asyncio.run(test())
 
 
 def test_nothing_is_left_of_it(broker: ScriptedBroker, nothing_left: None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -14,7 +15,7 @@ from tests.unit.client.conftest import descriptors
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla.clock import ManualClock
-from ottla.errors import SerializationError
+from ottla.errors import IllegalStateError, SerializationError
 from ottla.legacy import (
     DefaultEventHandler,
     DefaultPartitioner,
@@ -382,6 +383,22 @@ def test_ctrl_c_interrupts(broker: ScriptedBroker, nothing_left: None, what: str
     producer.close(timeout=0)
     timer.join()
     assert time.monotonic() - begin < 1.2
+
+
+def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
+    options = config(broker, producer_type="async", batch_num_messages=1, queue_buffering_max_messages=1)
+    with Producer[str, str](options) as producer:
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.send(KeyedMessage("t", "k.1", "v"))
+            except IllegalStateError:
+                producer.close()  # and does not wait for a thread that is not there
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        producer.send(KeyedMessage("t", "k.1", "v"))
+    assert len(sent(broker)) == 1
 
 
 def test_threads_share_a_producer(broker: ScriptedBroker) -> None:
