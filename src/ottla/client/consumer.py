@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -66,8 +66,6 @@ class KafkaConsumer:
         self._closing = False
         self._owner: int | None = None
         self._default_timeout = self.config.default_api_timeout_ms / 1000
-        self._iterated: Iterator[ConsumerRecord] = iter(())
-        self._rest: Records = {}
         self._io.start()
         self._io.run(core.start())
         if names:
@@ -143,8 +141,8 @@ class KafkaConsumer:
         at_most = max_records or self.config.max_poll_records
         self._enter()
         try:
-            if self._rest:
-                self._end_iteration()
+            if self._core.iteration.has_rest:
+                self._do(self._core.end_iteration)
             return self._poll(timeout_ms / 1000, lambda: self._core.take(at_most, self._wake))
         finally:
             self._owner = None
@@ -183,8 +181,8 @@ class KafkaConsumer:
         ends = until or {}
         self._enter()
         try:
-            if self._rest:
-                self._end_iteration()
+            if self._core.iteration.has_rest:
+                self._do(self._core.end_iteration)
             return self._poll(timeout_ms / 1000, lambda: self._core.take_columns(self._wake, headers, ends))
         finally:
             self._owner = None
@@ -192,7 +190,7 @@ class KafkaConsumer:
     def wakeup(self) -> None:
         """Have a call that waits raise WakeupError, or else the next one that would wait. From any thread."""
         if self._refusal is None:
-            self._io.call_soon(self._core.wakeup)
+            self._io.call_soon(self._core.wakeups.wakeup)
 
     def __iter__(self) -> Self:
         return self
@@ -200,15 +198,14 @@ class KafkaConsumer:
     def __next__(self) -> ConsumerRecord:
         deadline = None
         while True:
-            record = next(self._iterated, None)
+            record = self._core.iteration.next()
             if record is not None:
                 return record
             now = time.monotonic()
             deadline = deadline or now + self.config.consumer_timeout_ms / 1000
             if now > deadline:
                 raise StopIteration
-            self._rest = self._next_records(min(1.0, deadline - now))
-            self._iterated = self._core.one_by_one(self._rest)
+            self._core.iteration.begin(self._next_records(min(1.0, deadline - now)))
 
     def _next_records(self, timeout: float) -> Records:
         self._enter()
@@ -216,12 +213,6 @@ class KafkaConsumer:
             return self._poll(timeout, lambda: self._core.take(self.config.max_poll_records, self._wake))
         finally:
             self._owner = None
-
-    def _end_iteration(self) -> None:
-        """poll() amid an iteration: what was not handed out yet is fetched again."""
-        self._iterated = iter(())
-        rest, self._rest = self._rest, {}
-        self._do(lambda: self._core.return_rest(rest))
 
     # Positions
 
@@ -339,12 +330,12 @@ class KafkaConsumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of a topic's partitions; None when it does not exist."""
-        found = self._wait(self._core.partitions_for(topic, self._default_timeout))
+        found = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
         return {p.partition for p in found} or None
 
     def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """A topic's partitions with leaders and replicas, as Java's partitionsFor."""
-        return list(self._wait(self._core.partitions_for(topic, self._seconds(timeout_ms))))
+        return list(self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
 
     def topics(self) -> set[str]:
         """All topics that this client may see."""
@@ -352,7 +343,7 @@ class KafkaConsumer:
 
     def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this client may see, with their partitions."""
-        found = self._wait(self._core.topics(self._seconds(timeout_ms)))
+        found = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in found.items()}
 
     def beginning_offsets(
@@ -370,15 +361,13 @@ class KafkaConsumer:
     def _ends(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return self._wait(self._core.offsets.positions(wanted, timestamp, self._seconds(timeout_ms)))
+        return self._wait(self._core.lookups.positions(partitions, timestamp, self._seconds(timeout_ms)))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return self._wait(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
+        return self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
@@ -419,7 +408,7 @@ class KafkaConsumer:
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """A call that wakeup() interrupts."""
-        return self._run(self._core.interruptible(coroutine))
+        return self._run(self._core.wakeups.interruptible(coroutine))
 
     def _do(self, change: Callable[[], Any]) -> None:
         """Something short on the loop."""

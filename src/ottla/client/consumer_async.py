@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -48,8 +48,6 @@ class KafkaConsumer:
             self.config = ConsumerConfig.from_keywords(**options)
         self._core = ConsumerCore(self.config)
         self._default_timeout = self.config.default_api_timeout_ms / 1000
-        self._iterated: Iterator[ConsumerRecord] = iter(())
-        self._rest: Records = {}
         self._closing = self._closed = False
 
     def __repr__(self) -> str:
@@ -110,7 +108,7 @@ class KafkaConsumer:
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
         """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
         check_max_records(max_records)
-        self._end_iteration()
+        self._core.end_iteration()
         return await self._poll(timeout_ms / 1000, lambda: self._take(max_records))
 
     def _take(self, at_most: int | None = None) -> Records:
@@ -146,14 +144,14 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, Columns]:
         """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record."""
         ends = until or {}
-        self._end_iteration()
+        self._core.end_iteration()
         return await self._poll(
             timeout_ms / 1000, lambda: self._core.take_columns(self._core.fetcher.wake, headers, ends)
         )
 
     def wakeup(self) -> None:
         """Have a call that waits raise WakeupError, or else the next one that would wait. On the loop's thread."""
-        self._core.wakeup()
+        self._core.wakeups.wakeup()
 
     def __aiter__(self) -> Self:
         return self
@@ -161,23 +159,15 @@ class KafkaConsumer:
     async def __anext__(self) -> ConsumerRecord:
         deadline = None
         while not self._closed:
-            record = next(self._iterated, None)
+            record = self._core.iteration.next()
             if record is not None:
                 return record
             now = time.monotonic()
             deadline = deadline or now + self.config.consumer_timeout_ms / 1000
             if now > deadline:
                 break
-            self._rest = await self._poll(min(1.0, deadline - now), self._take)
-            self._iterated = self._core.one_by_one(self._rest)
+            self._core.iteration.begin(await self._poll(min(1.0, deadline - now), self._take))
         raise StopAsyncIteration
-
-    def _end_iteration(self) -> None:
-        """poll() amid an iteration: what was not handed out yet is fetched again."""
-        if self._rest:
-            self._iterated = iter(())
-            rest, self._rest = self._rest, {}
-            self._core.return_rest(rest)
 
     # Positions
 
@@ -264,12 +254,12 @@ class KafkaConsumer:
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """The numbers of a topic's partitions; None when it does not exist."""
-        found = await self._wait(self._core.partitions_for(topic, self._default_timeout))
+        found = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
         return {p.partition for p in found} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
         """A topic's partitions with leaders and replicas."""
-        return list(await self._wait(self._core.partitions_for(topic, self._seconds(timeout_ms))))
+        return list(await self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
         """All topics that this client may see."""
@@ -277,29 +267,26 @@ class KafkaConsumer:
 
     async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
         """All topics that this client may see, with their partitions."""
-        found = await self._wait(self._core.topics(self._seconds(timeout_ms)))
+        found = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
         return {topic: list(partitions) for topic, partitions in found.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self._wait(self._core.offsets.positions(wanted, EARLIEST_TIMESTAMP, self._seconds(timeout_ms)))
+        return await self._wait(self._core.lookups.positions(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms)))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last readable record of each partition."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self._wait(self._core.offsets.positions(wanted, LATEST_TIMESTAMP, self._seconds(timeout_ms)))
+        return await self._wait(self._core.lookups.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms)))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
-        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return await self._wait(self._core.offsets_for_times(wanted, self._seconds(timeout_ms)))
+        return await self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
@@ -336,7 +323,7 @@ class KafkaConsumer:
         if self._closed:
             coroutine.close()
         self._check_open()
-        return await self._core.interruptible(coroutine)
+        return await self._core.wakeups.interruptible(coroutine)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ottla.client.client_metrics import metrics_of
 from ottla.client.commits import CommitCallback, Commits
@@ -25,24 +25,24 @@ from ottla.client.fetch_metrics import FetchMetrics
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_offsets import GroupOffsets, Offsets
 from ottla.client.interceptors import close_politely
+from ottla.client.iteration import Iteration
 from ottla.client.leader_epochs import LeaderEpochs
+from ottla.client.lookups import Lookups
 from ottla.client.member import LEAVE_SECONDS, GroupMembershipOperation, Member
 from ottla.client.membership import Membership
-from ottla.client.metadata import Cluster, Metadata, PartitionInfo
+from ottla.client.metadata import Cluster, Metadata
 from ottla.client.offsets import OffsetLookup
 from ottla.client.positions import Positions
-from ottla.client.records import ConsumerRecord
 from ottla.client.serializers import find
 from ottla.client.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
+from ottla.client.wakeups import Wakeups
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import IllegalStateError, KafkaTimeoutError, UnsupportedVersionError, WakeupError
-from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.errors import IllegalStateError, UnsupportedVersionError
+from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.net.channel_metrics import ChannelMetrics
 from ottla.records.columns import Columns
 
 log = logging.getLogger("ottla.client")
-
-T = TypeVar("T")
 
 __all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
 
@@ -112,8 +112,15 @@ class ConsumerCore:
             LeaderEpochs(self.connections, self.metadata),
         )
         self._seen_version = 0
-        self._interruptible: asyncio.Task[Any] | None = None
-        self._woken = False
+        self.wakeups = Wakeups()
+        self.iteration = Iteration(self.subscription)
+        self.lookups = Lookups(
+            self.connections,
+            self.offsets,
+            allow_auto_create=config.allow_auto_create_topics,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            done=self._forget_topics,
+        )
         self._wire()
 
     def _wire(self) -> None:
@@ -231,6 +238,7 @@ class ConsumerCore:
         finally:
             self.subscription.unsubscribe()
             self.buffer.drop_stale()
+            self._forget_topics()
 
     def assign(self, partitions: Iterable[Any]) -> None:
         """Read exactly these partitions."""
@@ -246,6 +254,11 @@ class ConsumerCore:
         self.positions.unplaced = True
         self.buffer.drop_stale()
 
+    def _forget_topics(self) -> None:
+        """Only what is read stays of interest; of a pattern of the broker's that is not known here."""
+        if self.subscription.remote_pattern is None:
+            self.metadata.set_topics(self.subscription.topics | {tp.topic for tp in self.subscription.partitions})
+
     def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""
         if offset < 0:
@@ -258,9 +271,9 @@ class ConsumerCore:
         """Go on reading partitions at the first record of a time, or behind the last one."""
         for tp in times:
             self.subscription.state(tp)
-        found = await self.offsets_for_times(times, timeout)
+        found = await self.lookups.for_times(times, timeout)
         late = [tp for tp, at in found.items() if at is None]
-        ends = await self.offsets.positions(late, -1, timeout) if late else {}
+        ends = await self.lookups.positions(late, LATEST_TIMESTAMP, timeout) if late else {}
         for tp, at in found.items():
             self.seek(tp, ends[tp] if at is None else at.offset)
 
@@ -278,42 +291,13 @@ class ConsumerCore:
             self.subscription.state(tp).paused = paused
         self.fetcher.wake()
 
-    # Waking up
-
-    def wakeup(self) -> None:
-        """Have the call that waits, or else the next one that would, raise WakeupError."""
-        self._woken = True
-        if self._interruptible is not None:
-            self._interruptible.cancel()
-
-    async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` until wakeup()."""
-        if self._interruptible is not None:  # a listener's or callback's own call: the outer one is interrupted
-            return await work
-        if self._take_wakeup():
-            work.close()
-            raise WakeupError
-        self._interruptible = task = asyncio.current_task()
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not self._take_wakeup() or (task is not None and task.uncancel() > 0):
-                raise
-            raise WakeupError from None
-        finally:
-            self._interruptible = None
-
-    def _take_wakeup(self) -> bool:
-        woken, self._woken = self._woken, False
-        return woken
-
     # Polling
 
     def idle(self) -> bool:
         """Whether the loop is not needed before records can be taken (caller's thread)."""
         return not (
             self.positions.has_work
-            or self._woken
+            or self.wakeups.is_wanted
             or self.commits.callbacks
             or self.fetcher.error is not None
             or self.commits.is_due
@@ -330,7 +314,7 @@ class ConsumerCore:
 
         False when `timeout` seconds have brought nothing. Raises what poll() has to raise.
         """
-        return await self.interruptible(self._prepare(time.monotonic() + timeout))
+        return await self.wakeups.interruptible(self._prepare(time.monotonic() + timeout))
 
     async def _prepare(self, deadline: float) -> bool:
         if not self.subscription.by_group and not self.subscription.manual:
@@ -392,37 +376,12 @@ class ConsumerCore:
             return self.interceptors.on_consume(records)
         return records
 
-    def one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
-        """Records as an iteration hands them out: positions move record by record, so that commits are never ahead.
-
-        Partitions that are done with leave `records`.
-        """
-        states = self.subscription.partitions
-        behind = {tp: states[tp].position for tp, rows in records.items() if rows and tp in states}
-        for tp in [tp for tp in records if tp not in behind]:
-            del records[tp]
-        for tp, rows in records.items():
-            states[tp].position = rows[0].offset
-        for tp, rows in list(records.items()):
-            state = states.get(tp)
-            generation = None if state is None else state.generation
-            for record in rows:
-                if state is None or state.generation != generation:
-                    break
-                state.position = record.offset + 1
-                yield record
-            if state is not None and state.generation == generation:
-                state.position = behind[tp]
-            del records[tp]
-
-    def return_rest(self, rest: Records) -> None:
-        """What an iteration has not handed out is fetched again."""
-        for tp in rest:
-            state = self.subscription.partitions.get(tp)
-            if state is not None and state.position is not None:
-                state.go_back()
-        self.buffer.drop_stale()
-        self.fetcher.wake()
+    def end_iteration(self) -> None:
+        """Something else comes between: what the iteration has not handed out is fetched again."""
+        if self.iteration.has_rest:
+            self.iteration.give_back()
+            self.buffer.drop_stale()
+            self.fetcher.wake()
 
     def take_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
@@ -488,38 +447,6 @@ class ConsumerCore:
         committed = self.config.isolation_level == "read_committed"
         end = state.last_stable_offset if committed else state.high_watermark
         return None if end is None or state.position is None else max(0, end - state.position)
-
-    async def topics(self, timeout: float) -> dict[str, tuple[PartitionInfo, ...]]:
-        """All topics that this client may see."""
-        before = self.metadata.all_topics
-        self.metadata.all_topics = True
-        try:
-            cluster = await self.metadata.refresh(timeout)
-        finally:
-            self.metadata.all_topics = before
-        return {name: info.partitions for name, info in cluster.topics.items()}
-
-    async def partitions_for(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic; none when it does not exist."""
-        found = self.metadata.cluster.partitions_of(topic)
-        if found:
-            return found
-        try:
-            return (await self.metadata.wait_for_topic(topic, timeout)).partitions
-        except KafkaTimeoutError:
-            if self.metadata.error is not None:
-                raise
-            return ()
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout: float
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first offset at or after each time; None where no record is that late."""
-        for tp, timestamp in times.items():
-            if timestamp < 0:
-                raise ValueError(f"{tp}: {timestamp} is no time in milliseconds since 1970")
-        found = await self.offsets.lookup(times, timeout)
-        return {tp: found[tp] if found[tp].offset >= 0 else None for tp in times}
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:

@@ -293,7 +293,7 @@ class Metadata:
         topics = {}
         for topic in response.topics:
             if topic.name is not None:
-                topics[topic.name] = _topic_info(topic, self.cluster.topics.get(topic.name))
+                topics[topic.name] = topic_info(topic, self.cluster.topics.get(topic.name))
         self.cluster = Cluster(nodes, topics, response.controller_id, response.cluster_id)
         self.version += 1
         self.updated_at = self._clock.monotonic()
@@ -319,7 +319,8 @@ class Metadata:
         return True
 
 
-def _topic_info(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:
+    """A topic as a broker describes it, as far as it is not behind what is `known`."""
     assert topic.name is not None
     error = errors.for_code(topic.error_code) if topic.error_code else None
     same = known is not None and known.topic_id == topic.topic_id
