@@ -356,6 +356,19 @@ def test_topics_are_listed_with_their_partitions(broker: ScriptedBroker) -> None
         assert c.topics() == {"t", "other"}
 
 
+def test_topics_that_were_only_asked_about_are_not_kept_up_to_date(broker: ScriptedBroker) -> None:
+    broker.add_topic("other")
+    with consumer(broker, metadata_max_age_ms=20) as c:
+        c.assign([TP])
+        c.poll()
+        assert c.end_offsets([TopicPartition("other", 0)]) == {TopicPartition("other", 0): 0}
+        count = len(broker.asked(MetadataRequest))
+        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) >= count + 3)
+        assert [t.name for t in broker.asked(MetadataRequest)[-1].topics] == ["t"]
+        c.unsubscribe()
+        broker.wait_for(lambda: broker.asked(MetadataRequest)[-1].topics == [])
+
+
 def test_a_paused_partition_stays_paused_through_a_cooperative_rebalance(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g", partition_assignment_strategy=["cooperative-sticky"]) as c:
         poll_until(c, lambda: bool(c.assignment()))
