@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from ottla.client.admin_scram import ScramMechanism as ScramMechanism
     from ottla.client.admin_scram import UserScramCredentialDeletion as UserScramCredentialDeletion
     from ottla.client.admin_scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
+    from ottla.client.admin_topic_pages import Cursor as Cursor
     from ottla.client.admin_topics import CreatedTopic as CreatedTopic
-    from ottla.client.admin_topics import Cursor as Cursor
     from ottla.client.admin_topics import NewPartitions as NewPartitions
     from ottla.client.admin_topics import NewTopic as NewTopic
     from ottla.client.admin_topics import TopicListing as TopicListing
@@ -111,7 +111,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "ottla.client.member",
     "ConsumerRecord": "ottla.client.records",
     "CreatedTopic": "ottla.client.admin_topics",
-    "Cursor": "ottla.client.admin_topics",
+    "Cursor": "ottla.client.admin_topic_pages",
     "DefaultSerializer": "ottla.client.kafka_python",
     "Deserializer": "ottla.client.serializers",
     "ElectionType": "ottla.client.admin_partitions",

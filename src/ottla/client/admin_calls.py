@@ -42,6 +42,9 @@ SHARE: Final = 2
 TOPIC_IDLE_MS: Final = 60_000
 """Leaders of a topic's partitions are kept up to date for so long after a call that asked them."""
 
+DOUBTS: Final = 5
+"""How often an answer that may be out of date is asked for again: with the default pauses 1.5 seconds."""
+
 _numbers = itertools.count(1)
 
 
@@ -109,9 +112,9 @@ class AdminCalls:
                 pause = max(self._pause(failures), getattr(error, "throttled", 0.0))
                 if not _may_pass(error) or failures > self.config.retries or time.monotonic() + pause > deadline:
                     raise
-                await asyncio.sleep(pause)
                 if error.refresh_metadata:
                     self.metadata.request_update()
+                await asyncio.sleep(pause)
         raise AssertionError("it counts for ever")
 
     def _pause(self, failures: int) -> float:
@@ -127,20 +130,24 @@ class AdminCalls:
         timeout_ms: float | None,
         failed: Errors | None = None,
         final: type[KafkaError] | tuple[type[KafkaError], ...] = (),
+        doubted: type[KafkaError] | tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
         """The outcome of each key. `attempt` is given those that are left, and tells a value or an error for each.
 
-        Errors of the types `final` stay, whatever others may think of them.
+        Errors of the types `final` stay, whatever others may think of them; those that are `doubted` (a topic that is
+        unknown may be too new for the broker that was asked) are believed after a few tries.
         """
+        tries = itertools.count(1)
         wanted = list(dict.fromkeys(keys))
         done: dict[K, V | KafkaError] = {}
         again: dict[K, KafkaError] = {}
 
         async def once() -> None:
+            believed = final if next(tries) < DOUBTS else (*_tuple(final), *_tuple(doubted))
             answers = await attempt([key for key in wanted if key not in done])
             again.clear()
             for key, answer in answers.items():
-                if isinstance(answer, KafkaError) and _may_pass(answer) and not isinstance(answer, final):
+                if isinstance(answer, KafkaError) and _may_pass(answer) and not isinstance(answer, believed):
                     again[key] = answer
                 else:
                     done[key] = answer
@@ -267,6 +274,10 @@ def throttled(error: KafkaError, milliseconds: int, again: bool) -> KafkaError:
         vars(error)["throttled"] = milliseconds / 1000
         vars(error)["retriable"] = again
     return error
+
+
+def _tuple(types: type[KafkaError] | tuple[type[KafkaError], ...]) -> tuple[type[KafkaError], ...]:
+    return types if isinstance(types, tuple) else (types,)
 
 
 def _may_pass(error: KafkaError) -> bool:

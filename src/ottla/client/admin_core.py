@@ -14,12 +14,14 @@ from ottla.client.admin_quotas import QuotasAdmin
 from ottla.client.admin_records import RecordsAdmin
 from ottla.client.admin_scram import ScramAdmin
 from ottla.client.admin_tokens import TokensAdmin
+from ottla.client.admin_topic_pages import TopicPagesAdmin
 from ottla.client.admin_topics import TopicsAdmin
 from ottla.client.admin_transactions import TransactionsAdmin
 
 
 class AdminCore(
     TopicsAdmin,
+    TopicPagesAdmin,
     RecordsAdmin,
     PartitionsAdmin,
     ConfigsAdmin,

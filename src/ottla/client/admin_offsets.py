@@ -109,7 +109,7 @@ class OffsetsAdmin(AdminCalls):
                         self._noted(found[tp])
             return found
 
-        return await self.settled(moments, attempt, timeout_ms, errors, UnknownTopicOrPartitionError)
+        return await self.settled(moments, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     def _noted(self, outcome: object) -> None:
         if isinstance(outcome, KafkaError) and outcome.refresh_metadata:

@@ -55,7 +55,7 @@ class RecordsAdmin(AdminCalls):
                         found[tp] = failure(p.error_code, tp) or p.low_watermark
             return found
 
-        return await self.settled(before, attempt, timeout_ms, errors, UnknownTopicOrPartitionError)
+        return await self.settled(before, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
 
 def _records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> records_api.DeleteRecordsRequest:

@@ -8,15 +8,13 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla import errors
-from ottla.client.admin_calls import AdminCalls, Errors, check, failure, throttled
+from ottla.client.admin_calls import AdminCalls, Errors, failure, throttled
 from ottla.client.admin_configs import ConfigEntry
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from ottla.model import TopicPartition
 from ottla.protocol.messages import create_partitions as partitions_api
 from ottla.protocol.messages import create_topics as create
 from ottla.protocol.messages import delete_topics as delete
-from ottla.protocol.messages import describe_topic_partitions as pages
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 NO_ID: Final = UUID(int=0)
@@ -58,22 +56,6 @@ class TopicListing(NamedTuple):
     name: str
     topic_id: UUID
     is_internal: bool
-
-
-class Cursor(NamedTuple):
-    """Where the next page begins."""
-
-    topic_name: str
-    partition_index: int
-
-
-class TopicPartitionsPage(NamedTuple):
-    """Some partitions of some topics; `next_cursor` None at the end."""
-
-    topics: list[TopicInfo]
-    eligible_leader_replicas: dict[TopicPartition, tuple[int, ...]]
-    last_known_elr: dict[TopicPartition, tuple[int, ...]]
-    next_cursor: Cursor | None
 
 
 class TopicsAdmin(AdminCalls):
@@ -246,26 +228,6 @@ class TopicsAdmin(AdminCalls):
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return list((await self.connections.ask_any(request)).topics)
 
-    async def describe_topic_partitions(
-        self,
-        topics: Iterable[str],
-        response_partition_limit: int = 2000,
-        cursor: Cursor | None = None,
-        timeout_ms: float | None = None,
-    ) -> TopicPartitionsPage:
-        """One page of topics with the replicas that may be elected though not in sync (KIP-966); brokers from 3.7."""
-        names = sorted(topics)
-
-        async def attempt() -> TopicPartitionsPage:
-            request = pages.DescribeTopicPartitionsRequest(
-                topics=[pages.TopicRequest(name=name) for name in names],
-                response_partition_limit=response_partition_limit,
-                cursor=None if cursor is None else pages.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
-            )
-            return _page(await self.connections.ask_any(request))
-
-        return await self.retried(attempt, timeout_ms)
-
 
 NO_LEADER: Final = errors.LeaderNotAvailableError.code
 
@@ -336,11 +298,12 @@ def _more_partitions(name: str, new: NewPartitions) -> partitions_api.CreatePart
 
 def _topic_info(topic: MetadataResponseTopic) -> TopicInfo:
     name = topic.name or ""
-    partitions = sorted(_partition_info(name, p) for p in topic.partitions)
+    partitions = sorted(partition_info(name, p) for p in topic.partitions)
     return TopicInfo(name, topic.topic_id, topic.is_internal, tuple(partitions))
 
 
-def _partition_info(topic: str, p: Any) -> PartitionInfo:
+def partition_info(topic: str, p: Any) -> PartitionInfo:
+    """A partition, as Metadata and DescribeTopicPartitions tell it."""
     return PartitionInfo(
         topic,
         p.partition_index,
@@ -349,22 +312,4 @@ def _partition_info(topic: str, p: Any) -> PartitionInfo:
         tuple(p.replica_nodes),
         tuple(p.isr_nodes),
         tuple(p.offline_replicas),
-    )
-
-
-def _page(response: pages.DescribeTopicPartitionsResponse) -> TopicPartitionsPage:
-    topics: list[TopicInfo] = []
-    eligible: dict[TopicPartition, tuple[int, ...]] = {}
-    last_known: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic in response.topics:
-        name = topic.name or ""
-        check(topic.error_code, name)
-        partitions = tuple(_partition_info(name, p) for p in topic.partitions)
-        topics.append(TopicInfo(name, topic.topic_id, topic.is_internal, partitions))
-        for p in topic.partitions:
-            eligible[TopicPartition(name, p.partition_index)] = tuple(p.eligible_leader_replicas or ())
-            last_known[TopicPartition(name, p.partition_index)] = tuple(p.last_known_elr or ())
-    cursor = response.next_cursor
-    return TopicPartitionsPage(
-        topics, eligible, last_known, None if cursor is None else Cursor(cursor.topic_name, cursor.partition_index)
     )

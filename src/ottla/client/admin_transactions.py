@@ -174,7 +174,7 @@ class TransactionsAdmin(AdminCalls):
             return found
 
         wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self.settled(wanted, attempt, timeout_ms, errors, UnknownTopicOrPartitionError)
+        return await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, timeout_ms: float | None = None) -> None:
         """Write the end of a transaction that nobody will end any more. Raises InvalidProducerEpochError…"""
@@ -194,7 +194,7 @@ class TransactionsAdmin(AdminCalls):
             response = await self.connections.ask(next(iter(by_leader)), WriteTxnMarkersRequest(markers=[marker]))
             return {tp: failure(response.markers[0].topics[0].partitions[0].error_code, tp)}
 
-        await self.settled([tp], attempt, timeout_ms, None, UnknownTopicOrPartitionError)
+        await self.settled([tp], attempt, timeout_ms, None, doubted=UnknownTopicOrPartitionError)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None

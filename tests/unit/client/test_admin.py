@@ -34,7 +34,7 @@ from .scripted import SILENCE, ScriptedBroker
 @pytest.fixture(scope="module")
 def admin() -> Iterator[KafkaAdminClient]:
     with Broker({"group.initial.rebalance.delay.ms": 0}) as node:
-        with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as client:
+        with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers, retry_backoff_ms=5) as client:
             yield client
 
 
@@ -168,6 +168,15 @@ def test_the_leader_is_looked_for_again_when_it_has_moved(broker: ScriptedBroker
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
         assert admin.list_offsets({tp: -1})[tp].offset == 0
     assert len(broker.asked(MetadataRequest)) >= 2
+
+
+def test_a_topic_that_is_too_new_for_a_broker_is_asked_for_again(broker: ScriptedBroker) -> None:
+    tp = TopicPartition("new", 0)
+    broker.on(
+        MetadataRequest, lambda _: broker.add_topic("new", 1) if len(broker.asked(MetadataRequest)) > 2 else None, 5
+    )
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin:
+        assert admin.list_offsets({tp: -1})[tp].offset == 0
 
 
 @pytest.mark.option("client.id")
