@@ -255,9 +255,9 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     def _forget_topics(self) -> None:
-        """Only what is read stays of interest; of a pattern of the broker's that is not known here."""
-        if self.subscription.remote_pattern is None:
-            self.metadata.set_topics(self.subscription.topics | {tp.topic for tp in self.subscription.partitions})
+        """Only what is read, or what the group wants to know of, stays of interest."""
+        read = {tp.topic for tp in self.subscription.partitions}
+        self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
         """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""

@@ -13,11 +13,12 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla import errors
 from ottla.client.consumer_metrics import CoordinatorMetrics
 from ottla.client.coordinator import Coordinator
+from ottla.client.group_heartbeat import GroupHeartbeat
 from ottla.client.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.metadata import Metadata
 from ottla.client.subscription import Subscription
@@ -28,12 +29,10 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 
 log = logging.getLogger("ottla.client")
 
-JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """A static member goes, and comes back."""
@@ -102,8 +101,7 @@ class ConsumerMembership(Member):
         """Seconds between heartbeats, as the broker wants it."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        self._sent: dict[str, Any] = {}
-        """What the broker knows already: such fields are left out until they change."""
+        self._beats = GroupHeartbeat(config, subscription)
         self._wanted: Assignment | None = None
         """The broker's last word, while some of its topics are not known by name."""
         self._target: dict[TopicPartition, uuid.UUID] = {}
@@ -134,8 +132,9 @@ class ConsumerMembership(Member):
         return self.state in IS_MEMBER
 
     @property
-    def _subscription_changed(self) -> bool:
-        return "names" in self._sent and self._sent["names"] != self._subscribed()
+    def group_topics(self) -> frozenset[str]:
+        """Those of the partitions that are to be taken over."""
+        return frozenset(tp.topic for tp in self._target)
 
     async def settle(self, deadline: float) -> bool:
         """Join, and take over what the broker wants. Waits for nothing but the listener and the last commit."""
@@ -145,7 +144,7 @@ class ConsumerMembership(Member):
             self._join()
         while self._goes_on():
             await self._reconcile(self._target)
-        if self._subscription_changed:
+        if self._beats.is_behind:
             self._hurry.set()
         self.raise_listener_error()
         return True
@@ -199,7 +198,8 @@ class ConsumerMembership(Member):
     def _join(self) -> None:
         # The id is made here (KIP-1082), so that a member whose first answer is lost does not become two.
         self.member_id = self.member_id or str(uuid.uuid4())
-        self._wanted, self._target, self._owned, self._sent = None, {}, {}, {}
+        self._wanted, self._target, self._owned = None, {}, {}
+        self._beats.forget()
         self._move(State.JOINING)
         self._hurry.set()
         self._stop_heartbeats()
@@ -293,7 +293,7 @@ class ConsumerMembership(Member):
                 self._fail(UnsupportedVersionError(f"{what}: {error}"))
             except KafkaError as error:
                 log.debug("heartbeat: %s", error)
-                self._sent = {}
+                self._beats.forget()
                 if not error.retriable:
                     self._fail(error)
                 else:
@@ -311,40 +311,10 @@ class ConsumerMembership(Member):
         return response
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
-        joining = self.state is State.JOINING
-        if joining:
-            self._sent = {}
-        names, pattern = self._subscribed()
-        fields: dict[str, Any] = {
-            "rebalance_timeout_ms": self.config.max_poll_interval_ms,
-            "subscribed_topic_names": names,
-            "server_assignor": self.config.group_remote_assignor,
-            "rack_id": self.config.client_rack or None,
-        }
-        if joining or self.state is State.ACKNOWLEDGING or "topic_partitions" not in self._sent:
-            fields["topic_partitions"] = self._owned_by_topic()
-            self._sent.pop("topic_partitions", None)
-        if pattern is not None or self._sent.get("subscribed_topic_regex"):
-            fields["subscribed_topic_regex"] = pattern or ""
-        told = {name: value for name, value in fields.items() if name not in self._sent or self._sent[name] != value}
-        self._sent.update(told)
-        self._sent["names"] = (names, pattern)
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            member_epoch=JOIN_EPOCH if joining else self.generation,
-            instance_id=self.config.group_instance_id,
-            **told,
-        )
-
-    def _subscribed(self) -> tuple[list[str], str | None]:
-        return sorted(self.subscription.topics), self.subscription.remote_pattern
-
-    def _owned_by_topic(self) -> list[TopicPartitions]:
-        topics: dict[uuid.UUID, list[int]] = {}
-        for tp, topic_id in sorted(self._owned.items()):
-            topics.setdefault(topic_id, []).append(tp.partition)
-        return [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]
+        if self.state is State.JOINING:
+            return self._beats.joining(self.member_id)
+        acknowledges = self.state is State.ACKNOWLEDGING
+        return self._beats.next(self.member_id, self.generation, self._owned, acknowledges=acknowledges)
 
     def _answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
         if response.error_code:
@@ -364,7 +334,7 @@ class ConsumerMembership(Member):
     def _refused(self, error: type[KafkaError], message: str | None) -> None:
         """What an error in a heartbeat's answer means."""
         log.debug("heartbeat: %s", error.name)
-        self._sent = {}
+        self._beats.forget()
         if issubclass(error, FENCED):
             log.info("group %s: this member was fenced (%s); it joins again", self.group_id, error.name)
             self.follow(error)
@@ -417,4 +387,5 @@ class ConsumerMembership(Member):
         self.member_id = ""
         self.generation = NOBODY
         self.error = None
-        self._wanted, self._target, self._owned, self._sent = None, {}, {}, {}
+        self._wanted, self._target, self._owned = None, {}, {}
+        self._beats.forget()

@@ -1,4 +1,4 @@
-"""What a consumer is asked about the cluster: topics, partitions, offsets by time. It changes nothing of its reading."""
+"""What a consumer is asked about the cluster: topics, partitions, offsets by time. It changes nothing."""
 
 from __future__ import annotations
 

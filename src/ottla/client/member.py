@@ -108,6 +108,11 @@ class Member(abc.ABC):
     def is_settled(self) -> bool:
         """Whether the member's generation is the group's, as far as it knows: what it answers there counts."""
 
+    @property
+    @abc.abstractmethod
+    def group_topics(self) -> frozenset[str]:
+        """Topics, beside those of the partitions, whose metadata the membership needs."""
+
     @abc.abstractmethod
     async def settle(self, deadline: float) -> bool:
         """Do what has to be done before records are handed out. False when `deadline` comes first.

@@ -12,7 +12,8 @@ import time
 from typing import Final
 
 from ottla import errors
-from ottla.client.assignors import Assignor, MemberSubscription, group_by_topic, make_assignors
+from ottla.client import consumer_protocol as protocol
+from ottla.client.assignors import Assignor, make_assignors
 from ottla.client.consumer_metrics import CoordinatorMetrics
 from ottla.client.coordinator import Coordinator
 from ottla.client.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
@@ -21,17 +22,14 @@ from ottla.client.subscription import Subscription
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
-from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.protocol.versioned import decode_versioned, encode_versioned
 
 log = logging.getLogger("ottla.client")
 
 PROTOCOL: Final = "consumer"
-SUBSCRIPTION_VERSION: Final = 3
 JOIN_MARGIN: Final = 5.0
 """Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
 
@@ -65,8 +63,7 @@ class Membership(Member):
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
         """What a round has brought, until it is taken over."""
-        self._last_assigned: tuple[int, set[TopicPartition]] = (NOBODY, set())
-        """Generation and partitions of the last round: what a sticky assignor goes by after all was given up."""
+        self._last_assigned: protocol.LastRound = (NOBODY, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
         self._lost = False
@@ -90,6 +87,11 @@ class Membership(Member):
     def is_settled(self) -> bool:
         """Whether no round is on its way."""
         return self._joining is None
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """As the leader: what all members have subscribed to."""
+        return frozenset(self._assigned_counts or ())
 
     # Joining
 
@@ -192,8 +194,7 @@ class Membership(Member):
             raise
         self._joined_topics = topics
         self._start_heartbeats()
-        assignment = decode_versioned(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
-        return {TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions}
+        return protocol.assigned(data)
 
     async def _join_group(self, topics: frozenset[str], deadline: float) -> JoinGroupResponse:
         rebalance_timeout = self.config.max_poll_interval_ms
@@ -205,7 +206,7 @@ class Membership(Member):
             group_instance_id=self.config.group_instance_id,
             protocol_type=PROTOCOL,
             protocols=[
-                JoinGroupRequestProtocol(name=assignor.name, metadata=self._subscription_for(assignor, topics))
+                JoinGroupRequestProtocol(name=assignor.name, metadata=self._told(assignor, topics))
                 for assignor in self.assignors
             ],
             reason=self._reason[:MAX_REASON] or None,
@@ -223,19 +224,10 @@ class Membership(Member):
         self._reason = ""
         return response
 
-    def _subscription_for(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
+    def _told(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
         owned = sorted(self.subscription.partitions)
-        told = getattr(assignor, "user_data", None)
-        return encode_versioned(
-            ConsumerProtocolSubscription(
-                topics=sorted(topics),
-                user_data=None if told is None else told(sorted(self._last_assigned[1]), self._last_assigned[0]),
-                owned_partitions=group_by_topic(owned),
-                generation_id=self.generation,
-                rack_id=self.config.client_rack or None,
-            ),
-            SUBSCRIPTION_VERSION,
-        )
+        rack = self.config.client_rack or None
+        return protocol.subscription(assignor, topics, owned, self.generation, self._last_assigned, rack)
 
     async def _sync_group(self, joined: JoinGroupResponse, deadline: float) -> bytes:
         assignments = []
@@ -265,13 +257,7 @@ class Membership(Member):
         assignor = next((a for a in self.assignors if a.name == joined.protocol_name), None)
         if assignor is None:
             raise errors.InconsistentGroupProtocolError(f"the group has chosen {joined.protocol_name!r}")
-        members = {}
-        for member in joined.members:
-            told = decode_versioned(ConsumerProtocolSubscription, member.metadata)
-            owned = tuple(TopicPartition(t.topic, p) for t in told.owned_partitions for p in t.partitions)
-            members[member.member_id] = MemberSubscription(
-                tuple(told.topics), owned, told.generation_id, told.user_data, member.group_instance_id
-            )
+        members = protocol.members(joined.members)
         topics = {topic for member in members.values() for topic in member.topics}
         self.metadata.add_topics(topics)
         if not all(self.metadata.cluster.partitions_of(topic) for topic in topics):
@@ -280,10 +266,7 @@ class Membership(Member):
         counts = {topic: len(cluster.partitions_of(topic)) for topic in topics}
         self._assigned_counts = counts
         decided = assignor.assign(members, {topic: count for topic, count in counts.items() if count})
-        return {
-            member: encode_versioned(ConsumerProtocolAssignment(assigned_partitions=group_by_topic(partitions)), 1)
-            for member, partitions in decided.items()
-        }
+        return protocol.assignments(decided)
 
     async def _take_over(self, assigned: set[TopicPartition]) -> None:
         """Make the assignment ours. A cooperative member that has to give something up joins again afterwards."""
