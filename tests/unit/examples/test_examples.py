@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ from ottla import Broker, ConsumerRecord, KafkaAdminClient, KafkaConsumer, Kafka
 
 from .running import EXAMPLES, loaded
 
-OTHERS = {"legacy/page_visits.py", "legacy/simple_partitioner.py", "schema_registry.py"}
+OTHERS = {
+    "legacy/page_visits.py",
+    "legacy/simple_example.py",
+    "legacy/simple_partitioner.py",
+    "schema_registry.py",
+}
 """Examples with a test file of their own, beside tests/crash/test_kill_delivery.py for delivery/."""
 
 COUNT = 40
@@ -80,6 +86,11 @@ def test_kafka_pythons_admin(servers: str, capsys: pytest.CaptureFixture[str]) -
     loaded("kafka_python/admin.py").main(servers, "invoices")
     shown = capsys.readouterr().out.splitlines()
     assert shown[:3] == ["True 3", "retention.ms = 3600000", "partition 0 ends at 0"]
+
+
+def test_asyncio(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(loaded("asyncio_clients.py").main(servers, "numbers"))
+    assert sorted(capsys.readouterr().out.splitlines()) == ["read b'0' to b'19'", "sent to offsets 0 to 19"]
 
 
 def test_javas_producer(servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> None:

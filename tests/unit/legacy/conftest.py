@@ -60,7 +60,10 @@ def led_by(*leaders: ScriptedBroker | None, topic: str = "t") -> Any:
                     name=topic,
                     partitions=[
                         metadata.MetadataResponsePartition(
-                            partition_index=i, leader_id=-1 if b is None else ids[id(b)], replica_nodes=[], isr_nodes=[]
+                            partition_index=i,
+                            leader_id=-1 if b is None else ids[id(b)],
+                            replica_nodes=list(ids.values()),
+                            isr_nodes=[],
                         )
                         for i, b in enumerate(leaders)
                     ],

@@ -1,0 +1,45 @@
+"""The three clients on one event loop: a topic is made, a task sends, another one reads until it has everything.
+
+No thread is started, and any call that waits can be cancelled.
+"""
+
+import asyncio
+import sys
+
+from ottla import NewTopic, aio
+
+COUNT = 20
+
+
+async def send(servers: str, topic: str) -> None:
+    """Send some records; their acknowledgements are awaited together."""
+    async with aio.KafkaProducer(bootstrap_servers=servers) as producer:
+        futures = [await producer.send(topic, b"%d" % number, key=b"k") for number in range(COUNT)]
+        placed = await asyncio.gather(*futures)
+        print(f"sent to offsets {placed[0].offset} to {placed[-1].offset}")
+
+
+async def read(servers: str, topic: str) -> None:
+    """Read as many."""
+    found = []
+    async with aio.KafkaConsumer(
+        topic, bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest"
+    ) as consumer:
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == COUNT:
+                await consumer.commit()
+                break
+    print(f"read {found[0]!r} to {found[-1]!r}")
+
+
+async def main(servers: str = "localhost:9092", topic: str = "numbers") -> None:
+    """Make the topic; then send and read side by side."""
+    async with aio.KafkaAdminClient(bootstrap_servers=servers) as admin:
+        if topic not in await admin.list_topics():
+            await admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+    await asyncio.wait_for(asyncio.gather(send(servers, topic), read(servers, topic)), timeout=60)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,66 @@
+"""The SimpleConsumer example reads, and finds the new leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.client.scripted import ScriptedBroker
+from tests.unit.legacy.conftest import led_by
+
+from ottla import Broker
+from ottla.legacy import KeyedMessage, Producer, ProducerConfig
+from ottla.protocol.messages import fetch, list_offsets
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.records.message_set import encode
+
+from .running import loaded
+
+
+def test_it_reads_what_the_producer_wrote(capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker() as broker:
+        options = ProducerConfig(
+            {
+                "metadata.broker.list": broker.bootstrap_servers,
+                "request.required.acks": "1",
+                "compression.codec": "gzip",
+                "serializer.class": "kafka.serializer.StringEncoder",
+            }
+        )
+        with Producer[str, str](options) as producer:
+            producer.send([KeyedMessage("t", f"message {number}") for number in range(10)])
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        loaded("legacy/simple_example.py").SimpleExample().run(7, "t", 0, [("127.0.0.1", 1), (host, int(port))])
+    assert capsys.readouterr().out.splitlines() == [f"{number}: message {number}" for number in range(7)]
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[ScriptedBroker, ScriptedBroker]]:
+    with ScriptedBroker() as first, ScriptedBroker() as second:
+        yield first, second
+
+
+def answer(code: int, records: bytes = b"") -> fetch.FetchResponse:
+    data = fetch.PartitionData(partition_index=0, error_code=code, high_watermark=1, records=records)
+    return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic="t", partitions=[data])])
+
+
+def begin(request: object) -> list_offsets.ListOffsetsResponse:
+    found = list_offsets.ListOffsetsPartitionResponse(partition_index=0, old_style_offsets=[0])
+    return list_offsets.ListOffsetsResponse(
+        topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[found])]
+    )
+
+
+def test_it_finds_the_new_leader(
+    two: tuple[ScriptedBroker, ScriptedBroker], capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = two
+    old.on(MetadataRequest, led_by(old))
+    old.on(MetadataRequest, led_by(new), times=9)
+    old.on(list_offsets.ListOffsetsRequest, begin, times=9)
+    old.on(fetch.FetchRequest, lambda _: answer(6), times=9)
+    new.on(fetch.FetchRequest, lambda _: answer(0, encode(0, -1, b"k", b"moved", 0)), times=9)
+    example = loaded("legacy/simple_example.py").SimpleExample()
+    example.run(1, "t", 0, [(old.host, old.port)])
+    assert capsys.readouterr().out == "0: moved\n"
