@@ -148,6 +148,7 @@ class KafkaAdminClient:
     describe_producers = _blocking(AdminCore.describe_producers)
     abort_transaction = _blocking(AdminCore.abort_transaction)
     fence_producers = _blocking(AdminCore.fence_producers)
+    force_terminate_transaction = _blocking(AdminCore.force_terminate_transaction)
     find_hanging_transactions = _blocking(AdminCore.find_hanging_transactions)
 
     # Access rules

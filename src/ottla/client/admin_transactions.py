@@ -211,6 +211,10 @@ class TransactionsAdmin(AdminCalls):
 
         return await self.settled(transactional_ids, attempt, timeout_ms, errors)
 
+    async def force_terminate_transaction(self, transactional_id: str, timeout_ms: float | None = None) -> None:
+        """Abort whatever transaction an id has open, prepared ones as well (KIP-939), and shut out its producer."""
+        await self.fence_producers([transactional_id], timeout_ms)
+
     async def _fence(self, node: int, name: str) -> FencedProducer | KafkaError:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=FENCING_TIMEOUT_MS)
         try:

@@ -457,7 +457,7 @@ def a_transaction_that_hangs_is_aborted(admin: KafkaAdminClient, name: str, kind
         admin.abort_transaction(AbortTransactionSpec(tp, state.producer_id, state.producer_epoch, epoch))
         (after,) = [s for s in admin.describe_producers([tp])[tp] if s.producer_id == state.producer_id]
         assert after.current_txn_start_offset is None
-        admin.fence_producers([name])
+        admin.force_terminate_transaction(name)
 
 
 # Users and rules
