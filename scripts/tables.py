@@ -19,7 +19,6 @@ from ottla.client.admin_core import AdminCore
 from ottla.client.producer_core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
-from ottla.config.client import ClientConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
@@ -58,7 +57,7 @@ def _shown(default: object) -> str:
 
 def without_effect() -> str:
     """Options that clients take and that change nothing."""
-    return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(ClientConfig.no_effect.items())))
+    return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(AdminConfig.no_effect.items())))
 
 
 def served() -> str:

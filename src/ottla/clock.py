@@ -84,9 +84,10 @@ class ManualClock:
             for wait in waits:
                 wait.cancel()
 
-    def is_waited_for(self, until: float) -> bool:
-        """Whether somebody waits for this moment, in seconds of `monotonic`: what a test waits for before `advance`."""
-        return any(moment == until for moment, _, _ in list(self._sleepers))
+    @property
+    def waited_for(self) -> list[float]:
+        """The moments that somebody waits for, in seconds of `monotonic`: what a test looks at before `advance`."""
+        return [moment for moment, _, _ in list(self._sleepers)]
 
     def advance(self, ms: float) -> None:
         """Move both times forward, and wake those whose time has come. Any thread may do so."""

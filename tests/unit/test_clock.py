@@ -33,7 +33,7 @@ def test_who_waits_for_a_time_wakes_when_a_clock_reaches_it_or_the_event_comes()
         event = asyncio.Event()
         waiting = asyncio.ensure_future(clock.wait(event, 5.0))
         await asyncio.sleep(0)
-        assert clock.is_waited_for(5.0)
+        assert clock.waited_for == [5.0]
         clock.advance(4999)
         await asyncio.sleep(0)
         assert not waiting.done()

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from uuid import UUID
 
+from ottla.client import telemetry
 from ottla.client.consumer_core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
 from ottla.client.member import GroupMembershipOperation
 from ottla.client.metadata import PartitionInfo
@@ -287,6 +289,10 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
         return await self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError if it gives none."""
+        return await telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms))
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""

@@ -35,6 +35,7 @@ from ottla.client.offsets import OffsetLookup
 from ottla.client.positions import Positions
 from ottla.client.serializers import find
 from ottla.client.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
+from ottla.client.telemetry import telemetry_of
 from ottla.client.wakeups import Wakeups
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError, UnsupportedVersionError
@@ -81,6 +82,15 @@ class ConsumerCore:
             allow_auto_create=config.allow_auto_create_topics,
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        )
+        self.telemetry = telemetry_of(
+            config.enable_metrics_push,
+            self.connections,
+            self.metadata,
+            self.metrics,
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            client_rack=config.client_rack,
         )
         self.buffer = FetchBuffer()
         self.fetcher = Fetcher(
@@ -177,6 +187,8 @@ class ConsumerCore:
         await self.commits.close()
         await self.fetcher.close()
         await self.positions.close()
+        if self.telemetry is not None:
+            await self.telemetry.close()
         await self.metadata.close()
         await self.connections.close()
         self.metrics.close()

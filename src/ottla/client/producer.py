@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
-from ottla.client import columns_in
+from ottla.client import columns_in, telemetry
 from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
@@ -33,6 +34,7 @@ from ottla.records.appender import NOW
 from ottla.records.murmur2 import murmur2
 
 FOR_EVER = None
+CLIENT_ID_SECONDS = 30.0
 
 
 class KafkaProducer:
@@ -288,6 +290,11 @@ class KafkaProducer:
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.told(raw)
+
+    def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
+        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError after `timeout` s."""
+        self._check_open()
+        return self._io.run(telemetry.require(self._core.telemetry).client_instance_id(timeout))
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""

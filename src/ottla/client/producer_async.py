@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
-from ottla.client import columns_in
+from ottla.client import columns_in, telemetry
 from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
@@ -237,6 +238,10 @@ class KafkaProducer:
         """The numbers of a topic's partitions."""
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
+
+    async def client_instance_id(self, timeout: float = 30.0) -> UUID:
+        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError after `timeout` s."""
+        return await telemetry.require(self._core.telemetry).client_instance_id(timeout)
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""

@@ -26,6 +26,7 @@ from ottla.client.producer_interceptors import ProducerInterceptors, nowhere
 from ottla.client.producer_metrics import ProducerMetrics
 from ottla.client.sender import Sender
 from ottla.client.serializers import checked_headers, find, to_bytes
+from ottla.client.telemetry import telemetry_of
 from ottla.client.transaction_manager import TransactionManager
 from ottla.client.transactions import Transactions
 from ottla.clock import SYSTEM_CLOCK, Clock
@@ -110,6 +111,13 @@ class ProducerCore:
                 give_up=self.sender.give_up,
                 wake=self.sender.wake,
             )
+        self.telemetry = telemetry_of(
+            config.enable_metrics_push,
+            self.connections,
+            self.metadata,
+            registry,
+            transactional_id=config.transactional_id,
+        )
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, given)
@@ -151,6 +159,8 @@ class ProducerCore:
         if self._transactions is not None:
             await self._transactions.close()
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
+        if self.telemetry is not None:
+            await self.telemetry.close()
         await self.metadata.close()
         await self.connections.close()
         await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it

@@ -10,10 +10,11 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 NO_EFFECT = {
+    "enable.metrics.push": "an admin client pushes no metrics",
     "max.in.flight.requests.per.connection": "as many requests as calls are on their way",
     "receive.message.max.bytes": "a response may have 512 MiB",
 }
-"""kafka-python's, taken without effect."""
+"""Taken without effect, beside what all clients take so."""
 
 
 class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):

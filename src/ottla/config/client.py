@@ -86,7 +86,6 @@ NO_EFFECT = {
     "api.version": "versions are negotiated with each broker",
     "api.version.auto.timeout.ms": "versions are negotiated with each broker",
     "bootstrap.topics.filter": "no topic is asked for before it is used",
-    "enable.metrics.push": "metrics are not pushed to brokers (KIP-714) yet",
     "metrics.enabled": "metrics are always kept; they cost nothing per record",
     "selector": "connections are on asyncio's loop",
     "sock.chunk.bytes": "what has arrived is read at once",

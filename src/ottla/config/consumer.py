@@ -125,6 +125,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         True, boolean, "kafka-python's: fetch in sessions (KIP-227); without, every request names every partition."
     )
     consumer_timeout_ms = Option(float("inf"), number(0), "Iteration ends after this long without a record.")
+    enable_metrics_push = Option(True, boolean, "Push metrics to the cluster, where it asks for some (KIP-714).")
     interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
 
     def check(self) -> None:

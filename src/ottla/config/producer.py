@@ -129,6 +129,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         0, integer(0), "A broker that takes nothing for so long gets no keyless records; 0: it does."
     )
     interceptor_classes = Option((), each(loaded), "Interceptors, as classes or objects, in order.")
+    enable_metrics_push = Option(True, boolean, "Push metrics to the cluster, where it asks for some (KIP-714).")
     metadata_max_idle_ms = Option(300_000, integer(5000), "A topic not sent to for longer is forgotten.")
 
     receive_buffer_bytes = Option(32_768, integer(-1), "SO_RCVBUF; -1: the system's.")

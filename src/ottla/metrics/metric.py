@@ -81,6 +81,11 @@ class KafkaMetric:
     def __repr__(self) -> str:
         return f"<KafkaMetric {self.metric_name.group} {self.metric_name.name}>"
 
+    @property
+    def is_total(self) -> bool:
+        """Whether it only grows: a sum or count since the start."""
+        return bool(getattr(self._source, "only_grows", False))
+
     def value(self) -> Any:
         """The value now: NaN for an average or extreme of nothing. Any thread may ask."""
         source = self._source

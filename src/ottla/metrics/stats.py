@@ -165,6 +165,8 @@ class Rate:
 class CumulativeSum:
     """The sum of everything since the start."""
 
+    only_grows = True
+
     def __init__(self, value: float = 0.0) -> None:
         self._value = value
 
@@ -187,6 +189,8 @@ class CumulativeCount(CumulativeSum):
 
 class Value(CumulativeSum):
     """The last value."""
+
+    only_grows = False
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         """The newest one."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Self
@@ -27,6 +28,7 @@ from ottla.protocol.messages import (
     describe_cluster,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     init_producer_id,
     join_group,
@@ -37,6 +39,7 @@ from ottla.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sync_group,
 )
 from ottla.records.batch import assign, read_header, split
@@ -241,6 +244,14 @@ class ScriptedBroker:
     def _describe_cluster(self, request: Any) -> Response:
         brokers = [describe_cluster.DescribeClusterBroker(broker_id=7, host=self.host, port=self.port)]
         return describe_cluster.DescribeClusterResponse(cluster_id="scripted", controller_id=7, brokers=brokers)
+
+    def _get_telemetry_subscriptions(self, request: Any) -> Response:
+        return get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse(
+            client_instance_id=uuid.UUID(int=7), push_interval_ms=300_000
+        )
+
+    def _push_telemetry(self, request: Any) -> Response:
+        return push_telemetry.PushTelemetryResponse()
 
     def _init_producer_id(self, request: Any) -> Response:
         self._producer_id += 1

@@ -113,9 +113,8 @@ JAVA = [
 ]
 """Those of Java's Consumer, in Python's spelling."""
 LEFT_OUT = {
-    "client_instance_id": "only pushed metrics (KIP-714) have it",
-    "register_metric_for_subscription": "only pushed metrics (KIP-714) have it",
-    "unregister_metric_from_subscription": "only pushed metrics (KIP-714) have it",
+    "register_metric_for_subscription": "metrics of applications are not pushed (KIP-1076)",
+    "unregister_metric_from_subscription": "metrics of applications are not pushed (KIP-1076)",
 }
 
 

@@ -367,7 +367,7 @@ def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("metadata.fetch.timeout.ms", "timeout.ms", "block.on.buffer.full")
 def test_options_of_the_first_producer_still_work(broker: ScriptedBroker) -> None:
-    with producer(broker, metadata_fetch_timeout_ms=50, timeout_ms=1234) as p:
+    with producer(broker, metadata_fetch_timeout_ms=300, timeout_ms=1234) as p:
         with pytest.raises(KafkaTimeoutError, match="missing"):
             p.send("missing", b"v")
         p.send("t", b"v").get(10)

@@ -135,7 +135,7 @@ def test_metadata_is_asked_for_again_when_it_is_old(broker: ScriptedBroker) -> N
     clock = ManualClock()
     with producer(broker, metadata_max_age_ms=5000, clock=clock) as p:
         p.send("t", b"v").get(10)
-        until(lambda: clock.is_waited_for(5.0))
+        until(lambda: 5.0 in clock.waited_for)
         before = len(broker.asked(MetadataRequest))
         clock.advance(4999)
         idle(p)

@@ -57,7 +57,7 @@ def balanced(p: KafkaProducer | aio.KafkaProducer) -> None:
 # Order
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_with_five_requests_in_flight_order_is_kept_through_failures_of_all_kinds(
     broker: ScriptedBroker, seed: int
 ) -> None:

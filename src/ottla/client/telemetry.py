@@ -1,0 +1,156 @@
+"""Metrics pushed to the cluster where it asks for them: KIP-714, `enable.metrics.push`. `ClientTelemetryReporter`.
+
+The broker tells which metrics it wants and how often; it may want none, which is the usual case. A cluster that does
+not know telemetry is not asked again. Nothing here ever fails a client's work. On the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from ottla import errors
+from ottla.client.connections import Connections
+from ottla.client.metadata import Metadata
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
+from ottla.metrics.otlp import Exporter
+from ottla.metrics.registry import Metrics
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
+from ottla.records.compression import CODECS, compress
+
+log = logging.getLogger("ottla.client")
+
+FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, UnsupportedVersionError)
+"""Errors after which the cluster is left alone."""
+ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
+"""Errors after which it is asked anew what it wants."""
+RETRY_SECONDS: Final = 60.0
+"""How long a cluster that could not be asked is left alone."""
+FAREWELL_SECONDS: Final = 0.5
+"""How long the end of a client waits for its last push."""
+
+
+class Telemetry:
+    """What one client pushes. `close` sends what is there at the end."""
+
+    def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
+        self._connections = connections
+        self._exporter = Exporter(metrics, resource)
+        self._clock = metrics.clock
+        self._subscription: GetTelemetrySubscriptionsResponse | None = None
+        self._subscribed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Ask the cluster what it wants; once there is a connection for other reasons."""
+        if self._task is None and not self._closed:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def client_instance_id(self, timeout: float) -> UUID:
+        """The id that the cluster has given this client. KafkaTimeoutError when it gives none in time."""
+        self.start()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._subscribed.wait()
+        except TimeoutError:
+            raise KafkaTimeoutError(f"no client instance id within {timeout:g} s") from None
+        if self._subscription is None:
+            raise UnsupportedVersionError("the cluster does not take metrics of clients")
+        return self._subscription.client_instance_id
+
+    async def close(self) -> None:
+        """Push for the last time, where something is wanted, and end."""
+        self._closed = True
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._subscription is not None and self._subscription.requested_metrics:
+            try:
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    await self._push(self._subscription, terminating=True)
+            except (KafkaError, TimeoutError) as error:
+                log.debug("the last metrics could not be pushed: %s", error)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                self._subscription = await self._subscribe()
+                self._subscribed.set()
+                await self._push_while_wanted(self._subscription)
+            except ASK_AGAIN:
+                continue
+            except FINAL as error:
+                log.debug("metrics are not pushed: %s", error)
+                self._subscription = None
+                self._subscribed.set()
+                return
+            except KafkaError as error:
+                log.debug("metrics could not be pushed: %s", error)
+                await self._sleep(RETRY_SECONDS)
+
+    async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
+        known = ZERO_UUID if self._subscription is None else self._subscription.client_instance_id
+        answer = await self._connections.ask_any(GetTelemetrySubscriptionsRequest(client_instance_id=known))
+        if answer.error_code:
+            raise errors.for_code(answer.error_code)
+        return answer
+
+    async def _push_while_wanted(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
+        """Push at the interval, the first time somewhere around it, so that clients do not come together."""
+        interval = subscription.push_interval_ms / 1000
+        if not subscription.requested_metrics:
+            await self._sleep(interval)
+            return
+        await self._sleep(interval * random.uniform(0.5, 1.5))
+        while True:
+            try:
+                await self._push(subscription, terminating=False)
+            except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
+                log.warning("the cluster did not take metrics of this client: %s", error)
+            await self._sleep(interval)
+
+    async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:
+        codec = next((c for c in subscription.accepted_compression_types if 0 <= c < len(CODECS)), 0)
+        metrics = self._exporter.encoded(subscription.requested_metrics, subscription.delta_temporality)
+        request = PushTelemetryRequest(
+            client_instance_id=subscription.client_instance_id,
+            subscription_id=subscription.subscription_id,
+            terminating=terminating,
+            compression_type=codec,
+            metrics=bytes(compress(codec, metrics)),
+        )
+        answer = await self._connections.ask_any(request)
+        if answer.error_code:
+            raise errors.for_code(answer.error_code)
+
+    async def _sleep(self, seconds: float) -> None:
+        await self._clock.wait(asyncio.Event(), self._clock.monotonic() + seconds)
+
+
+def telemetry_of(
+    enabled: bool, connections: Connections, metadata: Metadata, metrics: Metrics, **labels: str | None
+) -> Telemetry | None:
+    """The telemetry of a new client, which begins when the cluster is known; None where it is turned off."""
+    if not enabled:
+        return None
+    made = Telemetry(connections, metrics, {key: label for key, label in labels.items() if label})
+    metadata.listeners.append(lambda _: made.start())
+    return made
+
+
+def require(telemetry: Telemetry | None) -> Telemetry:
+    """The telemetry of a client; IllegalStateError where it is turned off."""
+    if telemetry is None:
+        raise IllegalStateError("enable.metrics.push is off")
+    return telemetry

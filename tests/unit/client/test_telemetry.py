@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import gzip
+import time
+import uuid
+from typing import Any
+
+import pytest
+
+from ottla import KafkaConsumer, KafkaProducer
+from ottla.clock import ManualClock
+from ottla.errors import IllegalStateError, UnsupportedVersionError
+from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+from ..metrics.protobuf import labels, metrics
+from .scripted import ScriptedBroker
+
+GZIP = 1
+SENT = "org.apache.kafka.producer.record.send.total"
+ID = uuid.UUID(int=7)
+
+
+def wanting(*prefixes: str, subscription: int = 5, codecs: tuple[int, ...] = ()) -> GetTelemetrySubscriptionsResponse:
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=ID,
+        subscription_id=subscription,
+        accepted_compression_types=list(codecs),
+        push_interval_ms=10_000,
+        telemetry_max_bytes=1000,
+        delta_temporality=True,
+        requested_metrics=list(prefixes),
+    )
+
+
+def producer(broker: ScriptedBroker, **options: Any) -> KafkaProducer:
+    return KafkaProducer(bootstrap_servers=broker.address, linger_ms=0, **options)
+
+
+def pushes(broker: ScriptedBroker, count: int) -> list[PushTelemetryRequest]:
+    broker.wait_for(lambda: len(broker.asked(PushTelemetryRequest)) >= count)
+    return broker.asked(PushTelemetryRequest)
+
+
+def pass_time(p: KafkaProducer, clock: ManualClock, seconds: float) -> None:
+    """Let time pass once metadata and telemetry wait for it."""
+    end = time.monotonic() + 10
+    while len(clock.waited_for) < 2:
+        assert time.monotonic() < end, "nobody waits"
+        p._io.run(_nothing())
+    clock.advance(seconds * 1000)
+
+
+async def _nothing() -> None:
+    pass
+
+
+@pytest.mark.option("enable.metrics.push")
+def test_what_the_cluster_wants_is_pushed_at_its_interval_and_at_the_end(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT, codecs=(GZIP, 0)))
+    with producer(broker, clock=clock) as p:
+        p.send("t", b"v").get(10)
+        assert p.client_instance_id(10) == ID
+        pass_time(p, clock, 15)
+        (first,) = pushes(broker, 1)
+        p.send("t", b"v").get(10)
+        p.send("t", b"v").get(10)
+        pass_time(p, clock, 10)
+        pushes(broker, 2)
+        p.send("t", b"v").get(10)
+    told = pushes(broker, 3)
+    assert [metrics(gzip.decompress(push.metrics)) for push in told] == [
+        {SENT: ("sum 1", float(count), {})} for count in (1, 2, 1)
+    ]
+    assert [(push.subscription_id, push.client_instance_id) for push in told] == [(5, ID)] * 3
+    assert [push.terminating for push in told] == [False, False, True]
+    assert first.compression_type == GZIP
+    assert [r.client_instance_id for r in broker.asked(GetTelemetrySubscriptionsRequest)] == [ZERO_UUID]
+
+
+def test_a_cluster_that_wants_nothing_gets_nothing_and_is_asked_again(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting())
+    with producer(broker, clock=clock) as p:
+        p.send("t", b"v").get(10)
+        pass_time(p, clock, 10)
+        broker.wait_for(lambda: len(broker.asked(GetTelemetrySubscriptionsRequest)) == 2)
+        assert broker.asked(GetTelemetrySubscriptionsRequest)[1].client_instance_id == ID
+    assert broker.asked(PushTelemetryRequest) == []
+
+
+def test_a_subscription_that_is_gone_is_asked_for_anew(broker: ScriptedBroker) -> None:
+    clock = ManualClock()
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("", subscription=6))
+    broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=117))
+    with producer(broker, clock=clock) as p:
+        p.send("t", b"v").get(10)
+        pass_time(p, clock, 15)
+        broker.wait_for(lambda: len(broker.asked(GetTelemetrySubscriptionsRequest)) == 2)
+        pass_time(p, clock, 15)
+        last = pushes(broker, 2)[-1]
+        assert last.subscription_id == 6
+        assert len(metrics(last.metrics)) > 40, "an empty beginning is that of all names"
+
+
+def test_metrics_that_are_refused_are_not_pushed_again_but_too_many_of_them_may_be_fewer_later(
+    broker: ScriptedBroker,
+) -> None:
+    clock = ManualClock()
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting(SENT))
+    broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=118))
+    broker.on(PushTelemetryRequest, lambda _: PushTelemetryResponse(error_code=42))
+    with producer(broker, clock=clock) as p:
+        p.send("t", b"v").get(10)
+        pass_time(p, clock, 15)
+        pushes(broker, 1)
+        pass_time(p, clock, 10)
+        pushes(broker, 2)
+        while p._core.telemetry is None or p._core.telemetry._subscription is not None:
+            p._io.run(_nothing())
+        with pytest.raises(UnsupportedVersionError):
+            p.client_instance_id(10)
+        assert p.send("t", b"v").get(10).offset == 1
+    assert len(broker.asked(PushTelemetryRequest)) == 2
+
+
+def test_a_cluster_that_does_not_know_telemetry_is_not_asked() -> None:
+    with ScriptedBroker(max_versions={"GetTelemetrySubscriptions": -1}) as broker:
+        broker.add_topic("t")
+        with producer(broker) as p:
+            p.send("t", b"v").get(10)
+            with pytest.raises(UnsupportedVersionError):
+                p.client_instance_id(10)
+        assert broker.asked(GetTelemetrySubscriptionsRequest) == []
+
+
+def test_turned_off_nobody_is_asked(broker: ScriptedBroker) -> None:
+    with producer(broker, enable_metrics_push=False) as p:
+        p.send("t", b"v").get(10)
+        with pytest.raises(IllegalStateError, match=r"enable\.metrics\.push"):
+            p.client_instance_id()
+    assert broker.asked(GetTelemetrySubscriptionsRequest) == []
+
+
+@pytest.mark.option("enable.metrics.push")
+def test_a_consumer_pushes_too_and_says_of_which_group_it_is(broker: ScriptedBroker) -> None:
+    broker.on(GetTelemetrySubscriptionsRequest, lambda _: wanting("org.apache.kafka.consumer.connection"))
+    with KafkaConsumer("t", bootstrap_servers=broker.address, group_id="g", client_rack="r") as consumer:
+        assert consumer.client_instance_id(10_000) == ID
+    (push,) = pushes(broker, 1)
+    assert push.terminating
+    assert "org.apache.kafka.consumer.connection.count" in metrics(push.metrics)
+    assert labels(push.metrics) == {"group_id": "g", "client_rack": "r"}
