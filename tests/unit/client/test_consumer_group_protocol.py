@@ -347,13 +347,13 @@ def test_offsets_are_committed_before_a_partition_is_acknowledged_as_given_up(
         read(c, 10)
         coordinator.assigned = [1]
         poll_until(c, lambda: c.assignment() == {TopicPartition("t", 1)})
-        poll_until(c, lambda: coordinator.requests[-1].topic_partitions is None)
+        given_up = [TopicPartitions(topic_id=ID, partitions=[1])]
+        poll_until(c, lambda: any(r.topic_partitions == given_up for r in coordinator.requests))
         commit = next(i for i, r in enumerate(broker.requests) if isinstance(r, OffsetCommitRequest))
         ack = next(
             i
             for i, r in enumerate(broker.requests)
-            if isinstance(r, ConsumerGroupHeartbeatRequest)
-            and r.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[1])]
+            if isinstance(r, ConsumerGroupHeartbeatRequest) and r.topic_partitions == given_up
         )
         assert commit < ack
     assert broker.committed[("t", 0)] == (10, "")
