@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -11,6 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from ottla.client.admin_core import AdminCore
 from ottla.client.io_thread import IoThread
 from ottla.config.admin import AdminConfig
+from ottla.errors import IllegalStateError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +27,10 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: KafkaAdminClient, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._io.run(method(self._core, *args, **kwargs))
+        try:
+            return self._io.run(method(self._core, *args, **kwargs))
+        except asyncio.CancelledError:  # by close() of another thread, while this call slept between two tries
+            raise IllegalStateError(f"{self} was closed") from None
 
     return call  # type: ignore[return-value]  # mypy takes wraps() for the description of a protocol of its own
 

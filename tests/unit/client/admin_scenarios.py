@@ -356,6 +356,25 @@ def groups_are_told_and_their_members_sent_away(admin: KafkaAdminClient, name: s
 
 
 @scenario
+def groups_of_the_new_protocol(admin: KafkaAdminClient, name: str, kind: str) -> None:
+    if kind == "3.9":
+        return  # there it is switched off
+    made(admin, name, 2)
+    with KafkaConsumer(name, bootstrap_servers=address(admin), group_id=name, group_protocol="consumer") as consumer:
+        until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment())
+        described = until(lambda: (g := admin.describe_consumer_groups([name])[name]).state == "Stable" and g)
+        (member,) = described.members
+        both = {TopicPartition(name, 0), TopicPartition(name, 1)}
+        assert set(member.assignment) == set(member.target_assignment or ()) == both
+        assert (described.group_type, described.group_epoch) == (GroupType.CONSUMER, member.member_epoch)
+        assert described.coordinator_id == admin.describe_cluster().nodes[0].id
+        assert name in [g.group_id for g in admin.list_groups(types_filter=[GroupType.CONSUMER])]
+        assert name not in [g.group_id for g in admin.list_groups(types_filter=[GroupType.CLASSIC])]
+        with pytest.raises(errors.GroupIdNotFoundError):
+            admin.describe_classic_groups([name])
+
+
+@scenario
 def offsets_of_groups_are_set_told_reset_and_forgotten(admin: KafkaAdminClient, name: str, kind: str) -> None:
     tp = filled(admin, name)
     until(lambda: not _fails(lambda: admin.alter_consumer_group_offsets(name, {tp: OffsetAndMetadata(3, "note")})))

@@ -269,6 +269,28 @@ def test_a_cancelled_call_leaves_the_client_usable() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("answer", [lambda _: SILENCE, lambda request: refusing(request)], ids=["waits", "pauses"])
+def test_close_ends_the_calls_of_other_threads(broker: ScriptedBroker, answer: Any) -> None:
+    broker.on(CreateTopicsRequest, answer, times=10)
+    failed: list[BaseException] = []
+    options = {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
+    admin = KafkaAdminClient(bootstrap_servers=broker.address, **options)
+
+    def call() -> None:
+        try:
+            admin.create_topics([NewTopic("new", 1, 1)])
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    broker.wait_for(lambda: bool(broker.asked(CreateTopicsRequest)))
+    time.sleep(0.05)  # the answer is on its way to the pause
+    admin.close()
+    thread.join(2)
+    assert [type(error) for error in failed] == [errors.IllegalStateError]
+
+
 def test_nothing_is_left_of_it(broker: ScriptedBroker) -> None:
     files = descriptors()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
