@@ -15,7 +15,7 @@ from tests.unit.client.conftest import descriptors
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla.clock import ManualClock
-from ottla.errors import IllegalStateError, SerializationError
+from ottla.errors import IllegalStateError, RequestTimedOutError, SerializationError
 from ottla.legacy import (
     DefaultEventHandler,
     DefaultPartitioner,
@@ -29,6 +29,7 @@ from ottla.legacy import (
     QueueFullError,
     QueueFullException,
     StringEncoder,
+    SyncProducer,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
@@ -399,6 +400,19 @@ def test_after_a_fork_the_childs_copy_refuses(broker: ScriptedBroker) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         producer.send(KeyedMessage("t", "k.1", "v"))
     assert len(sent(broker)) == 1
+
+
+def test_after_a_request_without_an_answer_the_next_one_has_a_new_connection(broker: ScriptedBroker) -> None:
+    broker.on(MetadataRequest, lambda _: SILENCE)
+    producer = SyncProducer(broker.host, broker.port, config(broker, request_timeout_ms=50))
+    request = MetadataRequest(topics=[])
+    with pytest.raises(RequestTimedOutError):
+        producer.ask(request)
+    assert producer.ask(request).topics == producer.ask(request).topics  # a late answer would not fit
+    assert broker.connections == 2
+    producer.close()
+    with pytest.raises(IllegalStateError):
+        producer.ask(request)
 
 
 def test_threads_share_a_producer(broker: ScriptedBroker) -> None:
