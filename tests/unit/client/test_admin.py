@@ -16,14 +16,22 @@ from typing import Any
 
 import pytest
 
-from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio, errors
+from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
 from ottla.client.admin_core import AdminCore
+from ottla.protocol.messages import metadata
 from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 
@@ -102,7 +110,9 @@ def throttled(request: CreateTopicsRequest) -> CreateTopicsResponse:
 def test_what_a_quota_refuses_is_tried_again_after_the_throttle_time(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, throttled, times=2)
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        begin = time.monotonic()
         admin.create_topics([NewTopic("new", 1, 1)])
+        assert time.monotonic() - begin >= 0.12
         assert len(broker.asked(CreateTopicsRequest)) == 3
 
 
@@ -178,6 +188,51 @@ def test_a_topic_that_is_too_new_for_a_broker_is_asked_for_again(broker: Scripte
     )
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin:
         assert admin.list_offsets({tp: -1})[tp].offset == 0
+
+
+def test_each_request_goes_where_it_belongs() -> None:
+    with ScriptedBroker() as one, ScriptedBroker() as other:
+        nodes = {7: one, 8: other}
+        for broker in nodes.values():
+            broker.add_topic("t", 2)
+            broker.on(MetadataRequest, lambda _: cluster(nodes, controller=8, leaders=[7, 8]), times=100)
+            broker.on(DescribeConfigsRequest, described, times=100)
+            broker.on(DescribeLogDirsRequest, lambda _: DescribeLogDirsResponse(results=[]), times=100)
+            broker.on(ListGroupsRequest, lambda _: ListGroupsResponse(groups=[]), times=100)
+        with KafkaAdminClient(bootstrap_servers=one.address) as admin:
+            admin.create_topics([NewTopic("new", 1, 1)])
+            assert [len(broker.asked(CreateTopicsRequest)) for broker in (one, other)] == [0, 1]
+            admin.list_offsets({TopicPartition("t", 0): -1, TopicPartition("t", 1): -1})
+            for number, broker in enumerate((one, other)):
+                (request,) = broker.asked(ListOffsetsRequest)
+                assert [p.partition_index for p in request.topics[0].partitions] == [number]
+            admin.describe_configs([ConfigResource("broker", "8"), ConfigResource("broker_logger", "8")])
+            assert [len(broker.asked(DescribeConfigsRequest)) for broker in (one, other)] == [0, 1]
+            admin.describe_log_dirs(brokers=[7])
+            assert [len(broker.asked(DescribeLogDirsRequest)) for broker in (one, other)] == [1, 0]
+            admin.list_groups()
+            assert [len(broker.asked(ListGroupsRequest)) for broker in (one, other)] == [1, 1]
+
+
+def cluster(nodes: dict[int, ScriptedBroker], controller: int, leaders: list[int]) -> metadata.MetadataResponse:
+    partitions = [
+        metadata.MetadataResponsePartition(partition_index=i, leader_id=leader, replica_nodes=[], isr_nodes=[])
+        for i, leader in enumerate(leaders)
+    ]
+    return metadata.MetadataResponse(
+        brokers=[metadata.MetadataResponseBroker(node_id=n, host=b.host, port=b.port) for n, b in nodes.items()],
+        controller_id=controller,
+        topics=[metadata.MetadataResponseTopic(name="t", partitions=partitions)],
+    )
+
+
+def described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=[])
+            for r in request.resources
+        ]
+    )
 
 
 @pytest.mark.option("client.id")
