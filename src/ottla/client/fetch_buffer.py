@@ -32,11 +32,16 @@ class FetchBuffer:
 
     def drop_stale(self) -> None:
         """Forget what belongs to partitions that are gone, or from where the consumer has jumped away."""
-        stay = [fetched for fetched in self.completed if fetched.is_current]
-        self.completed.clear()
-        self.completed.extend(stay)
+        stale = [fetched for fetched in self.completed if not fetched.is_current]
+        if stale:
+            stay = [fetched for fetched in self.completed if fetched.is_current]
+            self.completed.clear()
+            self.completed.extend(stay)
         if self._current is not None and not self._current.is_current:
+            stale.append(self._current)
             self._current = None
+        for fetched in stale:
+            self._measure(fetched)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -111,7 +116,10 @@ class FetchBuffer:
                 if not self.completed:
                     return None
                 fetched = self._current = self.completed.popleft()
+                if self.metrics is not None:
+                    self.metrics.of(fetched.state)
             if not fetched.is_current:
+                self._measure(fetched)
                 self._current = None
             elif fetched.state.paused:
                 skipped.append(fetched)
@@ -123,8 +131,11 @@ class FetchBuffer:
         state = fetched.state
         state.taken_bytes += fetched.nbytes
         self._current = None
-        if self.metrics is not None and fetched.totals is not None:
-            self.metrics.used_up(state, fetched.nbytes, fetched.returned, fetched.totals)
+        self._measure(fetched)
         if state.held or self.is_full:
             state.held = False
             wake()
+
+    def _measure(self, fetched: Fetched) -> None:
+        if self.metrics is not None and fetched.totals is not None:
+            self.metrics.used_up(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)

@@ -1,7 +1,7 @@
 """What fetching measures: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Recorded per response and per used-up part of one, never per record: by the loop when a response comes, by the polling
-thread when it has used up a partition's part.
+Recorded per response, and lags per partition in one, never per record: by the loop when a response comes, by the
+polling thread when it has used one up.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ NO_REPLICA: Final = -1
 
 
 class ResponseTotals:
-    """What one response brought, summed up until the last of its parts is used up."""
+    """What one response brought, by topic: bytes and records, summed up until the last of its parts is done with."""
 
-    __slots__ = ("bytes", "parts", "records")
+    __slots__ = ("parts", "topics")
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
-        self.bytes = 0
-        self.records = 0
+        self.topics: dict[str, tuple[int, int]] = {}
 
 
 class Consumed(NamedTuple):
@@ -38,6 +37,21 @@ class Consumed(NamedTuple):
     records: Sensor
     fetch_size: Sensor
     per_request: Sensor
+
+    def record(self, nbytes: int, records: int) -> None:
+        """What one response had."""
+        self.bytes.record(nbytes)
+        self.records.record(records)
+        self.fetch_size.record(nbytes)
+        self.per_request.record(records)
+
+
+class MeasuredPartition(NamedTuple):
+    """A partition and its sensors."""
+
+    state: PartitionState
+    lag: Sensor
+    lead: Sensor
 
 
 class FetchMetrics:
@@ -59,7 +73,7 @@ class FetchMetrics:
         self._add(self._lag, "records-lag-max", "How far the partition behind most was behind, in records.", Max())
         self._lead = self._sensor("records-lead")
         self._add(self._lead, "records-lead-min", "How near the log's begin a partition was, in records.", Min())
-        self._partitions: dict[TopicPartition, tuple[Sensor, Sensor]] = {}
+        self._partitions: dict[TopicPartition, MeasuredPartition] = {}
         self._topics: dict[str, Consumed] = {}
 
     def fetched(self, seconds: float, throttled_ms: int) -> None:
@@ -68,43 +82,40 @@ class FetchMetrics:
         self._throttled.record(throttled_ms)
 
     def used_up(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
-        """All that one response had for one partition was returned."""
+        """What one response had for one partition was returned, or is not wanted any more."""
+        before = totals.topics.get(state.tp.topic, (0, 0))
+        totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
         totals.parts -= 1
-        totals.bytes += nbytes
-        totals.records += records
-        topic = self._of_topic(state.tp.topic)
-        topic.bytes.record(nbytes)
-        topic.records.record(records)
-        topic.fetch_size.record(nbytes)
-        topic.per_request.record(records)
-        self._all.bytes.record(nbytes)
-        self._all.records.record(records)
         if totals.parts == 0:
-            self._all.fetch_size.record(totals.bytes)
-            self._all.per_request.record(totals.records)
-        self._place(state)
-
-    def _place(self, state: PartitionState) -> None:
-        sensors = self._partitions.get(state.tp)
+            self._record(totals)
         lag, lead = self._lag_of(state), lead_of(state)
-        if sensors is not None and lag is not None:
-            sensors[0].record(lag)
-        if sensors is not None and lead is not None:
-            sensors[1].record(lead)
+        measured = self.of(state)
+        if lag is not None:
+            measured.lag.record(lag)
+        if lead is not None:
+            measured.lead.record(lead)
+
+    def of(self, state: PartitionState) -> MeasuredPartition:
+        """A partition's sensors, made with its first records."""
+        return self._partitions.get(state.tp) or self._measure(state)
+
+    def _record(self, totals: ResponseTotals) -> None:
+        for topic, (nbytes, records) in totals.topics.items():
+            self._of_topic(topic).record(nbytes, records)
+        sums = zip(*totals.topics.values(), strict=True)
+        self._all.record(*map(sum, sums))
 
     def follow_assignment(self, states: Iterable[PartitionState]) -> None:
-        """Measure these partitions, and no others."""
+        """Measure nothing but these partitions; each from its first records on."""
         now = {state.tp: state for state in states}
-        for tp in self._partitions.keys() - now.keys():
+        for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
             self._forget(tp)
-        for tp in now.keys() - self._partitions.keys():
-            self._measure(now[tp])
         for topic in self._topics.keys() - {tp.topic for tp in now}:
             del self._topics[topic]
             for name in CONSUMED:
                 self._metrics.remove_sensor(f"topic.{topic}.{name}")
 
-    def _measure(self, state: PartitionState) -> None:
+    def _measure(self, state: PartitionState) -> MeasuredPartition:
         tp = state.tp
         tags = {"topic": tp.topic, "partition": str(tp.partition)}
         lag = self._metrics.sensor(f"{tp}.records-lag", parents=[self._lag])
@@ -116,7 +127,7 @@ class FetchMetrics:
             (lead, "records-lead-min", "The smallest lead of the partition in records.", Min()),
         ):
             sensor.add(self._metrics.name(name, GROUP, text, **tags), stat)
-        self._partitions[tp] = (lag, lead)
+        self._partitions[tp] = measured = MeasuredPartition(state, lag, lead)
         for name, text, gauge in (
             ("records-lag", "The lag of the partition in records.", lambda: nan_for_none(self._lag_of(state))),
             ("records-lead", "The lead of the partition in records.", lambda: nan_for_none(lead_of(state))),
@@ -127,6 +138,7 @@ class FetchMetrics:
             ),
         ):
             self._metrics.add_metric(self._metrics.name(name, GROUP, text, **tags), gauge)
+        return measured
 
     def _forget(self, tp: TopicPartition) -> None:
         del self._partitions[tp]
