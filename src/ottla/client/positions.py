@@ -166,7 +166,7 @@ class Positions:
         if later:  # no record is as late as that: the next one to come will be
             found.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
         for state in states:
-            info = infos[state.tp]
+            info = infos[state.tp] or self.metadata.cluster.partition(state.tp)
             leader_epoch = None if info is None else info.leader_epoch
             self._placed(state, generations, found[state.tp].offset, found[state.tp].leader_epoch, leader_epoch)
 

@@ -357,7 +357,10 @@ class ScriptedBroker:
                 offset, timestamp = self._lookup(topic.name, p.partition_index, p.timestamp)
                 parts.append(
                     list_offsets.ListOffsetsPartitionResponse(
-                        partition_index=p.partition_index, offset=offset, timestamp=timestamp
+                        partition_index=p.partition_index,
+                        offset=offset,
+                        timestamp=timestamp,
+                        leader_epoch=self.leader_epoch,
                     )
                 )
             topics.append(list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=parts))

@@ -398,6 +398,16 @@ def test_a_leader_without_the_epoch_leads_to_the_policy(broker: ScriptedBroker) 
         assert read(c, 1)[0].offset == 0
 
 
+def test_a_position_that_the_leader_has_just_told_is_not_checked(broker: ScriptedBroker) -> None:
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP])
+        read(c, 10)
+        c.seek_to_beginning()
+        read(c, 10)
+    assert not broker.asked(OffsetForLeaderEpochRequest)
+
+
 def test_brokers_that_cannot_check_for_consumers_are_read_without() -> None:
     with ScriptedBroker(max_versions={"OffsetForLeaderEpoch": 2}) as broker:
         broker.add_topic("t")
