@@ -10,9 +10,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from ottla import errors
+from ottla.client.introduction import Connection, introduce
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
@@ -25,13 +25,11 @@ from ottla.errors import (
     UnsupportedVersionError,
 )
 from ottla.model import Node
-from ottla.net.channel import Channel, SocketOptions
+from ottla.net.channel import Channel
 from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.dialing import SocketOptions
 from ottla.net.names import canonical_names_of
 from ottla.protocol.message import Request, Response
-from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 log = logging.getLogger("ottla.client")
 
@@ -41,39 +39,12 @@ NOT_AUTHENTICATED: Final = (SaslAuthenticationFailedError, UnsupportedSaslMechan
 R = TypeVar("R", bound=Response)
 Ask = Request[R] | Callable[[int], Request[R]]
 
-SOFTWARE: Final = ("ottla", "0.1.0")
-"""What a client tells the broker about itself (KIP-511)."""
 DATA: Final = "data"
 """Connections for producing and everything short."""
 FETCH: Final = "fetch"
 """Connections of a fetcher: a broker works on one request of a connection at a time, and a fetch may wait there."""
 GROUP: Final = "group"
 """Connections to coordinators: JoinGroup may wait for minutes, and a heartbeat must not wait behind a fetch."""
-
-
-class Connection:
-    """A channel that is ready, and the versions that its broker speaks."""
-
-    __slots__ = ("channel", "features", "versions")
-
-    def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]], features: dict[str, int]) -> None:
-        self.channel = channel
-        self.versions = versions
-        self.features = features
-        """The levels of the cluster's features (KIP-584)."""
-
-    def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
-        """The newest version that both sides speak; UnsupportedVersionError when there is none."""
-        low, high = self.versions.get(request.API_KEY, (0, -1))
-        ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
-        best = min(high, ours.stop - 1 if at_most is None else at_most)
-        if best < max(low, ours.start):
-            offered = f"versions {low} to {high}" if high >= 0 else "no version"
-            raise UnsupportedVersionError(
-                f"{self.channel.host}:{self.channel.port} speaks {offered} of {request.NAME},"
-                f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
-            )
-        return best
 
 
 class BackOff:
@@ -257,7 +228,9 @@ class Connections:
         try:
             await channel.connect()
             self._count("created")
-            connection = await self._introduce(channel)
+            connection = await introduce(channel, self.config)
+            if self.config.security_protocol != "PLAINTEXT":
+                self._count("authenticated")
         except BaseException as error:
             back_off.failed(loop.time())
             if isinstance(error, NOT_AUTHENTICATED):
@@ -282,36 +255,6 @@ class Connections:
         if node is None:
             raise BrokerNotAvailableError(f"broker {node_id} is not part of the cluster, as far as is known")
         return node
-
-    async def _introduce(self, channel: Channel) -> Connection:
-        """Learn the broker's versions; then tell it who we are."""
-        request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
-        # A broker that does not know version 4 answers in version 0 with what it knows.
-        response = await channel.ask(request, 4, self.request_timeout)
-        if response.error_code == UnsupportedVersionError.code:
-            offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)
-            response = await channel.ask(request, min(offered, 4), self.request_timeout)
-        if response.error_code:
-            raise errors.for_code(response.error_code)
-        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        connection = Connection(channel, _versions(response), features)
-        if self.config.security_protocol.startswith("SASL"):
-            await self._authenticate(connection)
-        if self.config.security_protocol != "PLAINTEXT":
-            self._count("authenticated")
-        return connection
-
-    async def _authenticate(self, connection: Connection) -> None:
-        """SASL PLAIN: one step."""
-        shake = SaslHandshakeRequest(mechanism=self.config.sasl_mechanism)
-        shaken = await connection.channel.ask(shake, connection.version(SaslHandshakeRequest), self.request_timeout)
-        if shaken.error_code:
-            raise errors.for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
-        user, password = self.config.plain_credentials
-        step = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
-        done = await connection.channel.ask(step, connection.version(SaslAuthenticateRequest), self.request_timeout)
-        if done.error_code:
-            raise errors.for_code(done.error_code)(done.error_message)
 
     def _setup_timeout(self, failures: int) -> float:
         """How long the next connection may take to be made, in seconds: longer after each failure (KIP-601)."""
@@ -359,10 +302,6 @@ class Connections:
         for connection in self._ready.values():
             connection.channel.close(IllegalStateError("the client is closed"))
         self._ready.clear()
-
-
-def _versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
 def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:

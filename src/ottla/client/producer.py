@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from ottla.client import columns_in, telemetry
+from ottla.client import telemetry
 from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
@@ -207,7 +207,7 @@ class KafkaProducer:
         """
         self._check_open()
         self._core.check_open()
-        given = columns_in.table(values, keys, timestamps_ms)
+        given = self._core.table(values, keys, timestamps_ms)
         queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
         steps = self._core.batch_steps(queues, given, partition)
         try:

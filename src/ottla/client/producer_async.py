@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from ottla.client import columns_in, telemetry
+from ottla.client import telemetry
 from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
@@ -168,7 +168,7 @@ class KafkaProducer:
     ) -> BatchFuture:
         """Send many records at once, as the blocking producer's send_batch."""
         self._core.check_open()
-        given = columns_in.table(values, keys, timestamps_ms)
+        given = self._core.table(values, keys, timestamps_ms)
         steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
         try:
             size = next(steps)

@@ -32,6 +32,7 @@ from ottla.client.transactions import Transactions
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.metrics.registry import Metrics
 from ottla.model import RecordMetadata, TopicPartition
 from ottla.net.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW
@@ -62,6 +63,13 @@ class ProducerCore:
         self.clock = clock
         self.client_id = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
         registry = metrics_of(config, "producer", self.client_id, clock)
+        try:
+            self._make(config, wake, clock, registry)
+        except BaseException:
+            registry.close()  # a reporter may have a thread
+            raise
+
+    def _make(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
         self.metrics = ProducerMetrics(registry)
         self.max_block = config.longest_block_ms / 1000
         given = {**config.given, "client.id": self.client_id}
@@ -184,6 +192,11 @@ class ProducerCore:
             with self.accumulator.lock:
                 found.update(cluster, topic, version)
         return found
+
+    def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columns_in.Table:
+        """The columns of a call of send_batch, with the clock's time where none is given."""
+        given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
+        return columns_in.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
 
     def batch_steps(
         self, queues: TopicQueues, given: columns_in.Table, partition: int | None

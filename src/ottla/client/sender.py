@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.accumulator import Accumulator
-from ottla.client.connections import Connection, Connections
+from ottla.client.connections import Connections
+from ottla.client.introduction import Connection
 from ottla.client.metadata import Metadata
 from ottla.client.producer_batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
 from ottla.client.producer_metrics import ProducerMetrics

@@ -22,10 +22,9 @@ from ottla.errors import (
     MalformedMessageError,
     NetworkError,
     RequestTimedOutError,
-    SslAuthenticationError,
 )
 from ottla.net.channel_metrics import NodeMetrics
-from ottla.net.names import addresses_of
+from ottla.net.dialing import SocketOptions, dial, last_words, refusal
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -53,17 +52,6 @@ class InFlight(NamedTuple):
     version: int
     answered: asyncio.Future[Any]
     deadline: float
-
-
-class SocketOptions(NamedTuple):
-    """How a connection is made. Sizes in bytes, -1 for the system's; the limit in seconds."""
-
-    receive_buffer_bytes: int = -1
-    send_buffer_bytes: int = -1
-    connect_timeout: float = 10.0
-    more: tuple[tuple[int, int, int], ...] = ()
-    ssl_context: ssl.SSLContext | None = None
-    ssl_check_hostname: bool = True
 
 
 class Channel:
@@ -113,16 +101,13 @@ class Channel:
         limit = self.options.connect_timeout
         try:
             async with asyncio.timeout(limit):
-                addresses = await addresses_of(self.loop, self.host, self.port)
-                self._socket = await self._connect_any(addresses)
-                if self.options.ssl_context is not None:
-                    await self._shake_hands(self.options.ssl_context)
+                self._socket = await dial(self.loop, self.host, self.port, self.options)
         except TimeoutError:
-            self.close(BrokerConnectionError(f"{self.host}:{self.port}: no connection within {limit:g} s"))
+            self.close(BrokerConnectionError(f"{self._peer}: no connection within {limit:g} s"))
         except OSError as error:
-            self.close(self._refusal(error) or BrokerConnectionError(self._told(error)))
+            self.close(refusal(error, self._peer) or BrokerConnectionError(self._told(error)))
         except asyncio.CancelledError:
-            self.close(BrokerConnectionError(f"{self.host}:{self.port}: connecting was given up"))
+            self.close(BrokerConnectionError(f"{self._peer}: connecting was given up"))
             raise
         if self.error is not None:
             raise self.error
@@ -131,81 +116,12 @@ class Channel:
         self.loop.add_reader(self._socket, self._readable)
         self.last_used = self.loop.time()
 
-    async def _connect_any(self, addresses: list[tuple[socket.AddressFamily, Any]]) -> socket.socket:
-        """The first address that answers (KIP-302); the last one's error when none does."""
-        for number, (family, address) in enumerate(addresses, 1):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                sock.setblocking(False)
-                self._tune(sock)
-                await self.loop.sock_connect(sock, address)
-            except OSError:
-                sock.close()
-                if number == len(addresses):
-                    raise
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
-        raise OSError(f"{self.host} has no address")
-
-    def _refusal(self, error: OSError) -> KafkaError | None:
-        """What failed for good in TLS; None for anything that may be better the next time."""
-        if isinstance(error, ssl.SSLCertVerificationError):
-            name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
-            option = "ssl.endpoint.identification.algorithm" if name else "ssl.truststore.location"
-            return SslAuthenticationError(f"{self.host}:{self.port}: {error.verify_message} (see {option})")
-        if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-            option = "ssl.keystore.location" if "CERTIFICATE" in (error.reason or "") else "ssl.enabled.protocols"
-            return SslAuthenticationError(f"{self.host}:{self.port}: {error.reason or error} (see {option})")
-        return None
-
-    def _last_words(self) -> KafkaError | None:
-        """Why the peer has hung up, where TLS has told it and nobody has read it yet."""
-        if not isinstance(self._socket, ssl.SSLSocket):
-            return None
-        try:
-            self._socket.recv(1)
-        except OSError as error:
-            return self._refusal(error)
-        return None
+    @property
+    def _peer(self) -> str:
+        return f"{self.host}:{self.port}"
 
     def _told(self, error: OSError) -> str:
-        return f"{self.host}:{self.port}: {error.strerror or error}"
-
-    def _tune(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self.options.receive_buffer_bytes >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer_bytes)
-        if self.options.send_buffer_bytes >= 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.options.send_buffer_bytes)
-        for option in self.options.more:
-            sock.setsockopt(*option)
-
-    async def _shake_hands(self, context: ssl.SSLContext) -> None:
-        assert self._socket is not None
-        name = self.host if self.options.ssl_check_hostname or context.check_hostname else None
-        secure = context.wrap_socket(self._socket, server_hostname=name, do_handshake_on_connect=False)
-        self._socket = secure
-        while True:
-            try:
-                secure.do_handshake()
-            except ssl.SSLWantReadError:
-                await self._until(self.loop.add_reader, self.loop.remove_reader)
-            except ssl.SSLWantWriteError:
-                await self._until(self.loop.add_writer, self.loop.remove_writer)
-            else:
-                return
-
-    async def _until(self, add: Callable[..., None], remove: Callable[..., Any]) -> None:
-        ready = self.loop.create_future()
-        add(self._socket, _settle, ready, None)
-        try:
-            await ready
-        finally:
-            remove(self._socket)
+        return f"{self._peer}: {error.strerror or error}"
 
     # Asking
 
@@ -217,7 +133,7 @@ class Channel:
         """
         answered: asyncio.Future[R] = self.loop.create_future()
         if not self.is_open:
-            answered.set_exception(self.error or NetworkError(f"{self.host}:{self.port}: not connected"))
+            answered.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
             return answered
         correlation_id = self._next_id()
         chunks = request_frame(request, version, correlation_id, self.client_id)
@@ -233,7 +149,7 @@ class Channel:
             self._send(request_frame(request, version, self._next_id(), self.client_id))
         taken: asyncio.Future[None] = self.loop.create_future()
         if not self.is_open:
-            taken.set_exception(self.error or NetworkError(f"{self.host}:{self.port}: not connected"))
+            taken.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
         elif not self._outgoing:
             taken.set_result(None)
         else:
@@ -266,7 +182,8 @@ class Channel:
                 self.loop.add_writer(self._socket, self._write)
             return
         except OSError as error:
-            self.close(self._refusal(error) or self._last_words() or NetworkError(self._told(error)))
+            why = refusal(error, self._peer) or last_words(self._socket, self._peer)
+            self.close(why or NetworkError(self._told(error)))
             return
         if self._writing:
             self._writing = False
@@ -308,7 +225,7 @@ class Channel:
                 space = self._frames.space()
                 count = self._socket.recv_into(space)
                 if not count:
-                    self.close(NetworkError(f"{self.host}:{self.port}: the peer closed the connection"))
+                    self.close(NetworkError(f"{self._peer}: the peer closed the connection"))
                     return
                 if self.metrics is not None:
                     self.metrics.received.record(count)
@@ -321,21 +238,21 @@ class Channel:
         except MalformedMessageError as error:
             self.close(error)
         except OSError as error:
-            self.close(self._refusal(error) or NetworkError(self._told(error)))
+            self.close(refusal(error, self._peer) or NetworkError(self._told(error)))
 
     def _answered(self, frame: memoryview) -> None:
         """Match a response with the oldest request."""
         if self.metrics is not None:
             self.metrics.responses.record(frame.nbytes + 4)
         if not self.in_flight:
-            raise MalformedMessageError(f"{self.host}:{self.port}: a response that nobody asked for")
+            raise MalformedMessageError(f"{self._peer}: a response that nobody asked for")
         asked = self.in_flight.popleft()
         key = asked.request.API_KEY
         try:
             correlation_id, pos = decode_response_header(frame, key, asked.version)
             if correlation_id != asked.correlation_id:
                 raise MalformedMessageError(
-                    f"{self.host}:{self.port}: response {correlation_id} where {asked.correlation_id} is due"
+                    f"{self._peer}: response {correlation_id} where {asked.correlation_id} is due"
                 )
             version = _version_of_answer(asked, frame, pos)
             response = decode(asked.request.RESPONSE, frame, version, pos)
@@ -361,7 +278,7 @@ class Channel:
         late = [asked for asked in self.in_flight if asked.deadline <= now]
         if late:
             what = late[0].request.NAME
-            self.close(RequestTimedOutError(f"{self.host}:{self.port} did not answer {what} in time"))
+            self.close(RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
         elif self.in_flight:
             self._watch(min(asked.deadline for asked in self.in_flight))
 
@@ -369,7 +286,7 @@ class Channel:
         """End the connection; requests that wait fail with `error`. Once is enough."""
         if self.error is not None:
             return
-        self.error = error or NetworkError(f"{self.host}:{self.port}: the connection was closed")
+        self.error = error or NetworkError(f"{self._peer}: the connection was closed")
         if self._socket is not None:
             self.loop.remove_reader(self._socket)
             self.loop.remove_writer(self._socket)

@@ -45,9 +45,11 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def reveal_key(hidden: bytes, password: str) -> bytes:
-    """A key as PKCS#8 in DER. ValueError when the password is not the key's."""
-    start = hidden.find(b"\x04", _algorithm_end(hidden))
-    length, start = _der_length(hidden, start + 1)
+    """A key as PKCS#8 in DER. ValueError when the password is not the key's, or the key is damaged."""
+    try:
+        length, start = _der_length(hidden, _algorithm_end(hidden) + 1)
+    except IndexError:
+        raise ValueError("the key ends too early") from None
     protected = hidden[start : start + length]
     salt, secret, check = protected[:20], protected[20:-20], protected[-20:]
     secret_password = _utf16(password)

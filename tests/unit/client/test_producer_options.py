@@ -87,6 +87,9 @@ def test_a_batch_lingers_for_its_time_and_no_longer(broker: ScriptedBroker) -> N
         assert broker.asked(ProduceRequest) == []
         clock.advance(1)
         assert future.get(10).timestamp == 1_700_000_000_000, "the time of send()"
+        p.send_batch("t", [b"a"])
+        p.flush(10)
+    assert read_header(broker.topics["t"][0][-1]).max_timestamp == 1_700_000_001_000
 
 
 @pytest.mark.option("retry.backoff.ms", "retry.backoff.max.ms")
@@ -209,7 +212,7 @@ def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: p
     async def addresses(loop: Any, host: str, port: int) -> list[Any]:
         return [(socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET, ("127.0.0.1", port))]
 
-    monkeypatch.setattr("ottla.net.channel.addresses_of", addresses)
+    monkeypatch.setattr("ottla.net.dialing.addresses_of", addresses)
     with producer(broker, bootstrap_servers=f"anything:{broker.port}") as p:
         p.send("t", b"v").get(10)
 

@@ -308,6 +308,13 @@ def test_no_thread_and_no_descriptor_is_left_after_the_end(state: str) -> None:
         p.close(timeout=0)
 
 
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("wrong", [{"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"key_serializer": "Avro"}])
+def test_nothing_is_left_of_a_producer_that_could_not_be_made(wrong: dict[str, str]) -> None:
+    with pytest.raises(KafkaError):
+        KafkaProducer(bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong)
+
+
 # Fork
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import BrokerConnectionError
-from ottla.net.channel import Channel, SocketOptions
+from ottla.net.channel import Channel
+from ottla.net.dialing import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.net.jks import read_jks, reveal_key
 
@@ -46,3 +48,13 @@ def test_a_store_that_ends_too_early_is_told(size: int) -> None:
 def test_what_is_no_store_is_told() -> None:
     with pytest.raises(ValueError, match="not a key store"):
         read_jks(b"\xfe\xed\xfe\xed" + b"\xff" * 40, None)
+
+
+@given(st.binary(), st.integers(0, 400), st.binary(max_size=8))
+def test_whatever_is_in_a_store_it_is_read_or_refused(junk: bytes, at: int, change: bytes) -> None:
+    for data in (b"\xfe\xed\xfe\xed" + junk, KEY[:at] + change + KEY[at + len(change) :]):
+        try:
+            for hidden, _ in read_jks(data, None).keys:
+                reveal_key(hidden, "keypass1")
+        except ValueError:
+            continue

@@ -1,0 +1,77 @@
+"""The first words on a connection: which versions the broker speaks, and where asked for, who we are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla import errors
+from ottla.config.client import ClientConfig
+from ottla.errors import UnsupportedVersionError
+from ottla.net.channel import Channel
+from ottla.protocol.message import Request
+from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+SOFTWARE: Final = ("ottla", "0.1.0")
+"""What a client tells the broker about itself (KIP-511)."""
+
+
+class Connection:
+    """A channel that is ready, and the versions that its broker speaks."""
+
+    __slots__ = ("channel", "features", "versions")
+
+    def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]], features: dict[str, int]) -> None:
+        self.channel = channel
+        self.versions = versions
+        self.features = features
+        """The levels of the cluster's features (KIP-584)."""
+
+    def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
+        """The newest version that both sides speak; UnsupportedVersionError when there is none."""
+        low, high = self.versions.get(request.API_KEY, (0, -1))
+        ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
+        best = min(high, ours.stop - 1 if at_most is None else at_most)
+        if best < max(low, ours.start):
+            offered = f"versions {low} to {high}" if high >= 0 else "no version"
+            raise UnsupportedVersionError(
+                f"{self.channel.host}:{self.channel.port} speaks {offered} of {request.NAME},"
+                f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
+            )
+        return best
+
+
+async def introduce(channel: Channel, config: ClientConfig) -> Connection:
+    """Learn the broker's versions; then tell it who we are. Raises what the broker answers."""
+    timeout = config.request_timeout_ms / 1000
+    request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
+    # A broker that does not know version 4 answers in version 0 with what it knows.
+    response = await channel.ask(request, 4, timeout)
+    if response.error_code == UnsupportedVersionError.code:
+        offered = next((api.max_version for api in response.api_keys if api.api_key == request.API_KEY), 0)
+        response = await channel.ask(request, min(offered, 4), timeout)
+    if response.error_code:
+        raise errors.for_code(response.error_code)
+    features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    connection = Connection(channel, _versions(response), features)
+    if config.security_protocol.startswith("SASL"):
+        await _authenticate(connection, config, timeout)
+    return connection
+
+
+async def _authenticate(connection: Connection, config: ClientConfig, timeout: float) -> None:
+    """SASL PLAIN: one step."""
+    shake = SaslHandshakeRequest(mechanism=config.sasl_mechanism)
+    shaken = await connection.channel.ask(shake, connection.version(SaslHandshakeRequest), timeout)
+    if shaken.error_code:
+        raise errors.for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
+    user, password = config.plain_credentials
+    step = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+    done = await connection.channel.ask(step, connection.version(SaslAuthenticateRequest), timeout)
+    if done.error_code:
+        raise errors.for_code(done.error_code)(done.error_message)
+
+
+def _versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
