@@ -1,5 +1,7 @@
 """A streaming query that copies a topic, to be killed: `python -m tests.spark.copy_job ADDRESS FROM TO CHECKPOINT`.
 
+TO is a topic, or the URL of a database with a table `copy`.
+
 Ends when all that was there at its start is copied.
 """
 
@@ -20,11 +22,13 @@ def main(address: str, source: str, target: str, checkpoint: str) -> None:
         .option("maxOffsetsPerTrigger", 3000)
         .load()
     )
+    sink = ("ottla", {"kafka.bootstrap.servers": address, "topic": target})
+    if "://" in target:
+        sink = ("ottla.sql", {"url": target, "dbtable": "copy"})
     query = (
-        rows.selectExpr("key", "upper(cast(value as string)) as value")
-        .writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", address)
-        .option("topic", target)
+        rows.selectExpr("cast(key as string) as key", "upper(cast(value as string)) as value")
+        .writeStream.format(sink[0])
+        .options(**sink[1])
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

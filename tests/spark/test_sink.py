@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 3
-KILLS = int(os.environ.get("OTTLA_SINK_KILLS", "3"))
+KILLS = int(os.environ.get("OTTLA_SINK_KILLS", "1"))
 SECONDS = 180
 
 
@@ -109,42 +111,66 @@ def test_in_foreach_batch_a_named_write_happens_once(
     assert sorted(int(r.value) for r in values_of(address, f"{topic}-out")) == list(range(100))
 
 
-@pytest.mark.slow
-def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+RECORDS = 15_000
+
+
+def killed_and_resumed(command: list[str], written: Callable[[], int], folder: Path) -> None:
+    """Run a query to its end, after it was killed some times, each time a moment after it had written something."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     dice = random.Random(seed)
-    with KafkaProducer(bootstrap_servers=address) as producer:
-        for i in range(40_000):
-            producer.send(topic, b"row %d" % i, key=b"%d" % (i % 100))
-    target = f"{topic}-copy"
-    command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
-    for _ in range(KILLS):
-        _killed_while_it_writes(command, address, target, tmp_path, dice)
-    with (tmp_path / "log").open("ab") as log:
+    with (folder / "log").open("ab") as log:
+        for _ in range(KILLS):
+            before = written()
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            deadline = time.monotonic() + SECONDS
+            while process.poll() is None and written() == before:
+                assert time.monotonic() < deadline, (folder / "log").read_text()
+                time.sleep(0.1)
+            time.sleep(dice.uniform(0, 1.5))
+            os.killpg(process.pid, signal.SIGKILL)  # driver, JVM and workers
+            process.wait()
         assert subprocess.run(command, stdout=log, stderr=log, timeout=SECONDS).returncode == 0
+
+
+@pytest.fixture
+def sent(address: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        for i in range(RECORDS):
+            producer.send(topic, b"row %d" % i, key=b"%d" % (i % 100))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sent")
+def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_path: Path) -> None:
+    target = f"{topic}-copy"
+
+    def written() -> int:
+        with KafkaConsumer(bootstrap_servers=address) as consumer:
+            return sum(consumer.end_offsets([TopicPartition(target, p) for p in range(PARTITIONS)]).values())
+
+    command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
+    killed_and_resumed(command, written, tmp_path)
     copies = values_of(address, target)
-    assert Counter(r.value for r in copies) == Counter(b"ROW %d" % i for i in range(40_000))
+    assert Counter(r.value for r in copies) == Counter(b"ROW %d" % i for i in range(RECORDS))
     for key in range(100):
         numbers = [int(r.value.split()[1]) for r in copies if r.key == b"%d" % key]
         assert numbers == sorted(numbers)
 
 
-def _killed_while_it_writes(command: list[str], address: str, target: str, folder: Path, dice: random.Random) -> None:
-    """kill -9 of driver, JVM and workers, a moment after the query has written something more."""
-    before = _written(address, target)
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + SECONDS
-    while process.poll() is None and _written(address, target) == before:
-        assert time.monotonic() < deadline, (folder / "log").read_text()
-        time.sleep(0.1)
-    time.sleep(dice.uniform(0, 1.5))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+@pytest.mark.slow
+@pytest.mark.usefixtures("sent")
+def test_a_killed_query_writes_every_row_once(address: str, topic: str, tmp_path: Path) -> None:
+    database = tmp_path / "copy.db"
 
+    def rows(columns: str) -> list[tuple[str, ...]]:
+        with contextlib.closing(sqlite3.connect(database, timeout=60)) as connection:
+            try:
+                return connection.execute(f"select {columns} from copy").fetchall()
+            except sqlite3.OperationalError:  # not made yet
+                return []
 
-def _written(address: str, topic: str) -> int:
-    with KafkaConsumer(bootstrap_servers=address) as consumer:
-        return sum(consumer.end_offsets([TopicPartition(topic, p) for p in range(PARTITIONS)]).values())
+    target = f"sqlite:///{database}"
+    command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
+    killed_and_resumed(command, lambda: len(rows("key")), tmp_path)
+    assert Counter(rows("key, value")) == Counter((str(i % 100), f"ROW {i}") for i in range(RECORDS))

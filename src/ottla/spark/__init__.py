@@ -6,6 +6,7 @@ separates the two.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session. May be called again; it costs nothing.
+    """Make `format("ottla")` known to a session, and with sqlalchemy `format("ottla.sql")`. May be called again.
 
     Turns `spark.sql.python.filterPushdown.enabled` on, so that conditions on offset, partition, topic and timestamp
     save reading. Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing.
@@ -24,3 +25,7 @@ def register(spark: SparkSession) -> None:
 
     spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(FilteringSource)
+    if importlib.util.find_spec("sqlalchemy") is not None:
+        from ottla.spark.sql_sink import SqlSource
+
+        spark.dataSource.register(SqlSource)

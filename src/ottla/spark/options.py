@@ -173,12 +173,12 @@ def kafka_options(
     return kafka
 
 
-def warn_of_unknown(given: Mapping[str, str], names: Iterable[str], side: str) -> None:
+def warn_of_unknown(given: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
     """Log names that nobody knows, with the nearest known one."""
     known = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
     for name in given:
         if name.lower() not in known and not name.lower().startswith("kafka."):
-            log.warning("unknown option %s of the %s ottla%s", name, side, nearest(name, known.values()))
+            log.warning("unknown option %s of the %s %s%s", name, side, source, nearest(name, known.values()))
 
 
 def _subscription(lowered: Mapping[str, str]) -> Subscription:

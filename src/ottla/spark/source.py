@@ -16,9 +16,10 @@ from ottla.spark.arrow import HEADERS_SCHEMA, SPARK_SCHEMA
 from ottla.spark.offline import FilteredOfflineReader, OfflineReader
 from ottla.spark.options import read_options
 from ottla.spark.reader import BatchReader, FilteredReader
-from ottla.spark.sink import BatchWriter, StreamWriter
-from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
+from ottla.spark.sink import TopicSink
+from ottla.spark.sink_options import check_columns, sink_options
 from ottla.spark.stream import StreamReader
+from ottla.spark.writer import BatchWriter, StreamWriter
 
 
 class OttlaSource(DataSource):
@@ -54,18 +55,18 @@ class OttlaSource(DataSource):
         """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
-        return BatchWriter(self._checked(schema))
+        return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
         """For `df.writeStream`. ConfigurationError for the output mode complete: a topic only grows."""
         if overwrite:
             raise ConfigurationError('outputMode("complete") is not allowed: a topic only grows; use append or update')
-        return StreamWriter(self._checked(schema))
+        return StreamWriter(self._sink(schema))
 
-    def _checked(self, schema: StructType) -> SinkOptions:
+    def _sink(self, schema: StructType) -> TopicSink:
         options = sink_options(self.given)
         check_columns(schema, options)
-        return options
+        return TopicSink(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """For `spark.readStream`."""

@@ -8,6 +8,7 @@ from ottla.model import TopicPartition
 from ottla.spark.bounds import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
 from ottla.spark.options import OPTIONS, SourceOptions, read_options
 from ottla.spark.sink_options import SINK_OPTIONS
+from ottla.spark.sql_sink import SQL_OPTIONS
 
 MINIMAL = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "a"}
 
@@ -116,5 +117,5 @@ def test_an_unknown_option_is_a_warning_with_the_nearest_known_one(caplog: pytes
 
 def test_the_docs_list_every_option():
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
-    for row in (*OPTIONS, *SINK_OPTIONS):
+    for row in (*OPTIONS, *SINK_OPTIONS, *SQL_OPTIONS):
         assert f"| `{row.name}` | {row.default} | {row.applies_to} | {row.doc} |" in page

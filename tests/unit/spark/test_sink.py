@@ -21,8 +21,9 @@ from pyspark.sql.types import (
 from ottla import Broker, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.errors import ConfigurationError, IllegalStateError, MessageTooLargeError, ProducerFencedError
 from ottla.spark.parts import parts_of
-from ottla.spark.sink import Share, write_share
+from ottla.spark.sink import TopicSink
 from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
+from ottla.spark.writer import Share, Written
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -41,6 +42,10 @@ def topic(request: pytest.FixtureRequest) -> str:
 def options_for(bootstrap: str, topic: str | None = None, **kafka: str) -> SinkOptions:
     given = {"kafka.bootstrap.servers": bootstrap, **{f"kafka.{k.replace('_', '.')}": v for k, v in kafka.items()}}
     return sink_options(given if topic is None else {**given, "topic": topic})
+
+
+def write_share(share: Share, options: SinkOptions, batches: Iterator[Any]) -> Written:
+    return TopicSink(options).write(share, batches)
 
 
 def batch(**columns: Any) -> Any:
@@ -117,7 +122,7 @@ def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: s
 
 def test_a_task_that_was_thought_dead_cannot_commit(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
-    name = Share("zombie", 0, 0).name(options.prefix)
+    name = TopicSink(options).name(Share("zombie", 0, 0))
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as zombie:
         zombie.init_transactions()
         zombie.begin_transaction()

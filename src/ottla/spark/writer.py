@@ -1,0 +1,145 @@
+"""What every exactly-once sink has in common: who a task is, what it writes once, and Spark's two kinds of writers.
+
+A task's rows and a marker with the micro-batch's id are stored together, in one transaction of whatever the sink writes
+to. When Spark runs a micro-batch again, after whatever crash, the task finds the marker and leaves the rows alone.
+
+What this rests on: the rows of a task are the same when a micro-batch runs again. Spark gives that for whatever is a
+function of its sources; `rand()` or the current time in a query breaks it. The marker has the number of rows, so that
+a difference there ends in an error instead of silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.errors import IllegalStateError
+
+log = logging.getLogger("ottla.spark")
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""Properties that Spark gives the jobs of a streaming query."""
+
+
+class Share(NamedTuple):
+    """What one task writes: a partition of a micro-batch of a query (or of a single job)."""
+
+    query: str
+    batch_id: int
+    partition: int
+
+
+class Marker(NamedTuple):
+    """What a share's last transaction has left behind."""
+
+    batch_id: int
+    rows: int
+
+
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, rows: int, known: bool = False) -> None:
+        self.rows = rows
+        self.known = known
+        """Whether the rows had been written before."""
+
+
+class Sink(Protocol):
+    """Where rows go. Travels to the workers."""
+
+    sink_id: str | None
+    """In foreachBatch: names the write, which is then done once per micro-batch."""
+
+    def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Store the rows and the marker together, unless the marker is there."""
+        ...
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of one task. Runs in a worker."""
+        context = _context()
+        # The query's id is kept by the checkpoint.
+        query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
+        return self.sink.write(Share(query, batch_id, context.partitionId()), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing is left to do: every task has committed with its marker."""
+        _tell(messages, f"micro-batch {batchId}")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What tasks have committed stays; the micro-batch runs again and finds it."""
+        _tell(messages, f"micro-batch {batchId} failed after")
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: tasks that Spark runs again write once. With a sink id, so does foreachBatch."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of one task. Runs in a worker."""
+        context = _context()
+        query, sink_id = context.getLocalProperty(QUERY_ID), self.sink.sink_id
+        share = Share(self.job, 0, context.partitionId())
+        if query is not None and sink_id is not None:
+            share = Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), context.partitionId())
+        return self.sink.write(share, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do."""
+        _tell(messages, "written")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What tasks have committed stays."""
+        _tell(messages, "failed after")
+
+
+def _context() -> Any:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "writes run in tasks"
+    return context
+
+
+def _tell(messages: list[Any], what: str) -> None:
+    """Log what the tasks have told."""
+    told = [message for message in messages if message is not None]
+    rows, known = sum(m.rows for m in told), sum(m.rows for m in told if m.known)
+    log.info("%s: %d rows%s", what, rows, f", {known} of them written before" if known else "")
+
+
+def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
+    """A micro-batch that was written before; IllegalStateError when it had other rows then, or is an older one.
+
+    `other_name` is the option that gives a query that begins anew another name.
+    """
+    if before.batch_id == share.batch_id and rows != before.rows:
+        raise IllegalStateError(
+            f"micro-batch {share.batch_id} of query {share.query}, partition {share.partition}, had {before.rows} rows"
+            f" when it was written and has {rows} now: the query is not a function of its sources (rand(), the current"
+            " time, another number of partitions), so it cannot be written exactly once"
+        )
+    if before.batch_id > share.batch_id:
+        raise IllegalStateError(
+            f"query {share.query} has written micro-batch {before.batch_id} already and begins again at"
+            f" {share.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
+            f" {other_name}"
+        )
+    log.info("micro-batch %d, partition %d: %d rows are there already", share.batch_id, share.partition, rows)
+    return Written(rows, known=True)

@@ -1,0 +1,187 @@
+"""`format("ottla.sql")` into each database: what a task writes, and what it does when it runs again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import databases
+
+pytest.importorskip("pyspark")
+pytest.importorskip("sqlalchemy")
+
+import pyarrow as pa
+import sqlalchemy as sa
+from pyspark.sql import types as spark_types
+
+from ottla.errors import ConfigurationError, IllegalStateError
+from ottla.spark.sql_sink import SqlSink, column_types, sql_options
+from ottla.spark.writer import Share
+
+pytestmark = pytest.mark.interop
+
+SCHEMA = spark_types.StructType(
+    [
+        spark_types.StructField("name", spark_types.StringType()),
+        spark_types.StructField("visits", spark_types.LongType()),
+    ]
+)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "mysql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('sql') / 'test.db'}"
+        return
+    pytest.importorskip({"postgresql": "psycopg", "mysql": "pymysql"}[request.param])
+    reason = databases.missing(request.param)
+    if reason is not None:
+        pytest.skip(reason)
+    with databases.running(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> str:
+    return "".join(c if c.isalnum() else "_" for c in request.node.name)[:60]
+
+
+def sink(url: str, table: str, keys: str = "", schema: Any = SCHEMA) -> SqlSink:
+    options = sql_options({"url": url, "dbtable": table, "keyColumns": keys})
+    made = SqlSink(options, column_types(schema, options.keys))
+    made.make_tables()
+    return made
+
+
+def rows(**columns: list[Any]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pydict(columns)])
+
+
+def stored(made: SqlSink) -> list[tuple[Any, ...]]:
+    engine = made._engine()
+    with contextlib.closing(engine.connect()) as connection:
+        table = made._table(sa.MetaData())
+        found = [tuple(row) for row in connection.execute(sa.select(table))]
+    engine.dispose()
+    return sorted(found, key=repr)
+
+
+def test_rows_are_appended_once(url: str, table: str) -> None:
+    made = sink(url, table)
+    told = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
+    assert [w.known for w in told] == [False, True, False, True]
+    assert stored(made) == sorted([("a", 1), ("b", None)] * 2, key=repr)
+
+
+def test_rows_with_a_known_key_are_updated(url: str, table: str) -> None:
+    made = sink(url, table, "name")
+    made.write(Share(table, 0, 0), rows(name=["a", "b", "a"], visits=[1, 2, 3]))
+    made.write(Share(table, 1, 0), rows(name=["b", "c"], visits=[20, 30]))
+    assert stored(made) == [("a", 3), ("b", 20), ("c", 30)]
+
+
+def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
+    made = sink(url, table)
+
+    def breaking() -> Iterator[pa.RecordBatch]:
+        yield from rows(name=["half"], visits=[1])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        made.write(Share(table, 0, 0), breaking())
+    assert stored(made) == []
+    made.write(Share(table, 0, 0), rows(name=["whole"], visits=[1]))
+    assert stored(made) == [("whole", 1)]
+
+
+def test_attempts_at_the_same_time_write_once(url: str, table: str) -> None:
+    made = sink(url, table)
+    told: list[bool] = []
+
+    def attempt() -> None:
+        told.append(made.write(Share(table, 0, 0), rows(name=["a"] * 500, visits=[1] * 500)).known)
+
+    attempts = [threading.Thread(target=attempt) for _ in range(4)]
+    for thread in attempts:
+        thread.start()
+    for thread in attempts:
+        thread.join()
+    assert sorted(told) == [False, True, True, True]
+    assert len(stored(made)) == 500
+
+
+def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> None:
+    made = sink(url, table, "name")
+    names = [f"n{i}" for i in range(300)]
+
+    def task(partition: int) -> None:
+        mine = names if partition % 2 else names[::-1]
+        made.write(Share(table, 0, partition), rows(name=mine, visits=[partition] * len(mine)))
+
+    tasks = [threading.Thread(target=task, args=(p,)) for p in range(4)]
+    for thread in tasks:
+        thread.start()
+    for thread in tasks:
+        thread.join()
+    engine = made._engine()
+    with engine.connect() as connection:
+        done = connection.execute(sa.text("SELECT count(*) FROM ottla_batches WHERE query = :q"), {"q": table}).scalar()
+    assert done == 4
+    assert [name for name, _ in stored(made)] == sorted(names)
+
+
+def test_other_rows_in_a_micro_batch_that_was_written_are_an_error(url: str, table: str) -> None:
+    made = sink(url, table)
+    made.write(Share(table, 3, 0), rows(name=["a"], visits=[1]))
+    with pytest.raises(IllegalStateError, match="had 1 rows .* has 2 now"):
+        made.write(Share(table, 3, 0), rows(name=["a", "b"], visits=[1, 2]))
+
+
+def test_values_of_every_type_come_back(url: str, table: str) -> None:
+    kinds: dict[str, tuple[Any, Any]] = {
+        "flag": (spark_types.BooleanType(), True),
+        "small": (spark_types.ShortType(), -5),
+        "whole": (spark_types.IntegerType(), 2**31 - 1),
+        "large": (spark_types.LongType(), 2**63 - 1),
+        "ratio": (spark_types.DoubleType(), 0.1),
+        "raw": (spark_types.BinaryType(), b"\x00\xff"),
+        "day": (spark_types.DateType(), dt.date(2026, 2, 28)),
+        "at": (spark_types.TimestampNTZType(), dt.datetime(2026, 2, 28, 1, 2, 3, 456789)),
+        "price": (spark_types.DecimalType(12, 2), Decimal("1234567890.12")),
+        "text": (spark_types.StringType(), "ü" * 300),
+    }
+    schema = spark_types.StructType([spark_types.StructField(name, kind) for name, (kind, _) in kinds.items()])
+    made = sink(url, table, schema=schema)
+    made.write(Share(table, 0, 0), rows(**{name: [value] for name, (_, value) in kinds.items()}))
+    (found,) = stored(made)
+    assert dict(zip(kinds, found, strict=True)) == {name: value for name, (_, value) in kinds.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({}, "url is required"),
+        ({"url": "sqlite:///x"}, "dbtable is required"),
+        ({"url": "nonsense", "dbtable": "t"}, "is not a URL"),
+        ({"url": "oracle://h/d", "dbtable": "t"}, "oracle is not known"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        sql_options(given)
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="keyColumns: x is no column"):
+        column_types(SCHEMA, ("x",))
+    nested = spark_types.StructType([spark_types.StructField("a", spark_types.ArrayType(spark_types.LongType()))])
+    with pytest.raises(ConfigurationError, match="the column a is of type array<bigint>, which has no SQL type"):
+        column_types(nested, ())
+    with pytest.raises(ConfigurationError, match="cannot use sqlite"):
+        sink(f"sqlite:///{tmp_path}/absent/x.db", "t")
