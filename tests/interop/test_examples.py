@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import uuid
 
 import pytest
@@ -33,6 +34,8 @@ LEFT_OUT = {
 }
 """Methods of kafka-python about its own inside."""
 CONFIGS = {"KafkaProducer": ProducerConfig, "KafkaConsumer": ConsumerConfig, "KafkaAdminClient": AdminConfig}
+NOT_KEYWORDS = {"null_logger", "update_offsets"}
+"""Parameters of kafka-python's methods that are meant for itself."""
 UNKNOWN = {"proxy_url", "bootstrap_timeout_ms", "receive_message_max_bytes"}
 """Keywords that are a TypeError here; docs/from-kafka-python.md says so."""
 
@@ -43,6 +46,9 @@ def test_methods_and_keywords_are_kafka_pythons(name: str) -> None:
     ours = getattr(ottla, name)
     methods = {method for method in dir(theirs) if method[0] != "_" and callable(getattr(theirs, method))}
     assert {method for method in methods if not hasattr(ours, method)} == LEFT_OUT[name]
+    for method in methods - LEFT_OUT[name]:
+        keywords = inspect.signature(getattr(ours, method)).parameters
+        assert set(inspect.signature(getattr(theirs, method)).parameters) - set(keywords) <= NOT_KEYWORDS, method
     config = CONFIGS[name]
     known = {option.attribute for option in config.options.values()} | {n.replace(".", "_") for n in config.no_effect}
     missing = {keyword for keyword in theirs.DEFAULT_CONFIG if not keyword.startswith(tuple(known))}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from ottla import __version__
 from ottla.client.admin_acls import ACLOperation, operations_of
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError, UnsupportedVersionError
@@ -102,12 +103,16 @@ class ClusterAdmin(AdminCalls):
 
     # Features and versions
 
-    async def describe_features(self, node_id: int | None = None, timeout_ms: float | None = None) -> FeatureMetadata:
-        """The levels of the cluster's features, as some broker (or this one) tells them."""
+    async def describe_features(
+        self, node_id: int | None = None, timeout_ms: float | None = None, *, send_request_to_controller: bool = False
+    ) -> FeatureMetadata:
+        """The levels of the cluster's features, as some broker (or this one, or the controller) tells them."""
 
         async def attempt() -> FeatureMetadata:
-            request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
-            if node_id is None:
+            request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+            if send_request_to_controller:
+                response = await self.ask_controller(request)
+            elif node_id is None:
                 response = await self.connections.ask_any(request)
             else:
                 response = await self.connections.ask(node_id, request)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError, UnsupportedVersionError
@@ -98,6 +98,24 @@ class ConfigEntry(NamedTuple):
         """Whether nobody has set it."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
+    @property
+    def is_modified(self) -> bool:
+        """Whether the value was set on the resource itself."""
+        return self.source not in INHERITED
+
+
+INHERITED: Final = (
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.STATIC_BROKER_CONFIG,
+    ConfigSource.DEFAULT_CONFIG,
+)
+FILTERS: Final[dict[str, Callable[[ConfigEntry], bool]]] = {
+    "all": lambda entry: True,
+    "modified": lambda entry: entry.is_modified,
+    "default": lambda entry: not entry.is_modified,
+    "static": lambda entry: entry.source == ConfigSource.STATIC_BROKER_CONFIG,
+}
+"""What describe_configs leaves."""
 
 Entries = dict[str, ConfigEntry]
 
@@ -112,9 +130,16 @@ class ConfigsAdmin(AdminCalls):
         include_synonyms: bool = False,
         include_documentation: bool = False,
         *,
+        config_filter: str = "all",
         errors: Errors | None = None,
     ) -> dict[ConfigResource, Entries]:
-        """The options of resources (with names in `configs`: only those), by resource (without them) and name."""
+        """The options of resources (with names in `configs`: only those), by resource (without them) and name.
+
+        The filter is all, modified (set on the resource itself), default (all others) or static (of the broker's file).
+        """
+        wants = FILTERS.get(config_filter.lower())
+        if wants is None:
+            raise ValueError(f"config_filter: {config_filter!r} is not allowed: one of {', '.join(FILTERS)} is wanted")
         wanted = {resource.plain: resource for resource in config_resources}
 
         async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, Entries | KafkaError]:
@@ -131,7 +156,7 @@ class ConfigsAdmin(AdminCalls):
                 for result in response.results:
                     plain = ConfigResource(result.resource_type, result.resource_name)
                     error = failure(result.error_code, result.resource_name, result.error_message)
-                    found[plain] = error or {c.name: _entry(c) for c in result.configs}
+                    found[plain] = error or {e.name: e for e in map(_entry, result.configs) if wants(e)}
             return found
 
         return await self.settled(wanted, attempt, timeout_ms, errors)
@@ -152,11 +177,13 @@ class ConfigsAdmin(AdminCalls):
         incremental: bool | None = True,
         validate_only: bool = False,
         *,
+        raise_on_unknown: bool = True,
         errors: Errors | None = None,
     ) -> None:
         """Set options: those in `configs`, None removing one, `(AlterConfigOp.APPEND, "x")` adding to a list.
 
-        Others stay, unless `incremental` is False: then every option that is not named is removed.
+        Others stay, unless `incremental` is False: then every option that is not named is removed. Brokers refuse
+        unknown options of their own accord; `raise_on_unknown` is kafka-python's.
         """
         wanted = _changes(config_resources)
 
@@ -191,6 +218,8 @@ class ConfigsAdmin(AdminCalls):
         timeout_ms: float | None = None,
         validate_only: bool = False,
         *,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = True,
         errors: Errors | None = None,
     ) -> None:
         """Remove options, so that their defaults count again: those in `configs`, a mapping or names only."""

@@ -104,9 +104,10 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         timeout_ms: float | None = None,
         *,
+        group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for alter_consumer_group_offsets."""
+        """kafka-python's name for alter_consumer_group_offsets. The coordinator is looked up, whichever is given."""
         await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
 
     async def reset_group_offsets(
@@ -115,6 +116,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         offset_specs: Mapping[TopicPartition, OffsetSpec | int],
         timeout_ms: float | None = None,
         *,
+        group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
         """Set committed offsets to moments of the log (where no record is that late: to its end); what they are now."""
@@ -151,9 +153,10 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         partitions: Iterable[TopicPartition],
         timeout_ms: float | None = None,
         *,
+        group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_group_offsets."""
+        """kafka-python's name for delete_consumer_group_offsets. The coordinator is looked up, whichever is given."""
         await self.delete_consumer_group_offsets(group_id, partitions, timeout_ms, errors=errors)
 
     async def _coordinator_of(self, group_id: str) -> int:

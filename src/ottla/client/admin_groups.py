@@ -125,9 +125,10 @@ class GroupsAdmin(AdminCalls):
         timeout_ms: float | None = None,
         include_authorized_operations: bool = False,
         *,
+        group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """kafka-python's name for describe_consumer_groups."""
+        """kafka-python's name for describe_consumer_groups. The coordinator is looked up, whichever is given."""
         return await self.describe_consumer_groups(group_ids, timeout_ms, include_authorized_operations, errors=errors)
 
     async def describe_classic_groups(
@@ -224,9 +225,14 @@ class GroupsAdmin(AdminCalls):
         await self.settled(group_ids, attempt, timeout_ms, errors)
 
     async def delete_groups(
-        self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
+        self,
+        group_ids: Iterable[str],
+        timeout_ms: float | None = None,
+        *,
+        group_coordinator_id: int | None = None,
+        errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_groups."""
+        """kafka-python's name for delete_consumer_groups. The coordinator is looked up, whichever is given."""
         await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
 
     async def delete_share_groups(
@@ -274,9 +280,10 @@ class GroupsAdmin(AdminCalls):
         members: Iterable[MemberToRemove | str],
         timeout_ms: float | None = None,
         *,
+        group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for remove_members_from_consumer_group."""
+        """kafka-python's name for remove_members_from_consumer_group. The coordinator is looked up anyway."""
         await self.remove_members_from_consumer_group(group_id, members, timeout_ms, errors=errors)
 
 

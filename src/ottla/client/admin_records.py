@@ -30,9 +30,13 @@ class RecordsAdmin(AdminCalls):
         records_to_delete: Mapping[TopicPartition, RecordsToDelete | int],
         timeout_ms: float | None = None,
         *,
+        partition_leader_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Forget the records before an offset (-1: before the high watermark); where each log begins now."""
+        """Forget the records before an offset (-1: before the high watermark); where each log begins now.
+
+        Leaders are looked up; `partition_leader_id` is kafka-python's.
+        """
         before = {
             TopicPartition(*tp): wanted.before_offset if isinstance(wanted, RecordsToDelete) else wanted
             for tp, wanted in records_to_delete.items()

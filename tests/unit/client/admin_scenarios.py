@@ -287,6 +287,13 @@ def options_tell_synonyms_and_what_they_mean(admin: KafkaAdminClient, name: str,
     (entries,) = admin.describe_configs([wanted], include_synonyms=True, include_documentation=True).values()
     entry = entries["retention.ms"]
     assert list(entries) == ["retention.ms"]
+    (modified,) = admin.describe_configs([wanted.plain], config_filter="modified").values()
+    assert list(modified) == ["retention.ms"]
+    (others,) = admin.describe_configs([wanted.plain], config_filter="default").values()
+    assert "retention.ms" not in others
+    assert "segment.ms" in others
+    with pytest.raises(ValueError, match="modified"):
+        admin.describe_configs([wanted], config_filter="some")
     assert entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert entry.synonyms[0].value == "60000"
     assert entry.config_type == 5
@@ -592,6 +599,7 @@ def features(admin: KafkaAdminClient, name: str, kind: str) -> None:
     told = admin.describe_features()
     assert told.supported
     assert admin.describe_features(node).supported == told.supported
+    assert admin.describe_features(send_request_to_controller=True).supported
     feature = "transaction.version" if "transaction.version" in told.supported else next(iter(told.supported))
     level = told.supported[feature].max_version
     admin.update_features({feature: FeatureUpdate(level)}, validate_only=True)
