@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla import __version__
 from ottla.client.admin_acls import ACLOperation, operations_of
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError, UnsupportedVersionError
@@ -109,7 +108,7 @@ class ClusterAdmin(AdminCalls):
         """The levels of the cluster's features, as some broker (or this one, or the controller) tells them."""
 
         async def attempt() -> FeatureMetadata:
-            request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+            request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
             if send_request_to_controller:
                 response = await self.ask_controller(request)
             elif node_id is None:
