@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.admin_acls import ACLOperation, operations_of
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
+from ottla.client.introduction import SOFTWARE
 from ottla.errors import KafkaError, UnsupportedVersionError
 from ottla.model import Node
 from ottla.protocol.apis import BY_KEY
@@ -108,7 +109,7 @@ class ClusterAdmin(AdminCalls):
         """The levels of the cluster's features, as some broker (or this one, or the controller) tells them."""
 
         async def attempt() -> FeatureMetadata:
-            request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+            request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
             if send_request_to_controller:
                 response = await self.ask_controller(request)
             elif node_id is None:
