@@ -226,6 +226,14 @@ def test_available_now_reads_what_is_there_in_limited_micro_batches(stream: Stre
     assert stream.all == sorted(named(0, 100) | named(1, 100) | named(2, 100))
 
 
+def test_a_group_is_told_what_was_read(stream: Stream, send: Send, broker: Broker, topic: str):
+    send(50, 30, 0)
+    stream.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", commitGroupId="dashboard")
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        told = admin.list_consumer_group_offsets("dashboard")
+    assert {tp.partition: at.offset for tp, at in told.items() if tp.topic == topic} == {0: 50, 1: 30, 2: 0}
+
+
 def test_a_query_goes_on_where_it_ended(stream: Stream, send: Send):
     send(5)
     stream.run(startingOffsets="earliest")

@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ottla.client import ranges
+from ottla.client.admin import KafkaAdminClient
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.records.columns import Columns
 from ottla.spark.bounds import Offsets, partition_list
 from ottla.spark.offsets import OffsetRange
-from ottla.spark.options import SourceOptions, Subscription
+from ottla.spark.options import SourceOptions, Subscription, connection_options
 
 log = logging.getLogger("ottla.spark")
 
@@ -31,6 +32,7 @@ class Brokers:
         self._options = options
         # A look-up must not create what it asks for; a consumer would.
         self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
+        self._admin: KafkaAdminClient | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +45,8 @@ class Brokers:
     def close(self) -> None:
         """End the connections."""
         self._planner.close()
+        if self._admin is not None:
+            self._admin.close()
 
     def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
         """The partitions that a subscription means now.
@@ -93,6 +97,15 @@ class Brokers:
         """The first offset at or after each time in ms; None where a partition has no such record."""
         found = self._retrying(lambda: self._planner.offsets_for(timestamps))
         return {tp: None if at is None else at.offset for tp, at in found.items()}
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Tell a group how far was read. A failure is a warning: only tools that show lag go by it."""
+        try:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(connection_options(self._options.kafka))
+            self._admin.alter_consumer_group_offsets(group, offsets)
+        except KafkaError as error:
+            log.warning("the offsets of group %s were not committed at %s: %s", group, self._where, error)
 
     def _retrying(self, ask: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):

@@ -61,6 +61,7 @@ OPTIONS = (
     OptionRow("maxOffsetsPerTrigger", "", "stream", "The most offsets in a micro-batch, shared out pro rata."),
     OptionRow("minOffsetsPerTrigger", "", "stream", "Waits for this many offsets, at most maxTriggerDelay."),
     OptionRow("maxTriggerDelay", "15m", "stream", "How long minOffsetsPerTrigger may hold a micro-batch back."),
+    OptionRow("commitGroupId", "", "stream", "Commits what was read to this group, for tools that show lag."),
     OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
     OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
     OptionRow("ottla.log.dirs", "", "batch", "Reads data directories, separated by commas, instead of asking brokers."),
@@ -117,6 +118,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60 * 1000
+    commit_group_id: str | None = None
     include_headers: bool = False
     fail_on_data_loss: bool = True
     retries: int = 3
@@ -148,6 +150,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         max_offsets_per_trigger=_get(lowered, "maxOffsetsPerTrigger", _positive),
         min_offsets_per_trigger=_get(lowered, "minOffsetsPerTrigger", _positive),
         max_trigger_delay_ms=_get(lowered, "maxTriggerDelay", _duration_ms) or 15 * 60 * 1000,
+        commit_group_id=_get(lowered, "commitGroupId", _name),
         include_headers=_get(lowered, "includeHeaders", _boolean) or False,
         fail_on_data_loss=_get(lowered, "failOnDataLoss", _boolean) is not False,
         retries=_or(_get(lowered, "fetchOffset.numRetries", _not_negative), 3),
@@ -171,6 +174,12 @@ def kafka_options(
         raise ConfigurationError(f'{_BOOTSTRAP} is required: .option("{_BOOTSTRAP}", "host:9092")')
     kafka.pop("consumer.cache.capacity", None)
     return kafka
+
+
+def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Those of a client's options that any other client needs to reach the same cluster."""
+    shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.")
+    return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
 
 def warn_of_unknown(given: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
@@ -299,6 +308,12 @@ def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false is wanted")
     return text.lower() == "true"
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("the id of a consumer group is wanted")
+    return text
 
 
 def _paths(text: str) -> tuple[str, ...]:

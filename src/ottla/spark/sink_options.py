@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigurationError
-from ottla.spark.options import OptionRow, kafka_options, warn_of_unknown
+from ottla.spark.options import OptionRow, connection_options, kafka_options, warn_of_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,8 +43,7 @@ class SinkOptions:
     @property
     def connection(self) -> dict[str, str]:
         """The options that any client needs to reach the cluster, without the producer's own."""
-        shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.")
-        return {name: value for name, value in self.kafka.items() if name.startswith(shared)}
+        return connection_options(self.kafka)
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:

@@ -36,6 +36,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._available_now = False
         self._target: Offsets | None = None
         self._last_trigger = float("-inf")
+        self._told: Offsets = {}
+        """What the group of commitGroupId was told last."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection does not travel to the workers.
@@ -70,6 +72,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         if self._takes_beginning(start):
             return start
         begin = offsets_from_json(start)
+        self._tell_group(begin)
         latest = self._latest(begin)
         if self._is_too_early(begin, latest):
             return start
@@ -77,6 +80,16 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             new = self.brokers.earliest(latest.keys() - begin.keys())
             latest = limit_offsets(limit.max_rows, begin, latest, new)
         return offsets_to_json(latest)
+
+    def _tell_group(self, read: Offsets) -> None:
+        """Commit to the group of commitGroupId. Here and not in `commit`, which Spark calls a micro-batch late.
+
+        The next micro-batch is planned when the one before is done, so its start is what was read.
+        """
+        group = self.options.commit_group_id
+        if group is not None and read != self._told:
+            self.brokers.commit(group, read)
+            self._told = read
 
     def _takes_beginning(self, start: dict[str, Any]) -> bool:
         """Whether this is the first micro-batch of a query that begins where a second look might not find it again."""
