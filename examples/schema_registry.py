@@ -56,10 +56,10 @@ def main(servers: str = "localhost:9092", registry: str = "http://localhost:8081
         bootstrap_servers=servers,
         value_deserializer=avro,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=500,
     ) as consumer:
-        for record in consumer:
-            print(record.value)
+        for records in consumer.poll(timeout_ms=30_000).values():
+            for record in records:
+                print(record.value)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ from ottla import IsolationLevel, KafkaConsumer, TopicPartition
 
 def main(servers: str = "localhost:9092", topic: str = "orders") -> None:
     """Read in every way."""
-    everything = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "consumer_timeout_ms": 500}
+    everything = {"bootstrap_servers": servers, "auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
 
-    consumer = KafkaConsumer(topic, **everything)
+    consumer = KafkaConsumer(topic, **{**everything, "consumer_timeout_ms": 2000})
     for message in consumer:  # ends after consumer_timeout_ms without a message; by default it never does
         print(message.partition, message.offset, message.key, message.value, message.headers)
     consumer.close()
 
     # Members of a group share the partitions; where they are is committed from time to time, and at the end.
-    consumer = KafkaConsumer(topic, group_id="shippers", **{**everything, "consumer_timeout_ms": 30_000})
+    consumer = KafkaConsumer(topic, group_id="shippers", **everything)
     print(f"the group begins with {next(consumer).value!r}")
     consumer.close()
 

@@ -24,9 +24,9 @@ def main(servers: str = "localhost:9092", topic: str = "payments") -> None:
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
-        consumer_timeout_ms=500,
     )
-    print([message.value for message in consumer])
+    for messages in consumer.poll(timeout_ms=30_000).values():
+        print([message.value for message in messages])
     consumer.close()
 
 
