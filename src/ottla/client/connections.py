@@ -78,7 +78,7 @@ class Connections:
         config: ClientConfig,
         client_id: str,
         nodes: Callable[[], dict[int, Node]],
-        metrics: ChannelMetrics | None = None,
+        metrics: ChannelMetrics,
     ) -> None:
         self.config = config
         self.metrics = metrics
@@ -95,8 +95,7 @@ class Connections:
         self._options = _socket_options(config)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
-        if metrics is not None:
-            metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
+        metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
 
     # Asking
 
@@ -222,19 +221,19 @@ class Connections:
             node.port,
             client_id=self.client_id,
             options=self._options._replace(connect_timeout=self._setup_timeout(back_off.failures)),
-            metrics=None if self.metrics is None else self.metrics.of(node_id),
+            metrics=self.metrics.of(node_id),
             on_close=self._closed_one,
         )
         try:
             await channel.connect()
-            self._count("created")
+            self.metrics.created.record()
             connection = await introduce(channel, self.config)
             if self.config.security_protocol != "PLAINTEXT":
-                self._count("authenticated")
+                self.metrics.authenticated.record()
         except BaseException as error:
             back_off.failed(loop.time())
             if isinstance(error, NOT_AUTHENTICATED):
-                self._count("refused")
+                self.metrics.refused.record()
             channel.close(error if isinstance(error, KafkaError) else None)
             raise
         back_off.succeeded()
@@ -242,13 +241,9 @@ class Connections:
         self._watch_idle()
         return connection
 
-    def _count(self, what: str) -> None:
-        if self.metrics is not None:
-            getattr(self.metrics, what).record()
-
     def _closed_one(self, channel: Channel) -> None:
         if channel.was_connected:
-            self._count("closed")
+            self.metrics.closed.record()
 
     def _node(self, node_id: int) -> Node:
         node = self._nodes().get(node_id) or self._bootstrap.get(node_id)

@@ -200,8 +200,7 @@ class Fetcher:
 
     def _measure(self, node: int, seconds: float, throttled_ms: int) -> None:
         self.metrics.fetched(seconds, throttled_ms)
-        if self.connections.metrics is not None:
-            self.connections.metrics.of(node).latency.record(seconds * 1000)
+        self.connections.metrics.of(node).latency.record(seconds * 1000)
 
     # Answers
 

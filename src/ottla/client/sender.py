@@ -281,8 +281,7 @@ class Sender:
 
     def _measure(self, node: int, latency_ms: float, throttle_ms: int, now: float) -> None:
         self.metrics.answered(latency_ms, throttle_ms, now)
-        if self.connections.metrics is not None:
-            self.connections.metrics.of(node).latency.record(latency_ms, now)
+        self.connections.metrics.of(node).latency.record(latency_ms, now)
 
     def _lost(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
         """The request has no answer: nobody knows what became of it."""

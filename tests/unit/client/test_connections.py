@@ -15,7 +15,9 @@ from ottla.errors import (
     SaslAuthenticationFailedError,
     UnsupportedVersionError,
 )
+from ottla.metrics.registry import Metrics
 from ottla.model import Node
+from ottla.net.channel_metrics import ChannelMetrics
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -29,7 +31,7 @@ from .scripted import ScriptedBroker
 
 def connections(broker: ScriptedBroker, **options: Any) -> Connections:
     config = ClientConfig.from_keywords(bootstrap_servers=broker.address, reconnect_backoff_ms=10, **options)
-    return Connections(config, "me", lambda: {7: Node(7, broker.host, broker.port)})
+    return Connections(config, "me", lambda: {7: Node(7, broker.host, broker.port)}, ChannelMetrics(Metrics(), "test"))
 
 
 def run(made: Connections, test: Callable[[], Awaitable[None]]) -> None:
@@ -100,7 +102,7 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
 @pytest.mark.option("bootstrap.servers")
 def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
     config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
-    made = Connections(config, "me", dict)
+    made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
     async def test() -> None:
         for _ in range(5):
@@ -111,7 +113,7 @@ def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
 
 def test_nobody_there_is_told_with_the_address() -> None:
     config = ClientConfig.from_keywords(bootstrap_servers="127.0.0.1:1")
-    made = Connections(config, "me", dict)
+    made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
     async def test() -> None:
         with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.1:1"):

@@ -21,7 +21,9 @@ from ottla.clock import ManualClock
 from ottla.config.client import ClientConfig
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError, KafkaTimeoutError, SslAuthenticationError
+from ottla.metrics.registry import Metrics
 from ottla.model import Node
+from ottla.net.channel_metrics import ChannelMetrics
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.find_coordinator import Coordinator as Found
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -157,7 +159,8 @@ def test_a_connection_that_is_not_made_in_time_is_told() -> None:
 
 
 def connections(**options: Any) -> Connections:
-    return Connections(ClientConfig.from_keywords(**{"bootstrap_servers": "h:1", **options}), "me", dict)
+    config = ClientConfig.from_keywords(**{"bootstrap_servers": "h:1", **options})
+    return Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
 
 
 @pytest.mark.option("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms")
