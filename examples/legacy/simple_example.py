@@ -15,6 +15,7 @@ from ottla.legacy import (
     LATEST_TIME,
     ErrorMapping,
     FetchRequestBuilder,
+    FetchResponse,
     OffsetRequest,
     PartitionMetadata,
     PartitionOffsetRequestInfo,
@@ -34,68 +35,71 @@ LEADER_PAUSE_SECONDS = 1.0
 class SimpleExample:
     """Reads one partition. `replicas` are the brokers to ask when the leader is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str, partition: int, seeds: Sequence[Address]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.seeds = seeds
         self.replicas: list[Address] = []
 
-    def run(self, max_reads: int, topic: str, partition: int, seeds: Sequence[Address]) -> None:
+    def run(self, max_reads: int) -> None:
         """Print this many messages."""
-        leader = self.find_leader(seeds, topic, partition)
-        if leader is None:
-            raise SystemExit(f"no leader of {topic}-{partition} is known")
-        consumer = self.connected(leader, topic, partition)
-        offset = last_offset(consumer, topic, partition, EARLIEST_TIME)
+        self.connect(self.find_leader(self.seeds))
+        self.offset = last_offset(self.consumer, self.topic, self.partition, EARLIEST_TIME)
         failures = 0
-        while max_reads > 0:
-            response = consumer.fetch(
-                FetchRequestBuilder()
-                .add_fetch(topic, partition, offset, FETCH_SIZE)
-                .max_wait(1000)
-                .min_bytes(1)
-                .build()
-            )
+        while max_reads > 0 and failures <= MAX_ERRORS:
+            response = self.fetch()
             if response.has_error:
                 failures += 1
-                code = response.error_code(topic, partition)
-                print(f"error {code} from {leader}", file=sys.stderr)
-                if failures > MAX_ERRORS:
-                    break
-                if code == ErrorMapping.OFFSET_OUT_OF_RANGE:
-                    offset = last_offset(consumer, topic, partition, LATEST_TIME)
-                    continue
-                consumer.close()
-                leader = self.find_new_leader(leader, topic, partition)
-                consumer = self.connected(leader, topic, partition)
-                continue
-            failures = 0
-            for found in response.message_set(topic, partition):
-                if found.offset < offset:
-                    continue  # a compressed set comes whole
-                offset = found.next_offset
-                print(f"{found.offset}: {(found.message.value or b'').decode()}")
-                max_reads -= 1
-                if not max_reads:
-                    break
-        consumer.close()
+                self.recover(response.error_code(self.topic, self.partition))
+            else:
+                failures = 0
+                max_reads -= self.show(response, max_reads)
+        self.consumer.close()
 
-    def connected(self, leader: Address, topic: str, partition: int) -> SimpleConsumer:
-        """A consumer of the leader."""
-        return SimpleConsumer(
-            *leader, so_timeout=100_000, buffer_size=64 * 1024, client_id=f"Client_{topic}_{partition}"
-        )
+    def connect(self, leader: Address | None) -> None:
+        """Ask this broker from now on."""
+        if leader is None:
+            raise SystemExit(f"no leader of {self.topic}-{self.partition} is known")
+        self.leader = leader
+        name = f"Client_{self.topic}_{self.partition}"
+        self.consumer = SimpleConsumer(*leader, so_timeout=100_000, buffer_size=64 * 1024, client_id=name)
 
-    def find_new_leader(self, old: Address, topic: str, partition: int) -> Address:
+    def fetch(self) -> FetchResponse:
+        """What comes next; waits for a second where nothing is there."""
+        builder = FetchRequestBuilder().add_fetch(self.topic, self.partition, self.offset, FETCH_SIZE)
+        return self.consumer.fetch(builder.max_wait(1000).min_bytes(1).build())
+
+    def show(self, response: FetchResponse, at_most: int) -> int:
+        """Print messages; how many it were."""
+        messages = response.message_set(self.topic, self.partition)
+        wanted = [found for found in messages if found.offset >= self.offset]  # a compressed set comes whole
+        for found in wanted[:at_most]:
+            print(f"{found.offset}: {(found.message.value or b'').decode()}")
+            self.offset = found.next_offset
+        return min(len(wanted), at_most)
+
+    def recover(self, code: int) -> None:
+        """Go on at an offset that is there, or at the new leader."""
+        print(f"error {code} from {self.leader}", file=sys.stderr)
+        if code == ErrorMapping.OFFSET_OUT_OF_RANGE:
+            self.offset = last_offset(self.consumer, self.topic, self.partition, LATEST_TIME)
+        else:
+            self.consumer.close()
+            self.connect(self.find_new_leader(self.leader))
+
+    def find_new_leader(self, old: Address) -> Address | None:
         """The leader after an election, which takes a moment. The old one is believed from the second try on."""
         for number in range(LEADER_TRIES):
-            leader = self.find_leader(self.replicas, topic, partition)
+            leader = self.find_leader(self.replicas)
             if leader is not None and (leader != old or number > 0):
                 return leader
             time.sleep(LEADER_PAUSE_SECONDS)
-        raise SystemExit("no new leader was found after the broker's failure")
+        return None
 
-    def find_leader(self, seeds: Sequence[Address], topic: str, partition: int) -> Address | None:
+    def find_leader(self, seeds: Sequence[Address]) -> Address | None:
         """The leader's address, from the first broker that knows it."""
         for seed in seeds:
-            found = partition_metadata(seed, topic, partition)
+            found = partition_metadata(seed, self.topic, self.partition)
             if found is not None and found.leader is not None:
                 self.replicas = [(node.host, node.port) for node in found.replicas]
                 return found.leader.host, found.leader.port
@@ -125,4 +129,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 6:
         sys.exit("usage: simple_example.py MAX_READS TOPIC PARTITION SEED_HOST[,…] PORT")
     hosts, port = sys.argv[4].split(","), int(sys.argv[5])
-    SimpleExample().run(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), [(host, port) for host in hosts])
+    SimpleExample(sys.argv[2], int(sys.argv[3]), [(host, port) for host in hosts]).run(int(sys.argv[1]))

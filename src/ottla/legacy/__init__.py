@@ -32,6 +32,7 @@ from ottla.legacy.requests import ConsumerMetadataRequest as ConsumerMetadataReq
 from ottla.legacy.requests import ErrorMapping as ErrorMapping
 from ottla.legacy.requests import FetchRequest as FetchRequest
 from ottla.legacy.requests import FetchRequestBuilder as FetchRequestBuilder
+from ottla.legacy.requests import FetchResponse as FetchResponse
 from ottla.legacy.requests import MessageAndOffset as MessageAndOffset
 from ottla.legacy.requests import OffsetCommitRequest as OffsetCommitRequest
 from ottla.legacy.requests import OffsetFetchRequest as OffsetFetchRequest

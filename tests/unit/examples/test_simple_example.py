@@ -30,7 +30,7 @@ def test_it_reads_what_the_producer_wrote(capsys: pytest.CaptureFixture[str]) ->
         with Producer[str, str](options) as producer:
             producer.send([KeyedMessage("t", f"message {number}") for number in range(10)])
         host, _, port = broker.bootstrap_servers.rpartition(":")
-        loaded("legacy/simple_example.py").SimpleExample().run(7, "t", 0, [("127.0.0.1", 1), (host, int(port))])
+        loaded("legacy/simple_example.py").SimpleExample("t", 0, [("127.0.0.1", 1), (host, int(port))]).run(7)
     assert capsys.readouterr().out.splitlines() == [f"{number}: message {number}" for number in range(7)]
 
 
@@ -61,6 +61,5 @@ def test_it_finds_the_new_leader(
     old.on(list_offsets.ListOffsetsRequest, begin, times=9)
     old.on(fetch.FetchRequest, lambda _: answer(6), times=9)
     new.on(fetch.FetchRequest, lambda _: answer(0, encode(0, -1, b"k", b"moved", 0)), times=9)
-    example = loaded("legacy/simple_example.py").SimpleExample()
-    example.run(1, "t", 0, [(old.host, old.port)])
+    loaded("legacy/simple_example.py").SimpleExample("t", 0, [(old.host, old.port)]).run(1)
     assert capsys.readouterr().out == "0: moved\n"
