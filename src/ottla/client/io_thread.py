@@ -29,6 +29,7 @@ JOIN_SECONDS: Final = 5.0
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()
+_this_thread = threading.local()
 
 
 class Caller:
@@ -96,7 +97,7 @@ async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
 
 def check_may_wait() -> None:
     """IllegalStateError on a client's own thread, where callbacks run: whoever waits there waits for himself."""
-    if any(thread.is_current for thread in _live):
+    if getattr(_this_thread, "is_a_clients", False):
         raise IllegalStateError("a callback on the I/O thread cannot wait for what that thread has to do")
 
 
@@ -119,6 +120,7 @@ class IoThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        _this_thread.is_a_clients = True
         try:
             self.loop.run_forever()
             self._cancel_all()

@@ -120,7 +120,7 @@ def _trusted_of_file(config: TlsConfig, location: str) -> str:
     data = _bytes_of("ssl.truststore.location", location)
     password = config.ssl_truststore_password
     if data.startswith(MAGIC):
-        with _named("ssl.truststore.location", location):
+        with _named("ssl.truststore", location):
             store = read_jks(data, password)
         return _pem(store.trusted + [chain[0] for _, chain in store.keys if chain])
     _, certificates = _open_pkcs12(data, password, "ssl.truststore", location)
@@ -188,12 +188,12 @@ def _identity_of_file(config: TlsConfig, location: str) -> Identity:
     if not data.startswith(MAGIC):
         key, certificates = _open_pkcs12(data, password, "ssl.keystore", location)
         return Identity(key, certificates, None)
-    with _named("ssl.keystore.password", location):
+    with _named("ssl.keystore", location):
         store = read_jks(data, password)
     if not store.keys:
         return Identity("", "", None)
     hidden, chain = store.keys[0]
-    with _named("ssl.key.password", location):
+    with _named("ssl.keystore", location, password="ssl.key.password"):
         plain = reveal_key(hidden, password if config.ssl_key_password is None else config.ssl_key_password)
     return Identity(_pem_block("PRIVATE KEY", plain), _pem(chain), None)
 
@@ -209,9 +209,9 @@ def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -
     try:
         found: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
-        wrong = "password" in str(error).lower() or "mac" in str(error).lower()
-        option = f"{store}.password" if wrong else f"{store}.location"
-        raise ConfigurationError(f"{option}: {location} cannot be opened: {error}") from None
+        wrong = "mac" in str(error).lower()
+        with _named(store, location):
+            raise ValueError("the password is wrong" if wrong else str(error)) from None
     own = [] if found.cert is None else [found.cert]
     certificates = "".join(
         entry.certificate.public_bytes(Encoding.PEM).decode() for entry in [*own, *found.additional_certs]
@@ -251,11 +251,13 @@ def _pem_block(kind: str, der: bytes) -> str:
 
 
 @contextmanager
-def _named(option: str, location: str) -> Iterator[None]:
-    """Turn what is wrong with a store into an error that names the option."""
+def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
+    """Turn what is wrong with a store into an error that names the option: its password's or its location's."""
     try:
         yield
     except ValueError as error:
+        wrong = "password" in str(error).lower()
+        option = (password or f"{store}.password") if wrong else f"{store}.location"
         raise ConfigurationError(f"{option}: {location}: {error}") from None
 
 

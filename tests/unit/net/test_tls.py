@@ -266,7 +266,7 @@ def test_with_suites_of_tls_1_3_alone_nothing_older_is_spoken() -> None:
         ({"ssl_truststore_location": "/nowhere"}, r"ssl\.truststore\.location: /nowhere: No such file"),
         (
             {"ssl_truststore_location": "{trust.jks}", "ssl_truststore_password": "no"},
-            r"ssl\.truststore\.location.*password",
+            r"ssl\.truststore\.password.*password",
         ),
         ({"ssl_truststore_location": "{trust.p12}", "ssl_truststore_password": "no"}, r"ssl\.truststore\.password"),
         (
