@@ -232,8 +232,7 @@ class AdminCalls:
         """The keys (groups or transactional ids) of each coordinator, and those that none was found of."""
         found: dict[int, list[str]] = {}
         missing: Errors = {}
-        answers = await asyncio.gather(*(self._coordinator(key, kind) for key in keys))
-        for key, answer in answers:
+        for key, answer in await self._coordinators(list(keys), kind):
             if isinstance(answer, KafkaError):
                 missing[key] = answer
             else:
@@ -242,15 +241,26 @@ class AdminCalls:
             await self.metadata.refresh(self.connections.request_timeout)
         return found, missing
 
-    async def _coordinator(self, key: str, kind: int) -> tuple[str, int | KafkaError]:
-        def request(version: int) -> FindCoordinatorRequest:
-            if version >= 4:
-                return FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-            return FindCoordinatorRequest(key=key, key_type=kind)
+    async def _coordinators(self, keys: list[str], kind: int) -> list[tuple[str, int | KafkaError]]:
+        """The coordinator of each key: asked all at once, or of brokers before 3.0 one by one."""
 
-        response = await self.connections.ask_any_of(FindCoordinatorRequest, request)
-        answer: Any = response.coordinators[0] if response.coordinators else response
-        return key, failure(answer.error_code, key, answer.error_message) or answer.node_id
+        def together(version: int) -> FindCoordinatorRequest:
+            if version < 4:
+                raise errors.UnsupportedVersionError("the broker is asked for one coordinator at a time")
+            return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
+
+        async def alone(key: str) -> tuple[str, int | KafkaError]:
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            response = await self.connections.ask_any_of(FindCoordinatorRequest, lambda _: request)
+            return key, failure(response.error_code, key, response.error_message) or response.node_id
+
+        if not keys:
+            return []
+        try:
+            found = (await self.connections.ask_any_of(FindCoordinatorRequest, together)).coordinators
+        except errors.UnsupportedVersionError:
+            return [await alone(key) for key in keys]
+        return [(c.key, failure(c.error_code, c.key, c.error_message) or c.node_id) for c in found]
 
 
 def failure(code: int, name: object, message: str | None = None) -> KafkaError | None:

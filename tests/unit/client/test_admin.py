@@ -31,6 +31,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -271,6 +272,15 @@ def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
             assert (told.cluster_id, [node.id for node in told.nodes]) == ("scripted", [7])
             with pytest.raises(errors.UnsupportedVersionError):
                 admin.describe_cluster(include_fenced_brokers=True)
+
+
+@pytest.mark.parametrize(("newest", "requests"), [(6, 1), (3, 3)])
+def test_coordinators_are_asked_for_together_where_a_broker_can(newest: int, requests: int) -> None:
+    with ScriptedBroker({"FindCoordinator": newest}) as broker:
+        with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+            found = admin._io.run(admin._core.by_coordinator(["a", "b", "c"]))
+        assert found == ({7: ["a", "b", "c"]}, {})
+        assert len(broker.asked(FindCoordinatorRequest)) == requests
 
 
 def test_what_is_out_of_reach_says_why() -> None:
