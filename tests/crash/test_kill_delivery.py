@@ -98,7 +98,7 @@ def killed_at_random(
             for _ in range(kills):
                 at_least = progress() + 1
                 until(lambda least=at_least: progress() >= least, "nothing is processed")  # type: ignore[misc]
-                threading.Event().wait(dice.uniform(0, 0.5))
+                threading.Event().wait(dice.uniform(0, 0.3))
                 programs.kill(dice.randrange(PROGRAMS))
         until(lambda: progress() >= len(sent), f"not all of {len(sent)} records were processed")
         yield
@@ -125,7 +125,7 @@ def log_of(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> d
 
 
 def options(bootstrap: str, topic: str) -> list[str]:
-    return ["--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--session-timeout-ms", "600"]
+    return ["--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--session-timeout-ms", "400"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])

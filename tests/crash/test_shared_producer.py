@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 np = pytest.importorskip("numpy")
 
-RECORDS = int(os.environ.get("OTTLA_RECORDS", "800000"))
+RECORDS = int(os.environ.get("OTTLA_RECORDS", "400000"))
 """Five million by hand: OTTLA_RECORDS=5000000."""
 PARTITIONS = 6
 SECONDS = 600
