@@ -69,9 +69,13 @@ class KafkaConsumer:
         self._owner: int | None = None
         self._default_timeout = self.config.default_api_timeout_ms / 1000
         self._io.start()
-        self._io.run(core.start())
-        if names:
-            self.subscribe(names)
+        try:
+            self._io.run(core.start())
+            if names:
+                self.subscribe(names)
+        except BaseException:
+            self.close(autocommit=False, timeout_ms=0)
+            raise
 
     def __repr__(self) -> str:
         return f"<KafkaConsumer {self._core.client_id}>"

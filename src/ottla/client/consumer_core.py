@@ -60,18 +60,29 @@ class ConsumerCore:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
-        number = next(_numbers)
-        group = f"-{config.group_id}" if config.group_id else ""
-        self.client_id = config.client_id or f"consumer{group}-{number}"
+        self.client_id = config.client_id or made_up_id(config)
+        self.subscription = Subscription()
+        self.buffer = FetchBuffer()
+        self.wakeups = Wakeups()
+        self.iteration = Iteration(self.subscription)
+        self._seen_version = 0
         given = {**config.given, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", given)
         self.value_deserializer = find(config.value_deserializer, "value_deserializer", given)
         self.interceptors = ConsumerInterceptors(config.interceptor_classes, given)
-        self.subscription = Subscription()
         self.metrics = metrics_of(config, "consumer", self.client_id)
-        self.poll_metrics = PollMetrics(self.metrics)
-        self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
-        coordinator_metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
+        try:
+            self._connect()
+            self._fetch()
+            self._join()
+            self._wire()
+        except BaseException:
+            self.metrics.close()  # a reporter may have a thread
+            raise
+
+    def _connect(self) -> None:
+        """The parts that know the cluster."""
+        config = self.config
         channels = ChannelMetrics(self.metrics, "consumer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
@@ -92,7 +103,12 @@ class ConsumerCore:
             group_instance_id=config.group_instance_id,
             client_rack=config.client_rack,
         )
-        self.buffer = FetchBuffer()
+
+    def _fetch(self) -> None:
+        """The parts that read."""
+        config = self.config
+        self.poll_metrics = PollMetrics(self.metrics)
+        self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
         self.fetcher = Fetcher(
             config, self.connections, self.metadata, self.subscription, self.buffer, self.fetch_metrics
         )
@@ -102,6 +118,17 @@ class ConsumerCore:
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             retry_backoff=config.retry_backoff_ms / 1000,
         )
+        self.lookups = Lookups(
+            self.connections,
+            self.offsets,
+            allow_auto_create=config.allow_auto_create_topics,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            done=self._forget_topics,
+        )
+
+    def _join(self) -> None:
+        """The parts that know the group."""
+        config = self.config
         coordinator = Coordinator(
             config.group_id,
             self.connections,
@@ -110,7 +137,8 @@ class ConsumerCore:
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
         )
         kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
-        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, coordinator_metrics)
+        metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
+        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, metrics)
         self.group_offsets = GroupOffsets(coordinator, self.membership)
         self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
         self.positions = Positions(
@@ -121,17 +149,6 @@ class ConsumerCore:
             self.offsets,
             LeaderEpochs(self.connections, self.metadata),
         )
-        self._seen_version = 0
-        self.wakeups = Wakeups()
-        self.iteration = Iteration(self.subscription)
-        self.lookups = Lookups(
-            self.connections,
-            self.offsets,
-            allow_auto_create=config.allow_auto_create_topics,
-            retry_backoff=config.retry_backoff_ms / 1000,
-            done=self._forget_topics,
-        )
-        self._wire()
 
     def _wire(self) -> None:
         """Tell the parts whom to tell."""
@@ -459,6 +476,14 @@ class ConsumerCore:
         committed = self.config.isolation_level == "read_committed"
         end = state.last_stable_offset if committed else state.high_watermark
         return None if end is None or state.position is None else max(0, end - state.position)
+
+
+def made_up_id(config: ConsumerConfig) -> str:
+    """The client's id where none is given, as Java's: with the group, and the instance or a number."""
+    number = next(_numbers)
+    if not config.group_id:
+        return f"consumer-{number}"
+    return f"consumer-{config.group_id}-{config.group_instance_id or number}"
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:

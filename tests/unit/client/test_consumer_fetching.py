@@ -271,25 +271,26 @@ def test_a_follower_that_is_gone_sends_back_to_the_leader(pair: tuple[ScriptedBr
 
 
 def test_a_new_leader_that_an_answer_names_is_gone_to_though_unknown(
-    broker: ScriptedBroker,
+    pair: tuple[ScriptedBroker, ScriptedBroker],
 ) -> None:
-    broker.topic_ids["t"] = ID
-    with ScriptedBroker() as new:
-        new.add_topic("t")
-        new.topic_ids["t"] = ID
-        fill(new, 10)
-        new.leader_epoch = 4
-        leader = LeaderIdAndEpoch(leader_id=9, leader_epoch=4)
-        moved = one(
-            PartitionData(error_code=6, high_watermark=-1, current_leader=leader),
-            node_endpoints=[NodeEndpoint(node_id=9, host=new.host, port=new.port)],
-        )
-        broker.on(FetchRequest, lambda _: moved)
-        with consumer(broker) as c:
-            c.assign([TP])
-            c.seek(TP, 0)
-            assert len(read(c, 10)) == 10
-            assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
+    old, new = pair
+    for both in pair:
+        both.topic_ids["t"] = ID
+        both._scripts[MetadataRequest.NAME].clear()
+    new.leader_epoch = 4
+
+    def moved(request: FetchRequest) -> FetchResponse:
+        know(old, new, leads=8, epoch=4)  # the metadata will say so, too
+        leader = LeaderIdAndEpoch(leader_id=8, leader_epoch=4)
+        endpoint = NodeEndpoint(node_id=8, host=new.host, port=new.port)
+        return one(PartitionData(error_code=6, high_watermark=-1, current_leader=leader), node_endpoints=[endpoint])
+
+    old.on(FetchRequest, moved)
+    with consumer(old) as c:
+        c.assign([TP])
+        c.seek(TP, 0)
+        assert len(read(c, 10)) == 10
+    assert new.asked(FetchRequest)[0].topics[0].partitions[0].current_leader_epoch == 4
 
 
 # Truncated logs (KIP-320)

@@ -16,7 +16,7 @@ import pytest
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, aio
 from ottla.broker.embedded import Broker
-from ottla.errors import CommitFailedError, IllegalStateError, KafkaTimeoutError
+from ottla.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -212,9 +212,12 @@ def interrupted(call: Callable[[], Any], after: float = 0.15) -> float:
     timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        call()
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    finally:
+        timer.cancel()
+        timer.join()
     return time.monotonic() - begin - after
 
 
@@ -249,8 +252,11 @@ def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
 
 def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
-        broker.on(ListOffsetsRequest, lambda _: SILENCE, times=10)
+        gate = threading.Event()
+        broker.on(ListOffsetsRequest, lambda _: (gate.wait(0.6), None)[1])
         assert interrupted(lambda: c.end_offsets([TP])) < 1
+        gate.set()
+        assert c.end_offsets([TP]) == {TP: 0}
 
 
 # Forks and ends
@@ -289,6 +295,29 @@ def test_nothing_is_left_after_close_amid_everything(group_protocol: str) -> Non
                 c.poll(timeout_ms=1)
             c.close(timeout_ms=300)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ottla-consumer")]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"partition_assignment_strategy": [object()]},
+        {"security_protocol": "SSL", "ssl_cafile": "/nowhere"},
+        {"value_deserializer": "nobody.HasThis"},
+    ],
+)
+def test_nothing_is_left_of_a_consumer_that_could_not_be_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(KafkaError):
+        KafkaConsumer("t", bootstrap_servers="127.0.0.1:1", metric_reporters="logging", **wrong).poll(timeout_ms=100)
+
+
+@pytest.mark.option("client.id")
+def test_a_consumer_has_a_name_of_its_group_and_instance(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id="g", group_instance_id="one") as c:
+        assert repr(c) == "<KafkaConsumer consumer-g-one>"
+    with consumer(broker, group_id="g") as c, consumer(broker, client_id="mine") as named:
+        assert repr(c).startswith("<KafkaConsumer consumer-g-")
+        assert repr(named) == "<KafkaConsumer mine>"
 
 
 # asyncio
