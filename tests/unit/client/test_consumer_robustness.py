@@ -207,25 +207,30 @@ def test_after_a_loss_nothing_of_the_lost_partitions_is_handed_out(broker: Scrip
 # Ctrl+C
 
 
-def interrupted(call: Callable[[], Any], after: float = 0.15) -> float:
-    """Seconds from Ctrl+C to the end of the call."""
-    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    begin = time.monotonic()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            call()
-    finally:
-        timer.cancel()
-        timer.join()
-    return time.monotonic() - begin - after
+def interrupted(broker: ScriptedBroker, request: type[Any], call: Callable[[], Any]) -> float:
+    """Seconds from Ctrl+C to the end of the call; Ctrl+C comes when the broker has the request."""
+    sent: list[float] = []
+
+    def press() -> None:
+        while not any(type(r) is request for r in list(broker.requests)):
+            time.sleep(0.005)  # the broker's own lock is held while a handler waits
+        time.sleep(0.05)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    user = threading.Thread(target=press)
+    user.start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+        user.join()
+    return time.monotonic() - sent[0]
 
 
 def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         broker.on(OffsetCommitRequest, lambda _: SILENCE)
-        assert interrupted(lambda: c.commit({TP: 1})) < 1
+        assert interrupted(broker, OffsetCommitRequest, lambda: c.commit({TP: 1})) < 1
         broker.cut()
         c.commit({TP: 2})
     assert broker.committed[("t", 0)][0] == 2
@@ -234,8 +239,9 @@ def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -
 def test_ctrl_c_ends_a_join_and_the_next_poll_goes_on(broker: ScriptedBroker) -> None:
     with consumer(broker, "t", group_id="g") as c:
         gate = threading.Event()
-        broker.on(JoinGroupRequest, lambda _: (gate.wait(0.4), None)[1])
-        assert interrupted(lambda: c.poll(timeout_ms=60_000)) < 1
+        broker.on(JoinGroupRequest, lambda _: (gate.wait(10), None)[1])
+        assert interrupted(broker, JoinGroupRequest, lambda: c.poll(timeout_ms=60_000)) < 1
+        gate.set()
         poll_until(c, lambda: c.assignment() == {TP})
 
 
@@ -246,15 +252,15 @@ def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
         c = consumer(broker, "t", group_id="g")
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(LeaveGroupRequest, lambda _: SILENCE, times=10)
-        assert interrupted(c.close) < 1
+        assert interrupted(broker, LeaveGroupRequest, c.close) < 1
         c.close()
 
 
 def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         gate = threading.Event()
-        broker.on(ListOffsetsRequest, lambda _: (gate.wait(0.6), None)[1])
-        assert interrupted(lambda: c.end_offsets([TP])) < 1
+        broker.on(ListOffsetsRequest, lambda _: (gate.wait(10), None)[1])
+        assert interrupted(broker, ListOffsetsRequest, lambda: c.end_offsets([TP])) < 1
         gate.set()
         assert c.end_offsets([TP]) == {TP: 0}
 
