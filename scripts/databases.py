@@ -71,8 +71,9 @@ def _postgresql(folder: Path) -> Iterator[str]:
     data, port = folder / "data", _free_port()
     _run([server.with_name("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"], owner)
     command = [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+    ready = [server.with_name("pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
     # SIGINT: without waiting for the connections to be closed.
-    with _serving(command, owner, port, folder / "log", signal.SIGINT):
+    with _serving(command, owner, ready, folder / "log", signal.SIGINT):
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
 
 
@@ -85,7 +86,8 @@ def _mariadb(folder: Path) -> Iterator[str]:
     common = ["--no-defaults", f"--datadir={data}"]
     _run(["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"], owner)
     options = [f"--port={port}", "--bind-address=127.0.0.1", local, f"--pid-file={folder}/pid", "--skip-name-resolve"]
-    with _serving([server, *common, *options], owner, port, folder / "log", signal.SIGTERM):
+    ready = ["mariadb-admin", "--no-defaults", local, "-u", "root", "ping"]
+    with _serving([server, *common, *options], owner, ready, folder / "log", signal.SIGTERM):
         _run(["mariadb", "--no-defaults", local, "-u", "root", "-e", MARIADB_USER], owner)
         yield f"mysql://ottla@127.0.0.1:{port}/ottla"
 
@@ -111,14 +113,14 @@ def _run(command: Sequence[str | Path], owner: str | None) -> None:
 
 @contextlib.contextmanager
 def _serving(
-    command: Sequence[str | Path], owner: str | None, port: int, log: Path, end: signal.Signals
+    command: Sequence[str | Path], owner: str | None, ready: Sequence[str | Path], log: Path, end: signal.Signals
 ) -> Iterator[None]:
-    """A server in a process of its own, as soon as it takes connections."""
+    """A server in a process of its own, as soon as the command `ready` says that it serves."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd="/", user=owner)
     try:
         deadline = time.monotonic() + START_SECONDS
-        while not _answers(port):
+        while subprocess.run(ready, capture_output=True, user=owner, cwd="/").returncode:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{command[0]} did not start: {log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
@@ -130,12 +132,6 @@ def _serving(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 def _free_port() -> int:
