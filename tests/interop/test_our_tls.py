@@ -61,7 +61,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with (folder / "node" / "server.properties").open("a") as properties:
         # The last value of a property counts.
         properties.write(
-            f"listeners=SSL://localhost:{port},CONTROLLER://127.0.0.1:{port + 1}\n"
+            f"listeners=SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}\n"
             f"advertised.listeners=SSL://localhost:{port}\n"
             "listener.security.protocol.map=SSL:SSL,CONTROLLER:PLAINTEXT\n"
             "inter.broker.listener.name=SSL\n"
