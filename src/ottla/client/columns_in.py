@@ -9,16 +9,20 @@ import time
 from array import array
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.client.accumulator import Accumulator
 from ottla.client.futures import Outcome
 from ottla.client.producer_batch import PartitionQueue, TopicQueues
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
+from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.columns import BinaryColumn
 from ottla.records.murmur2 import rows_by_partition
+
+LARGE_BATCH_BYTES: Final = 256 * 1024
+"""Most bytes of a batch of columns, where batch.size is not more."""
 
 
 class Table(NamedTuple):
@@ -163,7 +167,7 @@ def append_table(
     while at < len(numbers):
         least = _bound(given, numbers[at])
         check_size(least)
-        buffer = yield max(min(accumulator.batch_bytes, largest), least)
+        buffer = yield max(min(_room(accumulator, given, len(numbers) - at), largest), least)
         batch = accumulator.private_batch(queue, buffer)
         reached = batch.open.builder.append_columns(given.timestamps, given.keys, given.values, numbers, at)
         assert reached > at, "a buffer has room for its first record"
@@ -171,6 +175,22 @@ def append_table(
         parts.append((batch.outcome, reached - at))
         at = reached
     return parts
+
+
+def _room(accumulator: Accumulator, given: Table, rows: int) -> int:
+    """Bytes for the next batch of `rows` rows that are left, as far as the table's average tells.
+
+    batch.size bounds batches that wait for records. Here all records are there, and a request costs the same for few
+    as for many; but a call must not take the whole buffer for itself.
+    """
+    keys = 0 if given.keys is None else _bytes_of(given.keys, given.rows)
+    average = record_size_upper_bound(keys // given.rows + 1, _bytes_of(given.values, given.rows) // given.rows + 1)
+    most = min(LARGE_BATCH_BYTES, accumulator.pool.total // 16)
+    return max(accumulator.batch_bytes, min(HEADER_BYTES + average * rows, most))
+
+
+def _bytes_of(items: BinaryColumn, rows: int) -> int:
+    return int(items.offsets[items.first + rows] - items.offsets[items.first])
 
 
 def _bound(given: Table, row: int) -> int:

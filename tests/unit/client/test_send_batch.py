@@ -71,6 +71,16 @@ def test_numbers_are_no_values(make: Any) -> None:
         column(make([1, 2]))
 
 
+@pytest.mark.parametrize(("memory", "batches"), [(32 << 20, range(4, 7)), (400_000, range(40, 60))])
+def test_batches_of_columns_are_large_but_leave_memory_to_others(
+    broker: ScriptedBroker, memory: int, batches: range
+) -> None:
+    with producer(broker, batch_size=16_384, buffer_memory=memory) as p:
+        p.send_batch("t", [b"%01000d" % i for i in range(1000)]).get(30)
+    assert [int(r.value or b"") for r in stored(broker)] == list(range(1000))
+    assert len(broker.topics["t"][0]) in batches
+
+
 def test_rows_without_a_key_go_together_and_times_may_differ(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
         p.send_batch("t", [b"a", b"b"], timestamps_ms=[5, 6]).get(10)
