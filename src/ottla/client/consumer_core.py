@@ -182,7 +182,8 @@ class ConsumerCore:
         """Commit, leave the group, end all work, for at most `timeout` seconds. Raises what a listener raised."""
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
-            self.membership.hold_still()
+            if auto_commit and self.commits.automatic:
+                await self.membership.hold_still(deadline - time.monotonic())
             await self.commits.last(deadline, auto_commit)
             if self.in_group:
                 await self._leave(operation, deadline)

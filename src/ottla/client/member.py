@@ -132,8 +132,8 @@ class Member(abc.ABC):
     def follow(self, error: type[KafkaError]) -> None:
         """What an error of the coordinator means for this membership."""
 
-    def hold_still(self) -> None:  # noqa: B027  (only the classic protocol has rounds)
-        """Before the end: no round goes on, so that the last commit is taken."""
+    async def hold_still(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
+        """Before the end: no round goes on after so many seconds, so that the last commit is taken."""
 
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:

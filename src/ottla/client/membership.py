@@ -33,6 +33,8 @@ PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
 """Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
 
+HOLD_SECONDS: Final = 0.5
+"""How long close() waits for a round: when the group goes on first, what was read since the last commit comes twice."""
 MAX_REASON: Final = 255
 """Characters of a reason that brokers keep."""
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
@@ -341,17 +343,25 @@ class Membership(Member):
 
     # Leaving
 
-    def hold_still(self) -> None:
-        """Give up a round that is on its way. Until it ends, the group takes commits of the generation before."""
+    async def hold_still(self, seconds: float) -> None:
+        """Let a round that is on its way end soon, or give it up: then commits of the generation before are taken."""
         if self._joining is not None:
-            self._joining.cancel()
+            await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))
+            self._give_up_round()
+
+    def _give_up_round(self) -> None:
+        if self._joining is not None:
+            if not self._joining.done():
+                self._joining.cancel()
+                self.coordinator.hang_up()
+            elif not self._joining.cancelled():
+                self._joining.exception()  # nobody wants to hear of it any more
             self._joining = None
-            self.coordinator.hang_up()
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Go, unless the member is static: then it may come back within the session timeout."""
         self._stop_heartbeats()
-        self.hold_still()
+        self._give_up_round()
         goes = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
             goes = operation is GroupMembershipOperation.LEAVE_GROUP
@@ -381,7 +391,7 @@ class Membership(Member):
     def reset(self) -> None:
         """Be nobody: the next poll of a subscription joins as a new member."""
         self._stop_heartbeats()
-        self.hold_still()
+        self._give_up_round()
         self.member_id = ""
         self.generation = NOBODY
         self.needs_join = True
