@@ -1147,8 +1147,11 @@ def code_of(error: BaseException) -> int:
 
 # Names that kafka-python gives them, for programs that change nothing but the import.
 
+BrokerResponseError = KafkaError
 CorruptRecordError = CorruptMessageError
+CorruptRecordException = CorruptMessageError
 IllegalArgumentError = ValueError
+IncompatibleBrokerVersion = UnsupportedVersionError
 InvalidConfigurationError = InvalidConfigError
 InvalidReplicationAssignmentError = InvalidReplicaAssignmentError
 KafkaConfigurationError = ConfigurationError
@@ -1159,4 +1162,5 @@ NetworkExceptionError = NetworkError
 NoBrokersAvailable = KafkaTimeoutError
 NotLeaderForPartitionError = NotLeaderOrFollowerError
 UnknownError = UnknownServerError
+UnrecognizedBrokerVersion = UnsupportedVersionError
 UnsupportedCodecError = UnsupportedCompressionTypeError

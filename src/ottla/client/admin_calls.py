@@ -12,7 +12,7 @@ import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ottla import errors
 from ottla.client.admin_controllers import Controllers
@@ -138,7 +138,8 @@ class AdminCalls:
         unknown may be too new for the broker that was asked) are believed after a few tries.
         """
         tries = itertools.count(1)
-        wanted = list(dict.fromkeys(keys))
+        # One name instead of a list of names is meant as such, and not as a list of letters.
+        wanted = [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
         done: dict[K, V | KafkaError] = {}
         again: dict[K, KafkaError] = {}
 

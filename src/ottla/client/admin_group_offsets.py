@@ -52,14 +52,15 @@ class GroupOffsetsAdmin(OffsetsAdmin):
 
     async def list_group_offsets(
         self,
-        group_specs: Mapping[str, Collection[TopicPartition] | None] | Iterable[str],
+        group_specs: Mapping[str, Collection[TopicPartition] | None] | Iterable[str] | str,
         timeout_ms: float | None = None,
         require_stable: bool = False,
         *,
         errors: Errors | None = None,
     ) -> dict[str, Committed]:
-        """The committed offsets of several groups: by id, the partitions wanted (None: all); or ids only."""
-        specs = group_specs if isinstance(group_specs, Mapping) else dict.fromkeys(group_specs)
+        """The committed offsets of several groups: by id, the partitions wanted (None: all); or ids (or one) only."""
+        names = [group_specs] if isinstance(group_specs, str) else group_specs
+        specs = names if isinstance(names, Mapping) else dict.fromkeys(names)
 
         async def attempt(left: list[str]) -> dict[str, Committed | KafkaError]:
             found: dict[str, Committed | KafkaError] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ottla.config.options import (
     REQUIRED,
@@ -24,21 +24,33 @@ from ottla.config.tls import TlsConfig
 
 log = logging.getLogger("ottla.config")
 
+T = TypeVar("T")
+
 MAX_INT = 2**31 - 1
 HERE = "localhost:9092"
 
 
+USUAL_PORT = 9092
+
+
 def addresses(value: Any) -> tuple[tuple[str, int], ...]:
-    """`host:port`, several with commas or as a list; an IPv6 host stands in brackets."""
+    """`host:port`, several with commas or as a list; an IPv6 host stands in brackets. Without a port: 9092."""
     found = []
     for item in words()(value):
         host, colon, port = item.rpartition(":")
-        if not colon or not port.isdigit() or not 0 < int(port) < 65536 or not host:
+        if not colon or item.endswith("]"):
+            host, port = item, str(USUAL_PORT)
+        if not port.isdigit() or not 0 < int(port) < 65536 or not host:
             raise ValueError("host:port is wanted, several with commas")
         found.append((host.strip("[]"), int(port)))
     if not found:
         raise ValueError("at least one host:port is wanted")
     return tuple(found)
+
+
+def absent(meaning: T, parse: Callable[[Any], T]) -> Callable[[Any], T]:
+    """The same, and None as kafka-python has it for `meaning`."""
+    return lambda value: meaning if value is None else parse(value)
 
 
 def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
@@ -85,6 +97,7 @@ NO_EFFECT = {
     "sasl.client.callback.handler.class": "PLAIN asks nobody",
     "api.version": "versions are negotiated with each broker",
     "api.version.auto.timeout.ms": "versions are negotiated with each broker",
+    "bootstrap.timeout.ms": "the cluster is waited for by the first call that needs it",
     "bootstrap.topics.filter": "no topic is asked for before it is used",
     "metrics.enabled": "metrics are always kept; they cost nothing per record",
     "selector": "connections are on asyncio's loop",
@@ -120,7 +133,7 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
         "use_all_dns_ips: every address of a host is tried; resolve_canonical_bootstrap_servers_only: the bootstrap"
         " servers are, moreover, called by the names that their addresses have.",
     )
-    client_id = Option("", text, "Name in the broker's logs and quotas; empty: a number is made up.")
+    client_id = Option("", absent("", text), "Name in the broker's logs and quotas; empty: a number is made up.")
     request_timeout_ms = Option(
         30_000, integer(0), "How long to wait for a response before the connection is given up."
     )
@@ -142,8 +155,8 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
     metadata_recovery_rebootstrap_trigger_ms = Option(
         300_000, integer(0), "With rebootstrap: so long without metadata, and everything known is forgotten."
     )
-    receive_buffer_bytes = Option(65_536, integer(-1), "SO_RCVBUF; -1: the system's.")
-    send_buffer_bytes = Option(131_072, integer(-1), "SO_SNDBUF; -1: the system's.")
+    receive_buffer_bytes = Option(65_536, absent(-1, integer(-1)), "SO_RCVBUF; -1: the system's.")
+    send_buffer_bytes = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF; -1: the system's.")
     socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
         (), each(tuple), "kafka-python's: more options of sockets, as arguments of setsockopt()."
     )
@@ -153,7 +166,7 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "How to speak with brokers.",
     )
-    sasl_mechanism = Option("PLAIN", one_of("PLAIN"), "SASL mechanism.")
+    sasl_mechanism = Option("PLAIN", one_of("PLAIN", aliases={None: "PLAIN"}), "SASL mechanism.")
     sasl_jaas_config: Option[tuple[str, str] | None] = Option(
         None, nullable(plain_login), "User and password for SASL PLAIN as a line of JAAS."
     )

@@ -389,6 +389,8 @@ def offsets_of_groups_are_set_told_reset_and_forgotten(admin: KafkaAdminClient, 
     assert (found.offset, found.metadata) == (3, "note")
     assert admin.list_consumer_group_offsets(name, [TopicPartition(name, 1)]) == {}
     assert admin.list_group_offsets([name])[name][tp].offset == 3
+    assert admin.list_group_offsets(name)[name][tp].offset == 3
+    assert list(admin.describe_groups(name)) == [name]
     assert admin.list_group_offsets({name: [tp]}, require_stable=True)[name][tp].offset == 3
     assert admin.reset_group_offsets(name, {tp: OffsetSpec.earliest()}) == {tp: 0}
     assert admin.reset_group_offsets(name, {tp: OffsetSpec.for_timestamp(1_800_000_000_000)}) == {tp: 5}

@@ -100,6 +100,25 @@ def test_many_who_want_a_connection_share_it(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.option("bootstrap.servers")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a", (("a", 9092),)),
+        ("a:1, b", (("a", 1), ("b", 9092))),
+        (["[::1]:7", "[::1]"], (("::1", 7), ("::1", 9092))),
+    ],
+)
+def test_an_address_without_a_port_has_the_usual_one(given: object, expected: object) -> None:
+    assert ClientConfig.from_keywords(bootstrap_servers=given).bootstrap_servers == expected
+
+
+def test_what_kafka_python_leaves_open_with_none_is_taken() -> None:
+    none = dict.fromkeys(("client_id", "receive_buffer_bytes", "send_buffer_bytes", "sasl_mechanism"))
+    config = ClientConfig.from_keywords(bootstrap_servers="a", bootstrap_timeout_ms=5000, **none)
+    assert (config.client_id, config.receive_buffer_bytes, config.send_buffer_bytes) == ("", -1, -1)
+
+
+@pytest.mark.option("bootstrap.servers")
 def test_any_broker_is_one_that_answers(broker: ScriptedBroker) -> None:
     config = ClientConfig.from_keywords(bootstrap_servers=f"127.0.0.1:1,{broker.address}", reconnect_backoff_ms=10)
     made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
