@@ -124,7 +124,7 @@ def test_defaults_are_those_of_0_8_2() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("metadata.broker.list", "a"),
+        ("metadata.broker.list", "a:x"),
         ("request.required.acks", 2),
         ("request.required.acks", "all"),
         ("request.timeout.ms", 0),
