@@ -155,15 +155,11 @@ class ConsumerCore:
         self.group_offsets.committed_in = lambda seconds: self.membership.metrics.commits.record(seconds * 1000)
         self.membership.before_revoke = self.commits.before_revoke
         self.membership.changed = self.fetcher.arrived.set
-        self.positions.arrived = self._found
+        self.positions.arrived = self.fetcher.arrived.set
         self.positions.fail = self.fetcher.fail
         self.positions.raise_failure = self._raise_errors
         self.fetcher.check_leaders = self.positions.check_leaders
         self.fetcher.reset = self.positions.out_of_range
-
-    def _found(self) -> None:
-        self.fetcher.arrived.set()
-        self.fetcher.wake()
 
     # Begin and end
 
@@ -171,7 +167,6 @@ class ConsumerCore:
         """Begin to work."""
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
-        self.fetcher.start()
 
     async def stop(
         self,
@@ -293,9 +288,9 @@ class ConsumerCore:
         """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""
         if offset < 0:
             raise ValueError(f"offset {offset} is not valid")
+        # The next poll fetches: at a place that is left again before, a fetch would only keep the next one waiting.
         self.subscription.state(tp).jump(offset, epoch)
         self.buffer.drop_stale()
-        self.fetcher.wake()
 
     async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
         """Go on reading partitions at the first record of a time, or behind the last one."""
@@ -319,7 +314,6 @@ class ConsumerCore:
         """Stop or go on returning records of partitions."""
         for tp in partitions:
             self.subscription.state(tp).paused = paused
-        self.fetcher.wake()
 
     # Polling
 

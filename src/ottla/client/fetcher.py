@@ -74,10 +74,6 @@ class Fetcher:
         self._back_off = config.retry_backoff_ms / 1000
         self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
-    def start(self) -> None:
-        """Follow the metadata: a new leader can be fetched from at once."""
-        self.metadata.listeners.append(lambda _: self.wake())
-
     async def close(self) -> None:
         """Stop fetching, and end the sessions."""
         self._closed = True

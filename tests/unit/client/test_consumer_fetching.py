@@ -518,6 +518,22 @@ def test_what_is_fetched_ahead_is_bounded(broker: ScriptedBroker) -> None:
         assert set(turns[: 2 * partitions]) == set(range(partitions)), "nobody waits while others come twice"
 
 
+@pytest.mark.parametrize("jump", ["seek_to_end", "seek"])
+def test_nothing_is_fetched_where_a_consumer_stood_only_between_polls(broker: ScriptedBroker, jump: str) -> None:
+    fill(broker, 3)
+    with consumer(broker, fetch_max_wait_ms=30_000) as c:
+        c.assign([TP])
+        assert c.partitions_for_topic("t") == {0}
+        if jump == "seek":
+            c.seek(TP, 3)
+        else:
+            c.seek_to_end(TP)
+        assert c.position(TP) == 3
+        assert c.end_offsets([TP]) == {TP: 3}
+        c.seek(TP, 1)
+        assert [r.offset for r in read(c, 2)] == [1, 2]
+
+
 def test_paused_partitions_do_not_keep_others_from_being_fetched(broker: ScriptedBroker) -> None:
     broker.add_topic("t", 2)
     other = TopicPartition("t", 1)
