@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 
+from .keyboard import ctrl_c
 from .scripted import SILENCE, ScriptedBroker
 from .test_consumer import TP, consumer, fill, poll_until, read
 
@@ -207,30 +207,18 @@ def test_after_a_loss_nothing_of_the_lost_partitions_is_handed_out(broker: Scrip
 # Ctrl+C
 
 
-def interrupted(broker: ScriptedBroker, request: type[Any], call: Callable[[], Any]) -> float:
-    """Seconds from Ctrl+C to the end of the call; Ctrl+C comes when the broker has the request."""
-    sent: list[float] = []
-
-    def press() -> None:
-        while not any(type(r) is request for r in list(broker.requests)):
-            time.sleep(0.005)  # the broker's own lock is held while a handler waits
-        time.sleep(0.05)
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    user = threading.Thread(target=press)
-    user.start()
-    with pytest.raises(KeyboardInterrupt):
+def interrupted(broker: ScriptedBroker, request: type[Any], call: Callable[[], Any]) -> None:
+    """Ctrl+C comes when the broker has the request, and ends the call."""
+    # Read without the broker's lock, which is held while a handler waits.
+    with ctrl_c(lambda: any(type(r) is request for r in list(broker.requests))):
         call()
-        user.join()
-    return time.monotonic() - sent[0]
 
 
 def test_ctrl_c_ends_a_commit_and_the_consumer_goes_on(broker: ScriptedBroker) -> None:
     with consumer(broker, group_id="g") as c:
         c.assign([TP])
         broker.on(OffsetCommitRequest, lambda _: SILENCE)
-        assert interrupted(broker, OffsetCommitRequest, lambda: c.commit({TP: 1})) < 1
+        interrupted(broker, OffsetCommitRequest, lambda: c.commit({TP: 1}))
         broker.cut()
         c.commit({TP: 2})
     assert broker.committed[("t", 0)][0] == 2
@@ -240,7 +228,7 @@ def test_ctrl_c_ends_a_join_and_the_next_poll_goes_on(broker: ScriptedBroker) ->
     with consumer(broker, "t", group_id="g") as c:
         gate = threading.Event()
         broker.on(JoinGroupRequest, lambda _: (gate.wait(10), None)[1])
-        assert interrupted(broker, JoinGroupRequest, lambda: c.poll(timeout_ms=60_000)) < 1
+        interrupted(broker, JoinGroupRequest, lambda: c.poll(timeout_ms=60_000))
         gate.set()
         poll_until(c, lambda: c.assignment() == {TP})
 
@@ -252,7 +240,7 @@ def test_ctrl_c_ends_a_close_and_leaves_nothing() -> None:
         c = consumer(broker, "t", group_id="g")
         poll_until(c, lambda: bool(c.assignment()))
         broker.on(LeaveGroupRequest, lambda _: SILENCE, times=10)
-        assert interrupted(broker, LeaveGroupRequest, c.close) < 1
+        interrupted(broker, LeaveGroupRequest, c.close)
         c.close()
 
 
@@ -260,7 +248,7 @@ def test_ctrl_c_ends_a_lookup(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         gate = threading.Event()
         broker.on(ListOffsetsRequest, lambda _: (gate.wait(10), None)[1])
-        assert interrupted(broker, ListOffsetsRequest, lambda: c.end_offsets([TP])) < 1
+        interrupted(broker, ListOffsetsRequest, lambda: c.end_offsets([TP]))
         gate.set()
         assert c.end_offsets([TP]) == {TP: 0}
 

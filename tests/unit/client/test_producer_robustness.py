@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.records.batch import read_header, records
 
+from .keyboard import ctrl_c
 from .scripted import DROP, SILENCE, ScriptedBroker
 
 
@@ -237,17 +237,6 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(broker: ScriptedBro
 
 
 # Ctrl+C
-
-
-@contextlib.contextmanager
-def ctrl_c() -> Iterator[None]:
-    """Ctrl+C comes soon, and ends the block within a second."""
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    assert time.monotonic() - begin < 1
 
 
 @pytest.mark.usefixtures("nothing_left")
