@@ -127,6 +127,8 @@ class Transactions:
         self._has_offsets = False
         self._ending = False
         """Whether the end that is under way is a commit."""
+        self._broken = False
+        """Something of the transaction may still arrive behind its end: only a new epoch keeps that out."""
         self._announcing: asyncio.Task[None] | None = None
 
     # What the producer's user calls
@@ -168,6 +170,9 @@ class Transactions:
         except KafkaError as error:
             self.failed(error)
             raise self._error or error from None
+        except asyncio.CancelledError:
+            self.failed(TransactionAbortedError("sending offsets was given up, and they may still arrive"))
+            raise
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; returns when the coordinator has decided so. After a timeout it can be tried again."""
@@ -183,17 +188,22 @@ class Transactions:
                 self._check_error()
                 raise IllegalStateError(f"there is nothing to abort: {self.state.value}")
             self._give_up(TransactionAbortedError("the transaction was aborted"))
-        broken = self.state is State.BROKEN
         self._ending = commit
-        self._move(State.ENDING)
+        self._move_to_end()
         if not commit:
             await self._drained()
-            if self.state is State.BROKEN:  # by what was on its way
-                broken = True
-                self._move(State.ENDING)
-        await self._end(commit, broken)
+            if self._announcing is not None:  # or its partitions would open another transaction behind the end
+                await asyncio.wait({self._announcing})
+            self._move_to_end()  # also from what was on its way
+        await self._end(commit)
 
-    async def _end(self, commit: bool, broken: bool) -> None:
+    def _move_to_end(self) -> None:
+        if self.state is State.FAILED:
+            self._check_error()
+        self._broken |= self.state is State.BROKEN
+        self._move(State.ENDING)
+
+    async def _end(self, commit: bool) -> None:
         try:
             if self._partitions or self._has_offsets:
                 request = EndTxnRequest(
@@ -205,8 +215,8 @@ class Transactions:
                 answer = await self._ask(self._coordinator, request, self._deadline())
                 if answer.producer_id != NO_PRODUCER_ID:
                     self._numbers.restart(answer.producer_id, answer.producer_epoch)
-                    broken = False
-            if broken or self._numbers.broken:
+                    self._broken = False
+            if self._broken or self._numbers.broken:
                 await self._new_epoch(self._numbers.producer_id, self._numbers.epoch)
         except KafkaTimeoutError:
             raise  # nobody knows whether it has ended: only the same can be asked for again
@@ -215,7 +225,7 @@ class Transactions:
             raise self._error or error from None
         self._partitions.clear()
         self._wanted.clear()
-        self._has_offsets = False
+        self._has_offsets = self._broken = False
         self._error = None
         self._move(State.READY)
 

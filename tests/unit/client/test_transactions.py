@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ottla import (
     Broker,
+    ConsumerGroupMetadata,
     KafkaAdminClient,
     KafkaConsumer,
     KafkaProducer,
@@ -18,7 +20,34 @@ from ottla import (
     TopicPartition,
     aio,
 )
-from ottla.errors import IllegalStateError, MessageTooLargeError, ProducerFencedError, TransactionAbortedError
+from ottla.errors import (
+    ConcurrentTransactionsError,
+    IllegalGenerationError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageTooLargeError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from .scripted import SILENCE, ScriptedBroker
 
 SECONDS = 20.0
 
@@ -208,3 +237,102 @@ def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str)
 
     asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert committed(bootstrap, topic, 1) == [b"kept"]
+
+
+@pytest.mark.parametrize("silent", [InitProducerIdRequest, FindCoordinatorRequest])
+def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(silent: type[Any]) -> None:
+    with ScriptedBroker() as broker:
+        broker.on(silent, lambda _: SILENCE, times=100)
+        with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", max_block_ms=100) as sender:
+            began = time.monotonic()
+            with pytest.raises(KafkaTimeoutError):
+                sender.init_transactions()
+            assert time.monotonic() - began < 2
+
+
+# A coordinator with a script, in the older way
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as broker:
+        broker.add_topic("t")
+        broker.on(AddOffsetsToTxnRequest, lambda _: AddOffsetsToTxnResponse(), times=100)
+        broker.on(EndTxnRequest, lambda _: EndTxnResponse(), times=100)
+        yield broker
+
+
+def joined(request: AddPartitionsToTxnRequest, code: int = 0) -> AddPartitionsToTxnResponse:
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.v3_and_below_topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+def offsets_refused(code: int) -> TxnOffsetCommitResponse:
+    partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+    return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
+
+
+def test_an_abort_waits_for_partitions_that_are_being_announced(scripted: ScriptedBroker) -> None:
+    # Otherwise they would open a transaction behind it, that nobody ends.
+    scripted.on(AddPartitionsToTxnRequest, lambda r: joined(r, ConcurrentTransactionsError.code), times=3)
+    scripted.on(AddPartitionsToTxnRequest, joined, times=100)
+    with producer(scripted.address, "t", linger_ms=0, retry_backoff_ms=50) as sender:
+        sender.begin_transaction()
+        sender.send("t", b"v")
+        scripted.wait_for(lambda: bool(scripted.asked(AddPartitionsToTxnRequest)))
+        sender.abort_transaction()
+        kinds = [type(r) for r in scripted.requests if isinstance(r, (AddPartitionsToTxnRequest, EndTxnRequest))]
+        assert kinds == [AddPartitionsToTxnRequest] * 4 + [EndTxnRequest]
+        sender.begin_transaction()
+
+
+def test_after_offsets_that_were_given_up_on_the_transaction_can_only_be_aborted(scripted: ScriptedBroker) -> None:
+    # They may still come, behind the commit: as part of the next transaction.
+    scripted.on(TxnOffsetCommitRequest, lambda _: SILENCE, times=100)
+
+    async def run() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=scripted.address, transactional_id="id") as sender:
+            await sender.init_transactions()
+            await sender.begin_transaction()
+            offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+            sending = asyncio.ensure_future(sender.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("g")))
+            while not scripted.asked(TxnOffsetCommitRequest):
+                await asyncio.sleep(0.01)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            scripted.cut()
+            with pytest.raises(KafkaError, match="given up"):
+                await sender.commit_transaction()
+            await sender.abort_transaction()
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert [r.committed for r in scripted.asked(EndTxnRequest)] == [False]
+    assert len(scripted.asked(InitProducerIdRequest)) == 2, "only a new epoch keeps the late ones out"
+
+
+def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: ScriptedBroker) -> None:
+    scripted.on(TxnOffsetCommitRequest, lambda _: offsets_refused(IllegalGenerationError.code))
+    with producer(scripted.address, "t", max_block_ms=300) as sender:
+        scripted._scripts[EndTxnRequest.NAME].clear()
+        scripted.on(EndTxnRequest, lambda _: SILENCE)
+        scripted.on(EndTxnRequest, lambda _: EndTxnResponse(), times=100)
+        sender.begin_transaction()
+        with pytest.raises(KafkaError):
+            sender.send_offsets_to_transaction(
+                {TopicPartition("t", 0): OffsetAndMetadata(5)}, ConsumerGroupMetadata("g")
+            )
+        with pytest.raises(KafkaTimeoutError):
+            sender.abort_transaction()
+        scripted.cut()
+        sender.abort_transaction()
+        assert len(scripted.asked(InitProducerIdRequest)) == 2
