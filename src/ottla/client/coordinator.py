@@ -101,8 +101,23 @@ class Coordinator:
         at_most: int | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Ask the coordinator; when the connection fails, it has to be found again."""
-        node = await self.find(deadline)
+        """Ask the coordinator; when the connection fails, it has to be found again. KafkaTimeoutError at `deadline`."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                return await self._ask(await self.find(deadline), request, of, at_most, timeout)
+        except KafkaError:
+            raise
+        except TimeoutError:
+            raise KafkaTimeoutError(f"the coordinator of {self.group_id} has not answered in time") from None
+
+    async def _ask(
+        self,
+        node: int,
+        request: Request[R] | Callable[[int], Request[R]],
+        of: type[Request[R]] | None,
+        at_most: int | None,
+        timeout: float | None,
+    ) -> R:
         try:
             return await self.connections.ask(node, request, of=of, at_most=at_most, timeout=timeout, purpose=GROUP)
         except KafkaError as error:

@@ -55,7 +55,11 @@ class OffsetLookup:
                 names = ", ".join(map(str, sorted(missing)[:5]))
                 raise KafkaTimeoutError(f"no offsets of {names} after {timeout:g} s" + (f" ({last})" if last else ""))
             update = self.metadata.next_update()
-            last = await self._try(missing, found, left) or last
+            try:
+                async with asyncio.timeout(left):  # also connections take their time
+                    last = await self._try(missing, found, left) or last
+            except TimeoutError:
+                continue
             if len(found) < len(wanted):
                 self.metadata.request_update()
                 pause = min(self._back_off, max(0.0, deadline - time.monotonic()))

@@ -24,7 +24,9 @@ from ottla.errors import (
     RetriableCommitFailedError,
     WakeupError,
 )
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
@@ -35,6 +37,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.protocol.versioned import encode_versioned
 
@@ -421,3 +424,28 @@ def test_a_consumer_without_anything_to_read_says_so(broker: ScriptedBroker) -> 
     c: KafkaConsumer
     with consumer(broker) as c, pytest.raises(IllegalStateError, match="nothing is subscribed to"):
         c.poll()
+
+
+@pytest.mark.parametrize("silent", [OffsetFetchRequest, FindCoordinatorRequest])
+def test_a_coordinator_that_does_not_answer_costs_no_more_than_the_calls_time(
+    broker: ScriptedBroker, silent: type[Any]
+) -> None:
+    with consumer(broker, group_id="g") as c:
+        c.assign([TP])
+        broker.on(silent, lambda _: SILENCE, times=100)
+        began = time.monotonic()
+        with pytest.raises(KafkaTimeoutError):
+            c.committed(TP, timeout_ms=100)
+        assert time.monotonic() - began < 2
+
+
+def test_a_leader_that_does_not_introduce_itself_costs_a_lookup_no_more_than_its_time(broker: ScriptedBroker) -> None:
+    with consumer(broker) as c:
+        c.assign([TP])
+        poll_until(c, lambda: c._core.metadata.cluster.partition(TP) is not None)
+        broker.cut()
+        broker.on(ApiVersionsRequest, lambda _: SILENCE, times=100)
+        began = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match="t-0"):
+            c.end_offsets([TP], timeout_ms=100)
+        assert time.monotonic() - began < 2
