@@ -30,7 +30,7 @@ from ottla.client.leader_epochs import LeaderEpochs
 from ottla.client.lookups import Lookups
 from ottla.client.member import LEAVE_SECONDS, GroupMembershipOperation, Member
 from ottla.client.membership import Membership
-from ottla.client.metadata import Cluster, Metadata
+from ottla.client.metadata import Cluster, Metadata, writable
 from ottla.client.offsets import OffsetLookup
 from ottla.client.positions import Positions
 from ottla.client.serializers import find
@@ -267,7 +267,10 @@ class ConsumerCore:
 
     def assign(self, partitions: Iterable[Any]) -> None:
         """Read exactly these partitions."""
-        self.subscription.assign_manually([TopicPartition(*tp) for tp in partitions])
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        for tp in wanted:
+            writable(tp.topic)
+        self.subscription.assign_manually(wanted)
         self._follow_subscription()
 
     def _follow_subscription(self) -> None:
@@ -482,10 +485,10 @@ def made_up_id(config: ConsumerConfig) -> str:
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """The names; TypeError for a text, which would be taken for its letters."""
+    """The names; TypeError for a text, which would be taken for its letters, InvalidTopicError for what is no name."""
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")
-    return list(topics)
+    return [writable(topic) for topic in topics]
 
 
 def check_max_records(max_records: int | None) -> None:

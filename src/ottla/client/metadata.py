@@ -28,6 +28,8 @@ from ottla.protocol.messages.metadata import (
 log = logging.getLogger("ottla.client")
 
 NO_LEADER: Final = -1
+MAX_STRING_BYTES: Final = 32_767
+"""Of any text in Kafka's protocol."""
 
 
 class PartitionInfo(NamedTuple):
@@ -159,7 +161,7 @@ class Metadata:
         """Exactly these topics are of interest; refresh when one of them is new."""
         now = self._clock.monotonic()
         before = set(self._topics)
-        self._topics = dict.fromkeys(topics, now)
+        self._topics = dict.fromkeys(map(writable, topics), now)
         if set(self._topics) - before:
             self.request_update()
 
@@ -200,7 +202,7 @@ class Metadata:
         name, no permission) is raised at once.
         """
         deadline = time.monotonic() + timeout
-        self.touch(topic)
+        self.touch(writable(topic))
         while True:
             info = self.cluster.topics.get(topic)
             if info is not None and len(info.partitions) > partition:
@@ -317,6 +319,19 @@ class Metadata:
         topics = {**self.cluster.topics, tp.topic: topic._replace(partitions=partitions)}
         self.cluster = Cluster(known, topics, self.cluster.controller_id, self.cluster.cluster_id)
         return True
+
+
+def writable(topic: str) -> str:
+    """The name. InvalidTopicError where no request could carry it: one that did would take all other topics with it."""
+    if not isinstance(topic, str):
+        raise TypeError(f"the topic must be a text, not a {type(topic).__name__}")
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        raise errors.InvalidTopicError(f"topic {topic!r} is no text in UTF-8") from None
+    if length > MAX_STRING_BYTES:
+        raise errors.InvalidTopicError(f"topic {topic[:20]!r}… has {length} bytes")
+    return topic
 
 
 def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:

@@ -19,6 +19,7 @@ from ottla.errors import (
     CommitFailedError,
     FencedInstanceIdError,
     IllegalStateError,
+    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     RetriableCommitFailedError,
@@ -449,3 +450,15 @@ def test_a_leader_that_does_not_introduce_itself_costs_a_lookup_no_more_than_its
         with pytest.raises(KafkaTimeoutError, match="t-0"):
             c.end_offsets([TP], timeout_ms=100)
         assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 32_768])
+def test_a_topic_that_no_request_can_carry_is_refused_at_once(broker: ScriptedBroker, name: str) -> None:
+    fill(broker, 1)
+    with consumer(broker, group_id="g") as c:
+        calls = (c.assign, c.end_offsets, lambda tps: c.subscribe([tp.topic for tp in tps]))
+        for call in calls:
+            with pytest.raises(InvalidTopicError):
+                call([TopicPartition(name, 0)])
+        c.assign([TP])
+        assert len(read(c, 1)) == 1

@@ -353,6 +353,13 @@ def test_ctrl_c_interrupts_a_send_that_waits() -> None:
         p.close(timeout=0)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "x" * 32_768])
+def test_a_name_that_no_request_can_carry_fails_alone(broker: ScriptedBroker, name: str) -> None:
+    with producer(broker) as p:
+        assert isinstance(p.send(name, b"v").exception(10), InvalidTopicError)
+        assert p.send("t", b"v").get(10).offset == 0
+
+
 def test_wrong_options_are_named(broker: ScriptedBroker) -> None:
     with pytest.raises(ConfigurationError, match=r"acks: 'most' is not allowed: 0, 1 or all"):
         producer(broker, acks="most")
