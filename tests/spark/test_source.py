@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from ottla import NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin import KafkaAdminClient
 from ottla.client.producer import KafkaProducer
@@ -140,6 +141,16 @@ def test_min_partitions_makes_more_tasks_and_loses_nothing(load: Load, send: Sen
     frame = load(minPartitions="6")
     assert frame.rdd.getNumPartitions() == 6
     assert values(frame) == named(0, 100) | named(1, 100) | named(2, 100)
+
+
+def test_where_there_is_nothing_to_read_there_are_no_rows(
+    spark: "SparkSession", broker: Broker, load: Load, topic: str
+):
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+    assert load().collect() == []
+    offline = spark.read.format("ottla").option("ottla.log.dirs", str(broker.data_dir)).option("subscribe", topic)
+    assert offline.load().count() == 0
 
 
 def test_conditions_save_reading(load: Load, send: Send):

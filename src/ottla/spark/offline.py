@@ -66,10 +66,9 @@ class OfflineReader(RangeReader, DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches. Runs in a worker."""
-        if partition is None:
-            # Spark's way to read from a source that planned nothing.
+        if not isinstance(partition, OfflinePartition):
+            # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
-        assert isinstance(partition, OfflinePartition)
         return record_batches(
             columns_of(partition, headers=self.options.include_headers),
             partition.range.topic_partition,

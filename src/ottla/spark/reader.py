@@ -87,10 +87,9 @@ class RangeReader:
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches. Runs in a worker."""
-        if partition is None:
-            # Spark's way to read from a source that planned nothing.
+        if not isinstance(partition, RangePartition):
+            # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
-        assert isinstance(partition, RangePartition)
         return record_batches(
             self._columns(partition.range), partition.range.topic_partition, self.options.include_headers
         )
