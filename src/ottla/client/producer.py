@@ -21,6 +21,7 @@ from ottla.client.futures import RecordFuture
 from ottla.client.io_thread import IoThread
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
 from ottla.client.producer_core import (
+    HURRIED_SECONDS,
     ProducerCore,
     ProducerRecord,
     settle_all,
@@ -311,12 +312,15 @@ class KafkaProducer:
             # From a callback: waiting for deliveries would wait for ourselves.
             self._io.loop.create_task(self._stop_from_callback())
             return
+        deadline = None if timeout is None else time.monotonic() + timeout
+        left: float | None = HURRIED_SECONDS
         try:
             if timeout is None or timeout > 0:
                 self._io.run(settle_all(self._core, timeout))
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
         finally:
             try:
-                self._io.run(self._core.stop(), STOP_SECONDS)
+                self._io.run(self._core.stop(left), STOP_SECONDS)
             finally:
                 self._io.stop()
 

@@ -15,7 +15,7 @@ from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
-from ottla.client.producer_core import ProducerCore, ProducerRecord, settle_all
+from ottla.client.producer_core import HURRIED_SECONDS, ProducerCore, ProducerRecord, settle_all
 from ottla.client.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
@@ -64,6 +64,7 @@ class KafkaProducer:
             raise
 
     async def _end(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
         if timeout is None or timeout > 0:
             hurry = asyncio.ensure_future(self._hurry.wait())
             settled = asyncio.ensure_future(settle_all(self._core, timeout))
@@ -71,7 +72,8 @@ class KafkaProducer:
             hurry.cancel()
             settled.cancel()
             await asyncio.gather(hurry, settled, return_exceptions=True)
-        await self._core.stop()
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        await self._core.stop(HURRIED_SECONDS if self._hurry.is_set() else left)
 
     close = stop
 

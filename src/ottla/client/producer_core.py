@@ -162,10 +162,10 @@ class ProducerCore:
         self.metadata.start()
         self.sender.start()
 
-    async def stop(self) -> None:
-        """End all work; records that are left fail, and so does a transaction that is open."""
+    async def stop(self, seconds: float | None = None) -> None:
+        """End all work; records that are left fail. A transaction that is open is aborted, if that takes `seconds`."""
         if self._transactions is not None:
-            await self._transactions.close()
+            await self._transactions.close(seconds)
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
         if self.telemetry is not None:
             await self.telemetry.close()
@@ -328,6 +328,10 @@ class ProducerCore:
 
 MIN_BATCH_BYTES: Final = 128
 """A batch has at least this much room, so that batch.size=0 means a batch for every record."""
+
+
+HURRIED_SECONDS: Final = 0.5
+"""How long an open transaction may take to be aborted when closing was interrupted or cancelled."""
 
 
 async def settle_all(core: ProducerCore, timeout: float | None) -> bool:

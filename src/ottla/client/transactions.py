@@ -269,11 +269,12 @@ class Transactions:
         self._move(State.FAILED if fatal else State.BROKEN)
         self._give_up(error)  # nothing of this transaction will be sent any more
 
-    async def close(self) -> None:
-        """Abort what is open, where that can be done in time, and announce no more."""
-        if self.state in (State.OPEN, State.BROKEN):
+    async def close(self, seconds: float | None = None) -> None:
+        """Abort what is open, where that can be done in `seconds` (CLOSE_SECONDS at most), and announce no more."""
+        limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
+        if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:
-                async with asyncio.timeout(CLOSE_SECONDS):
+                async with asyncio.timeout(limit):
                     await self.end(commit=False)
             except (KafkaError, TimeoutError) as error:
                 log.warning("transactional.id %s: the transaction is left to time out: %s", self.id, error)

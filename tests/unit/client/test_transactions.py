@@ -203,6 +203,16 @@ def test_closing_aborts_what_is_open(bootstrap: str, topic: str) -> None:
     assert committed(bootstrap, topic, 1) == [b"other"]
 
 
+def test_closing_keeps_its_time_although_a_transaction_is_open(topic: str) -> None:
+    with Broker() as broker:
+        sender = producer(broker.bootstrap_servers, topic)
+        sender.begin_transaction()
+        sender.send(topic, b"left").get(SECONDS)
+    begin = time.monotonic()
+    sender.close(0)
+    assert time.monotonic() - begin < 1
+
+
 def test_calls_in_the_wrong_order_are_refused(bootstrap: str, topic: str) -> None:
     with (
         KafkaProducer(bootstrap_servers=bootstrap) as plain,
