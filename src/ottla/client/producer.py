@@ -154,10 +154,11 @@ class KafkaProducer:
     def _append_within(self, ready: Ready, deadline: float) -> RecordFuture:
         """Append, with a new batch if need be, for which memory may have to come free."""
         accumulator = self._core.accumulator
+        self._core.check_open()  # a transaction may have ended while the topic was waited for
         future = accumulator.append(ready)
         if future is not None:
             return future
-        buffer = self._allocate(accumulator.buffer_bytes(ready), deadline)
+        buffer = self._core.while_open(self._allocate(accumulator.buffer_bytes(ready), deadline))
         return accumulator.append_to_new(ready, buffer)
 
     def _allocate(self, size: int, deadline: float) -> bytearray:
@@ -214,7 +215,8 @@ class KafkaProducer:
         try:
             size = next(steps)
             while True:
-                size = steps.send(self._allocate(size, time.monotonic() + self._core.max_block))
+                buffer = self._allocate(size, time.monotonic() + self._core.max_block)
+                size = steps.send(self._core.while_open(buffer))
         except StopIteration as end:
             future: BatchFuture = end.value
             return future

@@ -130,10 +130,11 @@ class KafkaProducer:
 
     async def _append(self, ready: Ready, deadline: float) -> RecordFuture:
         accumulator = self._core.accumulator
+        self._core.check_open()  # a transaction may have ended while the topic was waited for
         future = accumulator.append(ready)
         if future is not None:
             return future
-        buffer = await self._allocate(accumulator.buffer_bytes(ready), deadline)
+        buffer = self._core.while_open(await self._allocate(accumulator.buffer_bytes(ready), deadline))
         return accumulator.append_to_new(ready, buffer)
 
     async def _allocate(self, size: int, deadline: float) -> bytearray:
@@ -175,7 +176,8 @@ class KafkaProducer:
         try:
             size = next(steps)
             while True:
-                size = steps.send(await self._allocate(size, time.monotonic() + self._core.max_block))
+                buffer = await self._allocate(size, time.monotonic() + self._core.max_block)
+                size = steps.send(self._core.while_open(buffer))
         except StopIteration as end:
             future: BatchFuture = end.value
             return future

@@ -155,6 +155,15 @@ class ProducerCore:
         if self._transactions is not None:
             self._transactions.check_open()
 
+    def while_open(self, buffer: bytearray) -> bytearray:
+        """The buffer; given back where the transaction has ended while it was waited for, as the next one is another's."""
+        try:
+            self.check_open()
+        except BaseException:
+            self.accumulator.pool.release(buffer)
+            raise
+        return buffer
+
     # The loop's side
 
     async def start(self) -> None:

@@ -346,3 +346,35 @@ def test_an_abort_that_is_asked_for_again_still_takes_a_new_epoch(scripted: Scri
         scripted.cut()
         sender.abort_transaction()
         assert len(scripted.asked(InitProducerIdRequest)) == 2
+
+
+@pytest.mark.parametrize("short_of", ["metadata", "memory"])
+def test_a_record_that_waits_while_its_transaction_ends_is_in_no_other_one(
+    scripted: ScriptedBroker, short_of: str
+) -> None:
+    scripted.on(AddPartitionsToTxnRequest, joined, times=100)
+    topic = "later" if short_of == "metadata" else "t"
+
+    async def run() -> None:
+        options = {"buffer_memory": 1000, "batch_size": 1000, "linger_ms": 60_000}
+        async with aio.KafkaProducer(
+            bootstrap_servers=scripted.address, transactional_id="id", max_block_ms=15_000, **options
+        ) as sender:
+            await sender.init_transactions()
+            await sender.begin_transaction()
+            if short_of == "memory":
+                pool = sender._core.accumulator.pool
+                held = pool.try_allocate(1000)
+                assert held is not None
+            sending = asyncio.ensure_future(sender.send(topic, bytes(500)))
+            await asyncio.sleep(0.05)
+            await sender.abort_transaction()
+            if short_of == "memory":
+                pool.release(held)
+            else:
+                scripted.add_topic(topic)
+            with pytest.raises(IllegalStateError, match="no transaction is open"):
+                await sending
+            assert sender._core.accumulator.pool.available == 1000
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
