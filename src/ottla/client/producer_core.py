@@ -156,7 +156,7 @@ class ProducerCore:
             self._transactions.check_open()
 
     def while_open(self, buffer: bytearray) -> bytearray:
-        """The buffer; given back where the transaction has ended while it was waited for, as the next one is another's."""
+        """The buffer; given back where the transaction has ended while it was waited for: the next one is another's."""
         try:
             self.check_open()
         except BaseException:

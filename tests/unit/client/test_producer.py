@@ -248,7 +248,7 @@ def test_acks_0_is_done_when_sent(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("max.block.ms")
 def test_a_missing_topic_is_waited_for_and_then_named(broker: ScriptedBroker) -> None:
-    with producer(broker, max_block_ms=100) as p:
+    with producer(broker, max_block_ms=500) as p:
         with pytest.raises(KafkaTimeoutError, match="'missing'"):
             p.send("missing", b"v")
         broker.add_topic("missing")
