@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 JOIN_SECONDS: Final = 5.0
 """How long `stop` waits for the thread after its loop was told to end."""
+CLEANUP_SECONDS: Final = 0.8
+"""How long what was cancelled may take to clean up before the loop ends; Ctrl+C ends a call within a second."""
 
 _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("ottla_caller", default=None)
 _live: weakref.WeakSet[IoThread] = weakref.WeakSet()
@@ -131,10 +133,16 @@ class IoThread:
 
     def _cancel_all(self) -> None:
         tasks = asyncio.all_tasks(self.loop)
+        if not tasks:
+            return
         for task in tasks:
+            # One that is being cancelled cleans up, as after Ctrl+C: a second time it would leave the rest open.
+            if not task.cancelling():
+                task.cancel()
+        _, late = self.loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_SECONDS))
+        for task in late:
             task.cancel()
-        if tasks:
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
     @property
     def is_current(self) -> bool:
