@@ -93,7 +93,9 @@ class ScriptedBroker:
     def __exit__(self, *error: object) -> None:
         if self._closed:
             return
-        self._closed = True
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
