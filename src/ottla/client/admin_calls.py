@@ -204,6 +204,27 @@ class AdminCalls:
         answers = await asyncio.gather(*(one(node, request) for node, request in requests.items()))
         return dict(zip(requests, answers, strict=True))
 
+    async def ask_for(
+        self,
+        shares: tuple[Mapping[int, list[K]], Errors],
+        request: Callable[[list[K]], Request[R] | Callable[[int], Request[R]]],
+        read: Callable[[int, R], Mapping[K, V | KafkaError]],
+        of: type[Request[R]] | None = None,
+    ) -> dict[K, V | KafkaError]:
+        """What each broker tells of its share of the keys; one that fails does so for all of them.
+
+        `shares` are the keys of each broker and those that have none, as `by_leader` and `by_coordinator` find them.
+        """
+        by_node, missing = shares
+        found: dict[K, V | KafkaError] = {**missing}
+        answers = await self.ask_each({node: request(some) for node, some in by_node.items()}, of)
+        for node, answer in answers.items():
+            if isinstance(answer, KafkaError):
+                found |= dict.fromkeys(by_node[node], answer)
+            else:
+                found |= read(node, answer)
+        return found
+
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], Errors]:
         """The partitions of each leader, and those without one."""
         wanted = list(partitions)

@@ -171,38 +171,32 @@ class GroupsAdmin(AdminCalls):
         return await self.settled(group_ids, attempt, timeout_ms, errors)
 
     async def _describe_classic(self, groups: list[str], operations: bool) -> dict[str, GroupDescription | KafkaError]:
-        by_node, missing = await self.by_coordinator(groups)
-        requests = {
-            node: classic.DescribeGroupsRequest(groups=some, include_authorized_operations=operations)
-            for node, some in by_node.items()
-        }
-        found: dict[str, GroupDescription | KafkaError] = {**missing}
-        for node, response in (await self.ask_each(requests)).items():
-            if isinstance(response, KafkaError):
-                found |= dict.fromkeys(by_node[node], response)
-                continue
-            for group in response.groups:
-                unknown = group.error_code == GroupIdNotFoundError.code
-                error = None if unknown else failure(group.error_code, group.group_id, group.error_message)
-                found[group.group_id] = error or classic_group(group, node)
-        return found
+        def request(some: list[str]) -> classic.DescribeGroupsRequest:
+            return classic.DescribeGroupsRequest(groups=some, include_authorized_operations=operations)
+
+        def one(node: int, group: classic.DescribedGroup) -> GroupDescription | KafkaError:
+            unknown = group.error_code == GroupIdNotFoundError.code
+            error = None if unknown else failure(group.error_code, group.group_id, group.error_message)
+            return error or classic_group(group, node)
+
+        return await self.ask_for(
+            await self.by_coordinator(groups),
+            request,
+            lambda node, answer: {group.group_id: one(node, group) for group in answer.groups},
+        )
 
     async def _described(self, groups: list[str], request: Any) -> dict[str, GroupDescription | KafkaError]:
         """Groups of the kind that the request asks for."""
-        by_node, missing = await self.by_coordinator(groups)
-        requests = {
-            node: type(request)(group_ids=some, include_authorized_operations=request.include_authorized_operations)
-            for node, some in by_node.items()
-        }
-        found: dict[str, GroupDescription | KafkaError] = {**missing}
-        for node, response in (await self.ask_each(requests)).items():
-            if isinstance(response, KafkaError):
-                found |= dict.fromkeys(by_node[node], response)
-                continue
-            for group in response.groups:
-                error = failure(group.error_code, group.group_id, group.error_message)
-                found[group.group_id] = error or epoch_group(group, node)
-        return found
+        kind, operations = type(request), request.include_authorized_operations
+
+        def one(node: int, group: Any) -> GroupDescription | KafkaError:
+            return failure(group.error_code, group.group_id, group.error_message) or epoch_group(group, node)
+
+        return await self.ask_for(
+            await self.by_coordinator(groups),
+            lambda some: kind(group_ids=some, include_authorized_operations=operations),
+            lambda node, answer: {group.group_id: one(node, group) for group in answer.groups},
+        )
 
     # Ends
 
@@ -212,15 +206,13 @@ class GroupsAdmin(AdminCalls):
         """Forget groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
 
         async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
-            by_node, missing = await self.by_coordinator(left)
-            requests = {node: DeleteGroupsRequest(groups_names=some) for node, some in by_node.items()}
-            found: dict[str, KafkaError | None] = {**missing}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_node[node], response)
-                    continue
-                found |= {r.group_id: failure(r.error_code, r.group_id, r.error_message) for r in response.results}
-            return found
+            return await self.ask_for(
+                await self.by_coordinator(left),
+                lambda some: DeleteGroupsRequest(groups_names=some),
+                lambda _, answer: {
+                    r.group_id: failure(r.error_code, r.group_id, r.error_message) for r in answer.results
+                },
+            )
 
         await self.settled(group_ids, attempt, timeout_ms, errors)
 

@@ -102,19 +102,18 @@ class LogDirsAdmin(AdminCalls):
             by_node: dict[int, list[TopicPartitionReplica]] = {}
             for replica in left:
                 by_node.setdefault(replica.broker_id, []).append(replica)
-            requests = {node: _move({r: wanted[r] for r in some}) for node, some in by_node.items()}
-            found: dict[TopicPartitionReplica, KafkaError | None] = {}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_node[node], response)
-                    continue
-                for topic in response.results:
-                    for p in topic.partitions:
-                        replica = TopicPartitionReplica(topic.topic_name, p.partition_index, node)
-                        found[replica] = failure(p.error_code, replica)
-            return found
+            return await self.ask_for((by_node, {}), lambda some: _move({r: wanted[r] for r in some}), _moved)
 
         await self.settled(wanted, attempt, timeout_ms, errors)
+
+
+def _moved(node: int, answer: move.AlterReplicaLogDirsResponse) -> dict[TopicPartitionReplica, KafkaError | None]:
+    replicas = (
+        (TopicPartitionReplica(topic.topic_name, p.partition_index, node), p.error_code)
+        for topic in answer.results
+        for p in topic.partitions
+    )
+    return {replica: failure(code, replica) for replica, code in replicas}
 
 
 def _dirs_of(node: int, answer: dirs.DescribeLogDirsResponse | KafkaError) -> dict[str, LogDirDescription] | KafkaError:

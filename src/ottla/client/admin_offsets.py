@@ -92,24 +92,25 @@ class OffsetsAdmin(AdminCalls):
         moments = {TopicPartition(*tp): _moment(spec) for tp, spec in topic_partition_offsets.items()}
 
         async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, ListedOffset | KafkaError]:
-            by_leader, missing = await self.by_leader(left)
-            requests = {
-                node: _request({tp: moments[tp] for tp in some}, int(isolation_level), self.limit_ms(timeout_ms))
-                for node, some in by_leader.items()
-            }
-            found: dict[TopicPartition, ListedOffset | KafkaError] = {**missing}
-            for node, response in (await self.ask_each(requests, api.ListOffsetsRequest)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_leader[node], response)
-                    continue
-                for topic in response.topics:
-                    for p in topic.partitions:
-                        tp = TopicPartition(topic.name, p.partition_index)
-                        found[tp] = failure(p.error_code, tp) or ListedOffset(p.offset, p.timestamp, p.leader_epoch)
-                        self._noted(found[tp])
-            return found
+            return await self.ask_for(
+                await self.by_leader(left),
+                lambda some: _request(
+                    {tp: moments[tp] for tp in some}, int(isolation_level), self.limit_ms(timeout_ms)
+                ),
+                lambda _, answer: self._listed(answer),
+                api.ListOffsetsRequest,
+            )
 
         return await self.settled(moments, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+
+    def _listed(self, answer: api.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        found: dict[TopicPartition, ListedOffset | KafkaError] = {}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                found[tp] = failure(p.error_code, tp) or ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+                self._noted(found[tp])
+        return found
 
     def _noted(self, outcome: object) -> None:
         if isinstance(outcome, KafkaError) and outcome.refresh_metadata:

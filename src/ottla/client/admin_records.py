@@ -43,23 +43,20 @@ class RecordsAdmin(AdminCalls):
         }
 
         async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-            by_leader, missing = await self.by_leader(left)
-            requests = {
-                node: _records_request({tp: before[tp] for tp in some}, self.limit_ms(timeout_ms))
-                for node, some in by_leader.items()
-            }
-            found: dict[TopicPartition, int | KafkaError] = {**missing}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_leader[node], response)
-                    continue
-                for topic in response.topics:
-                    for p in topic.partitions:
-                        tp = TopicPartition(topic.name, p.partition_index)
-                        found[tp] = failure(p.error_code, tp) or p.low_watermark
-            return found
+            return await self.ask_for(
+                await self.by_leader(left),
+                lambda some: _records_request({tp: before[tp] for tp in some}, self.limit_ms(timeout_ms)),
+                lambda _, answer: _watermarks(answer),
+            )
 
         return await self.settled(before, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+
+
+def _watermarks(answer: records_api.DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
+    partitions = (
+        (TopicPartition(topic.name, p.partition_index), p) for topic in answer.topics for p in topic.partitions
+    )
+    return {tp: failure(p.error_code, tp) or p.low_watermark for tp, p in partitions}
 
 
 def _records_request(before: Mapping[TopicPartition, int], timeout_ms: int) -> records_api.DeleteRecordsRequest:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.client.admin_calls import AdminCalls, check
-from ottla.client.admin_topics import partition_info
-from ottla.client.metadata import TopicInfo
+from ottla.client.metadata import TopicInfo, partition_info
 from ottla.model import TopicPartition
 from ottla.protocol.messages import describe_topic_partitions as pages
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from ottla import errors
 from ottla.client.admin_calls import AdminCalls, Errors, failure, throttled
 from ottla.client.admin_configs import ConfigEntry
-from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.client.metadata import TopicInfo, partition_info
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from ottla.protocol.messages import create_partitions as partitions_api
 from ottla.protocol.messages import create_topics as create
@@ -300,16 +300,3 @@ def _topic_info(topic: MetadataResponseTopic) -> TopicInfo:
     name = topic.name or ""
     partitions = sorted(partition_info(name, p) for p in topic.partitions)
     return TopicInfo(name, topic.topic_id, topic.is_internal, tuple(partitions))
-
-
-def partition_info(topic: str, p: Any) -> PartitionInfo:
-    """A partition, as Metadata and DescribeTopicPartitions tell it."""
-    return PartitionInfo(
-        topic,
-        p.partition_index,
-        p.leader_id,
-        p.leader_epoch,
-        tuple(p.replica_nodes),
-        tuple(p.isr_nodes),
-        tuple(p.offline_replicas),
-    )

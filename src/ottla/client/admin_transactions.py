@@ -135,16 +135,14 @@ class TransactionsAdmin(AdminCalls):
         """Transactions, by id. Raises TransactionalIdNotFoundError for one that does not exist."""
 
         async def attempt(left: list[str]) -> dict[str, TransactionDescription | KafkaError]:
-            by_node, missing = await self.by_coordinator(left, TRANSACTION)
-            requests = {node: DescribeTransactionsRequest(transactional_ids=some) for node, some in by_node.items()}
-            found: dict[str, TransactionDescription | KafkaError] = {**missing}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_node[node], response)
-                    continue
-                for t in response.transaction_states:
-                    found[t.transactional_id] = failure(t.error_code, t.transactional_id) or _description(node, t)
-            return found
+            return await self.ask_for(
+                await self.by_coordinator(left, TRANSACTION),
+                lambda some: DescribeTransactionsRequest(transactional_ids=some),
+                lambda node, answer: {
+                    t.transactional_id: failure(t.error_code, t.transactional_id) or _description(node, t)
+                    for t in answer.transaction_states
+                },
+            )
 
         return await self.settled(transactional_ids, attempt, timeout_ms, errors, TransactionalIdNotFoundError)
 
@@ -159,19 +157,8 @@ class TransactionsAdmin(AdminCalls):
         """The producers that partitions remember, as their leaders (or one broker with a replica) tell."""
 
         async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-            by_node, missing = ({broker_id: left}, {}) if broker_id is not None else await self.by_leader(left)
-            requests = {node: _producers_request(some) for node, some in by_node.items()}
-            found: dict[TopicPartition, list[ProducerState] | KafkaError] = {**missing}
-            for node, response in (await self.ask_each(requests)).items():
-                if isinstance(response, KafkaError):
-                    found |= dict.fromkeys(by_node[node], response)
-                    continue
-                for topic in response.topics:
-                    for p in topic.partitions:
-                        tp = TopicPartition(topic.name, p.partition_index)
-                        error = failure(p.error_code, tp, p.error_message)
-                        found[tp] = error or [_producer(state) for state in p.active_producers]
-            return found
+            shares = ({broker_id: left}, {}) if broker_id is not None else await self.by_leader(left)
+            return await self.ask_for(shares, _producers_request, lambda _, answer: _producers(answer))
 
         wanted = [TopicPartition(*tp) for tp in partitions]
         return await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
@@ -245,6 +232,16 @@ def _listed(node: int, answer: ListTransactionsResponse | KafkaError) -> list[Tr
     return failure(answer.error_code, f"broker {node}") or [
         TransactionListing(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states
     ]
+
+
+def _producers(answer: Any) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+    found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            error = failure(p.error_code, tp, p.error_message)
+            found[tp] = error or [_producer(state) for state in p.active_producers]
+    return found
 
 
 def _description(node: int, t: Any) -> TransactionDescription:

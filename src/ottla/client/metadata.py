@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from ottla import errors
@@ -351,6 +351,11 @@ def _partition_info(topic: str, p: MetadataResponsePartition, known: PartitionIn
     """A partition, unless the broker lags behind what another one told: older epochs are not believed (KIP-320)."""
     if known is not None and -1 < p.leader_epoch < known.leader_epoch:
         return known
+    return partition_info(topic, p)
+
+
+def partition_info(topic: str, p: Any) -> PartitionInfo:
+    """A partition, as Metadata and DescribeTopicPartitions tell it."""
     return PartitionInfo(
         topic,
         p.partition_index,

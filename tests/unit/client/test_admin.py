@@ -63,6 +63,7 @@ def calls(of: type) -> dict[str, Any]:
 NOT_OF_USERS = {"start", "stop"} | {
     "ask_controller",
     "ask_each",
+    "ask_for",
     "by_coordinator",
     "by_leader",
     "controller",
