@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ottla.errors import IllegalStateError
+from ottla.errors import BufferExhaustedError, IllegalStateError
 
 
 class Waiter:
@@ -85,6 +85,25 @@ class BufferPool:
             served = self._serve()
         _tell(served)
         return False
+
+    def claim(self, waiter: Waiter) -> bytearray:
+        """The buffer of somebody who has waited long enough.
+
+        Raises BufferExhaustedError where the memory was not set aside by now, IllegalStateError after close.
+        """
+        if self.leave(waiter):
+            return self.take(waiter.size)
+        if self.closed:
+            raise closed_error()
+        raise BufferExhaustedError(
+            f"no room for {waiter.size} bytes within max.block.ms: buffer.memory is {self.total},"
+            f" {self.available} bytes are free"
+        )
+
+    def give_up(self, waiter: Waiter) -> None:
+        """Get out of the line for good: what was set aside goes back."""
+        if self.leave(waiter):
+            self.release(bytearray(waiter.size))
 
     def close(self) -> None:
         """Send everybody in line away: `granted` is called, and nothing is set aside."""

@@ -15,7 +15,6 @@ from typing import Any, Self
 from uuid import UUID
 
 from ottla.client import telemetry
-from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
 from ottla.client.io_thread import IoThread
@@ -29,7 +28,7 @@ from ottla.client.producer_core import (
 from ottla.client.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.records.appender import NOW
 from ottla.records.murmur2 import murmur2
@@ -177,17 +176,9 @@ class KafkaProducer:
             with self._core.metrics.waiting_for_memory():
                 granted.wait(left)
         except BaseException:
-            if pool.leave(waiter):
-                pool.release(bytearray(size))
+            pool.give_up(waiter)
             raise
-        if pool.leave(waiter):
-            return pool.take(size)
-        if pool.closed:
-            raise closed_error()
-        raise BufferExhaustedError(
-            f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
-            f" {pool.available} bytes are free"
-        )
+        return pool.claim(waiter)
 
     def send_batch(
         self,

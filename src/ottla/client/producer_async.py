@@ -11,7 +11,6 @@ from typing import Any, Self
 from uuid import UUID
 
 from ottla.client import telemetry
-from ottla.client.buffer_pool import closed_error
 from ottla.client.columns_in import BatchFuture
 from ottla.client.futures import RecordFuture
 from ottla.client.producer_batch import Headers, Ready, TopicQueues
@@ -19,7 +18,7 @@ from ottla.client.producer_core import HURRIED_SECONDS, ProducerCore, ProducerRe
 from ottla.client.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 
@@ -154,17 +153,9 @@ class KafkaProducer:
         except TimeoutError:
             pass
         except asyncio.CancelledError:
-            if pool.leave(waiter):
-                pool.release(bytearray(size))
+            pool.give_up(waiter)
             raise
-        if pool.leave(waiter):
-            return pool.take(size)
-        if pool.closed:
-            raise closed_error()
-        raise BufferExhaustedError(
-            f"no room for {size} bytes within max.block.ms: buffer.memory is {pool.total},"
-            f" {pool.available} bytes are free"
-        )
+        return pool.claim(waiter)
 
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
