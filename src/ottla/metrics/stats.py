@@ -7,6 +7,7 @@ sensor's lock guards everything here.
 
 from __future__ import annotations
 
+import abc
 import math
 from collections import deque
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Sample:
         self.value = value
 
 
-class Sampled:
+class Sampled(abc.ABC):
     """The base of everything that forgets."""
 
     initial = 0.0
@@ -49,9 +50,9 @@ class Sampled:
         self._open = Sample(0.0, 0.0)
         self._open_until = -math.inf
 
+    @abc.abstractmethod
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         """Another value."""
-        raise NotImplementedError
 
     def _sample(self, config: MetricConfig, now: float) -> Sample:
         """The window that is open, or a new one, for another value."""
@@ -78,8 +79,9 @@ class Sampled:
         """The windows together."""
         return self._together(self.alive(config, now))
 
+    @abc.abstractmethod
     def _together(self, samples: deque[Sample]) -> float:
-        raise NotImplementedError
+        """What windows come to."""
 
 
 class WindowedSum(Sampled):
