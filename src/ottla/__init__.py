@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
     from ottla.client.admin_acls import ACL as ACL
     from ottla.client.admin_acls import ACLFilter as ACLFilter
-    from ottla.client.admin_acls import ACLOperation as ACLOperation
     from ottla.client.admin_acls import ACLPermissionType as ACLPermissionType
     from ottla.client.admin_acls import ACLResourcePatternType as ACLResourcePatternType
     from ottla.client.admin_acls import ResourcePattern as ResourcePattern
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
     from ottla.client.serializers import Serializer as Serializer
     from ottla.client.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.errors import KafkaError as KafkaError
+    from ottla.model import ACLOperation as ACLOperation
     from ottla.model import ConsumerGroupMetadata as ConsumerGroupMetadata
     from ottla.model import Node as Node
     from ottla.model import OffsetAndMetadata as OffsetAndMetadata
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ACL": "ottla.client.admin_acls",
     "ACLFilter": "ottla.client.admin_acls",
-    "ACLOperation": "ottla.client.admin_acls",
+    "ACLOperation": "ottla.model",
     "ACLPermissionType": "ottla.client.admin_acls",
     "ACLResourcePatternType": "ottla.client.admin_acls",
     "AbortTransactionSpec": "ottla.client.admin_transactions",

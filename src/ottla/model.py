@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 
@@ -64,6 +65,27 @@ class RecordMetadata(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition that the record went to."""
         return TopicPartition(self.topic, self.partition)
+
+
+class ACLOperation(IntEnum):
+    """What is done with a resource, and what a rule of an ACL allows or denies. By its number on the wire."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 CREATE_TIME = 0

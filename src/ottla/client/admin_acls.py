@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError
+from ottla.model import ACLOperation
 from ottla.protocol.messages import create_acls as create
 from ottla.protocol.messages import delete_acls as delete
 from ottla.protocol.messages import describe_acls as describe
@@ -36,27 +37,6 @@ class ACLResourcePatternType(IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class ACLOperation(IntEnum):
-    """What a rule is about to allow or deny."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class ACLPermissionType(IntEnum):

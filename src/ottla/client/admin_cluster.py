@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.client.admin_acls import ACLOperation, operations_of
+from ottla.client.admin_acls import operations_of
 from ottla.client.admin_calls import AdminCalls, Errors, check, failure
 from ottla.client.introduction import SOFTWARE
 from ottla.errors import KafkaError, UnsupportedVersionError
-from ottla.model import Node
+from ottla.model import ACLOperation, Node
 from ottla.protocol.apis import BY_KEY
 from ottla.protocol.messages import update_features as features
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

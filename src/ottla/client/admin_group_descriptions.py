@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin_acls import ACLOperation, operations_of
-from ottla.model import TopicPartition
+from ottla.client.admin_acls import operations_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages import consumer_group_describe as consumer
 from ottla.protocol.messages import describe_groups as classic
 from ottla.protocol.messages import share_group_describe as share
