@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts import apache_kafka
+from scripts.ports import free_ports
 
 from benchmarks.raw import Raw, batch_of
 
@@ -88,19 +89,6 @@ class Broker:
 
     def rss_mb(self) -> float:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE / 1e6
-
-
-def free_ports() -> int:
-    """A free port whose successor is free too (Kafka's controller listens there)."""
-    while True:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            try:
-                two.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 def wait_for_answer(port: int) -> None:

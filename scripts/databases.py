@@ -11,13 +11,14 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+
+from scripts.ports import free_port
 
 START_SECONDS: Final = 60.0
 PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}
@@ -68,7 +69,7 @@ def _postgresql(folder: Path) -> Iterator[str]:
     server = _program("postgresql")
     assert server is not None
     owner = _give_away(folder, "postgres")
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", free_port()
     _run([server.with_name("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"], owner)
     command = [server, "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
     ready = [server.with_name("pg_isready"), "-h", "127.0.0.1", "-p", str(port)]
@@ -82,7 +83,7 @@ def _mariadb(folder: Path) -> Iterator[str]:
     server = _program("mysql")
     assert server is not None
     owner = _give_away(folder, "mysql")
-    data, local, port = folder / "data", f"--socket={folder}/s", _free_port()
+    data, local, port = folder / "data", f"--socket={folder}/s", free_port()
     common = ["--no-defaults", f"--datadir={data}"]
     _run(["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"], owner)
     options = [f"--port={port}", "--bind-address=127.0.0.1", local, f"--pid-file={folder}/pid", "--skip-name-resolve"]
@@ -132,9 +133,3 @@ def _serving(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

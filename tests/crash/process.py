@@ -6,7 +6,6 @@ import os
 import resource
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,14 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from scripts.ports import free_port
+
 START_SECONDS = 30.0
-
-
-def free_port() -> int:
-    """A port that is free now; the broker comes back to it after each kill."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:

@@ -19,6 +19,7 @@ from examples.delivery.visit_store import VisitStore
 from scripts import databases
 from tests.crash.process import BrokerProcess
 from tests.interop.steady import new_topic, sending
+from tests.whole_topic import whole_topic
 
 from ottla import KafkaConsumer, TopicPartition
 
@@ -113,15 +114,10 @@ def until(condition: Callable[[], bool], complaint: str) -> None:
 
 def log_of(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> dict[TopicPartition, list[bytes]]:
     """All values of a topic, by partition."""
-    with KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest") as c:
-        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
-        c.assign(partitions)
-        found: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
-        ends = c.end_offsets(partitions)
-        while any(c.position(tp) < end for tp, end in ends.items()):
-            for tp, records in c.poll(timeout_ms=1000, max_records=10_000).items():
-                found[tp] += [record.value for record in records]
-        return found
+    found: dict[TopicPartition, list[bytes]] = {TopicPartition(topic, p): [] for p in range(PARTITIONS)}
+    for record in whole_topic(bootstrap, topic, PARTITIONS, isolation_level=isolation, max_poll_records=10_000):
+        found[TopicPartition(topic, record.partition)].append(record.value)
+    return found
 
 
 def options(bootstrap: str, topic: str) -> list[str]:

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import Any
 
 import pytest
-from scripts import apache_kafka, compatibility_page
+from scripts import apache_kafka, compatibility_page, ports
 from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
@@ -36,7 +36,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     reason = apache_kafka.missing(version)
     if reason:
         pytest.skip(reason)
-    with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), kafka_jars.free_ports(), version=version) as running:
+    with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), ports.free_ports(), version=version) as running:
         yield running
 
 

@@ -27,17 +27,6 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return apache_kafka.tool(name, *arguments)
 
 
-def free_ports() -> int:
-    """The first of two ports in a row that nobody uses."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            second.bind(("127.0.0.1", port + 1))
-            return port
-    raise AssertionError("no two free ports in a row")
-
-
 @contextlib.contextmanager
 def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apache_kafka.VERSION) -> Iterator[str]:
     """A running node on the data in `directory`; its address."""

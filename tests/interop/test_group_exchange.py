@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import free_ports, kafka, run_tool
+from scripts.ports import free_ports
+from tests.interop.kafka_jars import kafka, run_tool
 from tests.interop.test_consumer_protocol import Member, until
 
 from ottla.clock import SYSTEM_CLOCK

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import free_ports, kafka, run_tool
+from scripts.ports import free_ports
+from tests.interop.kafka_jars import kafka, run_tool
 
 from ottla.cluster.metadata import TRANSACTION_STATE
 from ottla.config.topic import LogConfig

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.java_member import JavaMember
 from tests.interop.steady import new_topic, sending
 
 from ottla import KafkaConsumer
@@ -16,33 +16,13 @@ from ottla import KafkaConsumer
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 PARTITIONS = 6
+STRATEGY = "partition.assignment.strategy=org.apache.kafka.clients.consumer"
 ASSIGNORS = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
     "sticky": "StickyAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
-
-
-class JavaMember:
-    """Kafka's console consumer as a member; what it has read, by lines."""
-
-    def __init__(self, bootstrap: str, topic: str, assignor: str, folder: Path) -> None:
-        strategy = f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{ASSIGNORS[assignor]}"
-        self.output = folder / "java.out"
-        command = apache_kafka.java(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic),
-            *("--from-beginning", "--command-property", strategy),
-        )
-        with self.output.open("wb") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
-
-    def seen(self) -> list[bytes]:
-        return [line for line in self.output.read_bytes().splitlines() if line.isdigit()]
-
-    def close(self) -> None:
-        apache_kafka.wait_for_end(self.process)
 
 
 @pytest.fixture
@@ -84,7 +64,7 @@ def test_java_and_we_share_a_group(
     with consumer:
         if first == "ours":
             read_until(lambda: len(consumer.assignment()) == PARTITIONS)
-        java = JavaMember(bootstrap, topic, assignor, tmp_path)
+        java = JavaMember(bootstrap, topic, f"{STRATEGY}.{ASSIGNORS[assignor]}", tmp_path)
         try:
             if first == "java":
                 deadline = time.monotonic() + 60

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import free_ports, kafka, server
+from scripts.ports import free_ports
+from tests.interop.kafka_jars import kafka, server
 
 from ottla import Broker
 from ottla.cli.main import main as ottla

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 from scripts import apache_kafka
-from tests.interop.kafka_jars import free_ports, server
+from scripts.ports import free_ports
+from tests.interop.kafka_jars import server
 from tests.unit.client.admin_scenarios import SCENARIOS, Scenario
 
 from ottla import KafkaAdminClient, errors

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripts import apache_kafka
-from tests.interop import kafka_jars
+from scripts import apache_kafka, ports
+from tests.interop.steady import new_topic
 
 from ottla import (
     ConfigResource,
@@ -38,7 +38,7 @@ class Node:
     """Apache Kafka on loopback, which can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = kafka_jars.free_ports()
+        self.port = ports.free_ports()
         self.command = apache_kafka.prepare_node(directory, self.port)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -67,10 +67,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def topic(address: str) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    with KafkaAdminClient(bootstrap_servers=address) as admin:
-        admin.create_topics([NewTopic(name, 3, 1)])
-    return name
+    return new_topic(address, 3, "t")
 
 
 def read_all(address: str, partitions: list[TopicPartition]) -> dict[TopicPartition, list[bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.java_member import JavaMember
 from tests.interop.steady import new_topic, sending
 
 from ottla import KafkaConsumer, SubscriptionPattern
@@ -44,33 +44,16 @@ def member(address: str, *topics: str, **options: Any) -> KafkaConsumer:
     return KafkaConsumer(*topics, bootstrap_servers=address, **options)
 
 
-class JavaMember:
-    """Kafka's console consumer as a member; what it has read, by lines."""
-
-    def __init__(self, bootstrap: str, topic: str, protocol: str, folder: Path) -> None:
-        self.output = folder / f"java-{protocol}.out"
-        command = apache_kafka.java(
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", bootstrap, "--topic", topic, "--group", topic, "--from-beginning"),
-            *("--command-property", f"group.protocol={protocol}"),
-        )
-        with self.output.open("wb") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
-
-    def seen(self) -> list[bytes]:
-        return [line for line in self.output.read_bytes().splitlines() if line.isdigit()]
-
-
 @contextlib.contextmanager
 def java_member(address: str, topic: str, protocol: str, folder: Path) -> Iterator[JavaMember]:
     reason = apache_kafka.missing()
     if reason:
         pytest.skip(reason)
-    java = JavaMember(address, topic, protocol, folder)
+    java = JavaMember(address, topic, f"group.protocol={protocol}", folder)
     try:
         yield java
     finally:
-        apache_kafka.wait_for_end(java.process)
+        java.close()
 
 
 def read_until(consumers: list[KafkaConsumer], seen: list[bytes], condition: Callable[[], bool]) -> None:

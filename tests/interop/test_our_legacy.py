@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from scripts import apache_kafka
+from scripts.ports import free_ports
 from tests.interop.java_clients import run_java
-from tests.interop.kafka_jars import free_ports, kafka
+from tests.interop.kafka_jars import kafka
+from tests.interop.steady import new_topic
 
-from ottla import KafkaAdminClient, KafkaConsumer, NewTopic
+from ottla import KafkaConsumer
 from ottla.broker.embedded import Broker
 from ottla.legacy import (
     LATEST_TIME,
@@ -53,10 +54,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def topic(address: str) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    with KafkaAdminClient(bootstrap_servers=address) as admin:
-        admin.create_topics([NewTopic(name, 3, 1)])
-    return name
+    return new_topic(address, 3, "t")
 
 
 def send(address: str, topic: str) -> list[str]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from scripts.ports import free_ports
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.errors import SslAuthenticationError
 
-from .kafka_jars import free_ports, server
+from .kafka_jars import server
 
 pytestmark = [
     pytest.mark.interop,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.whole_topic import whole_topic
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.broker.embedded import Broker
@@ -42,15 +43,7 @@ def topic() -> str:
 
 def values_of(address: str, topic: str) -> list[Any]:
     """What a read_committed consumer sees."""
-    with KafkaConsumer(bootstrap_servers=address, isolation_level="read_committed") as consumer:
-        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        found: list[Any] = []
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
-    return found
+    return whole_topic(address, topic, PARTITIONS, isolation_level="read_committed")
 
 
 def test_a_batch_is_written_and_read_back(spark: SparkSession, address: str, topic: str) -> None:

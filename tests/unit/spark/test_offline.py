@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.whole_topic import whole_topic
+
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla.errors import ConfigurationError, CorruptMessageError, KafkaStorageError, UnknownTopicOrPartitionError
 from ottla.records import message_set
@@ -45,18 +47,9 @@ def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ..
     return sorted(found)
 
 
-def consumed(address: str, topic: str = "t", **options: Any) -> list[tuple[Any, ...]]:
+def consumed(address: str, **options: Any) -> list[tuple[Any, ...]]:
     """The same from a consumer."""
-    with KafkaConsumer(bootstrap_servers=address, **options) as consumer:
-        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        found = []
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for records in consumer.poll(timeout_ms=500).values():
-                found += [(r.partition, r.offset, r.key, r.value) for r in records]
-    return sorted(found)
+    return [(r.partition, r.offset, r.key, r.value) for r in whole_topic(address, "t", PARTITIONS, **options)]
 
 
 def send(address: str, count: int, **options: Any) -> None:

@@ -17,8 +17,9 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
+from tests.whole_topic import whole_topic
 
-from ottla import Broker, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla import Broker, KafkaProducer
 from ottla.errors import ConfigurationError, IllegalStateError, MessageTooLargeError, ProducerFencedError
 from ottla.spark.parts import parts_of
 from ottla.spark.sink import TopicSink
@@ -56,16 +57,8 @@ def batch(**columns: Any) -> Any:
 
 
 def read(bootstrap: str, topic: str) -> list[Any]:
-    """What a read_committed consumer sees, by partition and offset."""
-    with KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        partitions = [TopicPartition(topic, p) for p in range(3)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        found = []
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    """What a read_committed consumer sees."""
+    return whole_topic(bootstrap, topic, 3, isolation_level="read_committed")
 
 
 def test_rows_are_written_as_the_columns_say(bootstrap: str, topic: str) -> None:

@@ -1,0 +1,25 @@
+"""All records of a topic, for tests that compare them with something."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ottla import ConsumerRecord, KafkaConsumer, TopicPartition
+
+SECONDS = 60.0
+
+
+def whole_topic(address: str, topic: str, partitions: int, **options: Any) -> list[ConsumerRecord]:
+    """What a consumer with these options reads from begin to present end, by partition and offset."""
+    found: list[ConsumerRecord] = []
+    with KafkaConsumer(bootstrap_servers=address, **options) as consumer:
+        wanted = [TopicPartition(topic, p) for p in range(partitions)]
+        consumer.assign(wanted)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(wanted)
+        deadline = time.monotonic() + SECONDS
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
+            found += [row for rows in consumer.poll(timeout_ms=500).values() for row in rows]
+    return sorted(found, key=lambda record: (record.partition, record.offset))
