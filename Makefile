@@ -28,10 +28,11 @@ types:  ## mypy --strict
 	@scripts/setup.sh all dev interop
 	@$(PY) -m mypy
 
-bench:  ## Ottla and Apache Kafka side by side, ratios (ARGS="--quick"); then the clients and their peers
+bench:  ## Ottla and Apache Kafka side by side, ratios (ARGS="--quick"); the clients and their peers; Spark over both
 	@scripts/setup.sh all dev interop
 	@$(PY) -m benchmarks.compare $(ARGS)
 	@$(PY) -m benchmarks.clients
+	@$(PY) -m benchmarks.spark
 
 fuzz:  ## random and damaged bytes against the decoders (ARGS="--seconds 60")
 	@scripts/setup.sh all dev interop

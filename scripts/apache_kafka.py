@@ -14,6 +14,8 @@ from scripts import maven
 VERSION = "4.3.1"
 HEAP = ("-Xmx1G", "-Xms1G")
 """What kafka-server-start.sh gives the broker."""
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a JVM of seconds: of two cores, one would compile at length what is used no more."""
 
 
 def missing(version: str = VERSION) -> str | None:
@@ -35,7 +37,9 @@ def libs(version: str = VERSION) -> Path:
     return maven.jars(f"kafka-{version}", *wanted)
 
 
-def java(main: str, *arguments: str, version: str = VERSION, heap: Sequence[str] = ("-Xmx256M",)) -> list[str]:
+def java(
+    main: str, *arguments: str, version: str = VERSION, heap: Sequence[str] = ("-Xmx256M", *SHORT_LIVED)
+) -> list[str]:
     """The command line of a class in the jars."""
     return ["java", *heap, "-cp", f"{libs(version)}/*", main, *arguments]
 

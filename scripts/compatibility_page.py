@@ -17,8 +17,9 @@ from scripts.maven import CACHE
 NOTES = CACHE / "compatibility.json"
 HEAD = """# Compatibility
 
-What each client, unchanged, was seen to do against an Ottla broker. The tests in `tests/interop` write this page:
-every entry was checked by the client's own program, not by ours. Run them, then `make docs`, to write it anew.
+What each client, unchanged, was seen to do against an Ottla broker. The tests in `tests/interop` and
+`tests/spark/connector` write this page: every entry was checked by the client's own program, not by ours. Run them,
+then `make docs`, to write it anew.
 """
 
 

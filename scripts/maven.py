@@ -25,7 +25,8 @@ POM = """<project><modelVersion>4.0.0</modelVersion>
 {dependencies}
 </dependencies></project>
 """
-DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 # Spark's and other parents name repositories that may be out of reach; all of them are mirrored by Central.
 SETTINGS = """<settings><mirrors><mirror><id>central</id><mirrorOf>*</mirrorOf>
@@ -44,17 +45,17 @@ def missing() -> str | None:
     return None
 
 
-def jars(name: str, *coordinates: str) -> Path:
-    """The folder with the jars of `group:artifact:version` and all that they need.
+def jars(name: str, *coordinates: str, alone: bool = False) -> Path:
+    """The folder with the jars of `group:artifact:version` and all that they need, or just those (`alone`).
 
     Raises subprocess.SubprocessError where Maven fails.
     """
     root = CACHE / name
-    with alone(name):
+    with locked(name):
         done = root / "done"
         if not done.exists():
             root.mkdir(parents=True, exist_ok=True)
-            dependencies = "\n".join(DEPENDENCY.format(*c.split(":")) for c in coordinates)
+            dependencies = "\n".join(DEPENDENCY.format(*c.split(":"), ALONE if alone else "") for c in coordinates)
             (root / "pom.xml").write_text(POM.format(dependencies=dependencies))
             (root / "settings.xml").write_text(SETTINGS)
             command = ["mvn", "-q", "-B", "-s", str(root / "settings.xml"), "-f", str(root / "pom.xml")]
@@ -71,7 +72,7 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
     """The folder with the classes of Java sources that need the jars in `libs`; compiled again when they change."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     classes = CACHE / name / f"classes-{digest}"
-    with alone(f"{name}-classes"):
+    with locked(f"{name}-classes"):
         if not (classes / "done").exists():
             compiler = jars("ecj", COMPILER)
             class_path = ":".join(map(str, sorted(libs.glob("*.jar"))))
@@ -83,7 +84,7 @@ def compiled(name: str, libs: Path, sources: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def alone(name: str) -> Iterator[None]:
+def locked(name: str) -> Iterator[None]:
     """Test workers share the cache: one fetches, the others wait."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 
 
@@ -22,3 +23,18 @@ def free_ports() -> int:
             second.bind(("127.0.0.1", port + 1))
             return port
     raise AssertionError("no two free ports in a row")
+
+
+OUTGOING_FROM = 32_768
+"""Linux takes ports from here on for connections that somebody makes."""
+
+
+def steady_port() -> int:
+    """A free port that stays free while its server is down: no connection takes it meanwhile."""
+    for _ in range(100):
+        port = random.randrange(15_000, OUTGOING_FROM)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")

@@ -14,18 +14,20 @@ from pathlib import Path
 from ottla.broker.apis import LEFT_OUT, SERVED
 from ottla.broker.config_entries import text_of
 from ottla.cli.main import COMMANDS
-from ottla.client.admin_calls import AdminCalls
-from ottla.client.admin_core import AdminCore
-from ottla.client.producer_core import ProducerCore
+from ottla.client.admin.calls import AdminCalls
+from ottla.client.admin.core import AdminCore
+from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config
 from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
+from ottla.legacy.consumer_config import ConsumerConfig as LegacyConsumerConfig
 from ottla.legacy.producer_config import ProducerConfig as LegacyProducerConfig
 from ottla.metrics.registry import Metrics
 from ottla.net import channel_metrics
+from ottla.spark.watching.metrics import QUERY_METRICS
 from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -91,6 +93,11 @@ def _metrics(registry: Metrics) -> str:
     return table(("group", "metric", "meaning"), ((f"`{g}`", f"`{n}`", text) for g, n, text in rows))
 
 
+def query_metrics() -> str:
+    """What is measured of a streaming query that is watched."""
+    return table(("metric", "meaning"), ((f"`{metric.name}`", metric.description) for metric in QUERY_METRICS))
+
+
 def metrics_left_out() -> str:
     """Kafka's metrics that no client here has."""
     return table(("metric", "why"), ((f"`{name}`", why) for name, why in channel_metrics.LEFT_OUT.items()))
@@ -118,9 +125,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "admin-options": lambda: options(AdminConfig),
     "admin-calls": admin_calls,
     "legacy-producer-options": lambda: options(LegacyProducerConfig),
+    "legacy-consumer-options": lambda: options(LegacyConsumerConfig),
     "options-without-effect": without_effect,
     "producer-metrics": producer_metrics,
     "metrics-left-out": metrics_left_out,
+    "query-metrics": query_metrics,
 }
 
 

@@ -10,74 +10,74 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker as Broker
-    from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
-    from ottla.client.admin_acls import ACL as ACL
-    from ottla.client.admin_acls import ACLFilter as ACLFilter
-    from ottla.client.admin_acls import ACLPermissionType as ACLPermissionType
-    from ottla.client.admin_acls import ACLResourcePatternType as ACLResourcePatternType
-    from ottla.client.admin_acls import ResourcePattern as ResourcePattern
-    from ottla.client.admin_acls import ResourcePatternFilter as ResourcePatternFilter
-    from ottla.client.admin_acls import ResourceType as ResourceType
-    from ottla.client.admin_cluster import ClusterDescription as ClusterDescription
-    from ottla.client.admin_cluster import FeatureUpdate as FeatureUpdate
-    from ottla.client.admin_cluster import UpgradeType as UpgradeType
-    from ottla.client.admin_configs import AlterConfigOp as AlterConfigOp
-    from ottla.client.admin_configs import ConfigEntry as ConfigEntry
-    from ottla.client.admin_configs import ConfigResource as ConfigResource
-    from ottla.client.admin_configs import ConfigResourceType as ConfigResourceType
-    from ottla.client.admin_configs import ConfigSource as ConfigSource
-    from ottla.client.admin_group_descriptions import GroupDescription as GroupDescription
-    from ottla.client.admin_group_descriptions import GroupListing as GroupListing
-    from ottla.client.admin_group_descriptions import GroupMember as GroupMember
-    from ottla.client.admin_group_descriptions import GroupState as GroupState
-    from ottla.client.admin_group_descriptions import GroupType as GroupType
-    from ottla.client.admin_groups import MemberToRemove as MemberToRemove
-    from ottla.client.admin_log_dirs import LogDirDescription as LogDirDescription
-    from ottla.client.admin_log_dirs import ReplicaInfo as ReplicaInfo
-    from ottla.client.admin_log_dirs import ReplicaLogDirInfo as ReplicaLogDirInfo
-    from ottla.client.admin_log_dirs import TopicPartitionReplica as TopicPartitionReplica
-    from ottla.client.admin_offsets import IsolationLevel as IsolationLevel
-    from ottla.client.admin_offsets import ListedOffset as ListedOffset
-    from ottla.client.admin_offsets import OffsetSpec as OffsetSpec
-    from ottla.client.admin_partitions import ElectionType as ElectionType
-    from ottla.client.admin_partitions import NewPartitionReassignment as NewPartitionReassignment
-    from ottla.client.admin_partitions import PartitionReassignment as PartitionReassignment
-    from ottla.client.admin_quorum import RaftVoterEndpoint as RaftVoterEndpoint
-    from ottla.client.admin_quotas import ClientQuotaAlteration as ClientQuotaAlteration
-    from ottla.client.admin_quotas import ClientQuotaFilter as ClientQuotaFilter
-    from ottla.client.admin_quotas import ClientQuotaFilterComponent as ClientQuotaFilterComponent
-    from ottla.client.admin_records import RecordsToDelete as RecordsToDelete
-    from ottla.client.admin_scram import ScramCredentialInfo as ScramCredentialInfo
-    from ottla.client.admin_scram import ScramMechanism as ScramMechanism
-    from ottla.client.admin_scram import UserScramCredentialDeletion as UserScramCredentialDeletion
-    from ottla.client.admin_scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
-    from ottla.client.admin_topic_pages import Cursor as Cursor
-    from ottla.client.admin_topics import CreatedTopic as CreatedTopic
-    from ottla.client.admin_topics import NewPartitions as NewPartitions
-    from ottla.client.admin_topics import NewTopic as NewTopic
-    from ottla.client.admin_topics import TopicListing as TopicListing
-    from ottla.client.admin_transactions import AbortTransactionSpec as AbortTransactionSpec
-    from ottla.client.admin_transactions import ProducerState as ProducerState
-    from ottla.client.admin_transactions import TransactionDescription as TransactionDescription
-    from ottla.client.admin_transactions import TransactionListing as TransactionListing
-    from ottla.client.admin_transactions import TransactionState as TransactionState
-    from ottla.client.consumer import KafkaConsumer as KafkaConsumer
-    from ottla.client.consumer_interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from ottla.client.admin.acls import ACL as ACL
+    from ottla.client.admin.acls import ACLFilter as ACLFilter
+    from ottla.client.admin.acls import ACLPermissionType as ACLPermissionType
+    from ottla.client.admin.acls import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.client.admin.acls import ResourcePattern as ResourcePattern
+    from ottla.client.admin.acls import ResourcePatternFilter as ResourcePatternFilter
+    from ottla.client.admin.acls import ResourceType as ResourceType
+    from ottla.client.admin.admin import KafkaAdminClient as KafkaAdminClient
+    from ottla.client.admin.cluster import ClusterDescription as ClusterDescription
+    from ottla.client.admin.cluster import FeatureUpdate as FeatureUpdate
+    from ottla.client.admin.cluster import UpgradeType as UpgradeType
+    from ottla.client.admin.configs import AlterConfigOp as AlterConfigOp
+    from ottla.client.admin.configs import ConfigEntry as ConfigEntry
+    from ottla.client.admin.configs import ConfigResource as ConfigResource
+    from ottla.client.admin.configs import ConfigResourceType as ConfigResourceType
+    from ottla.client.admin.configs import ConfigSource as ConfigSource
+    from ottla.client.admin.group_descriptions import GroupDescription as GroupDescription
+    from ottla.client.admin.group_descriptions import GroupListing as GroupListing
+    from ottla.client.admin.group_descriptions import GroupMember as GroupMember
+    from ottla.client.admin.group_descriptions import GroupState as GroupState
+    from ottla.client.admin.group_descriptions import GroupType as GroupType
+    from ottla.client.admin.groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin.log_dirs import LogDirDescription as LogDirDescription
+    from ottla.client.admin.log_dirs import ReplicaInfo as ReplicaInfo
+    from ottla.client.admin.log_dirs import ReplicaLogDirInfo as ReplicaLogDirInfo
+    from ottla.client.admin.log_dirs import TopicPartitionReplica as TopicPartitionReplica
+    from ottla.client.admin.offsets import IsolationLevel as IsolationLevel
+    from ottla.client.admin.offsets import ListedOffset as ListedOffset
+    from ottla.client.admin.offsets import OffsetSpec as OffsetSpec
+    from ottla.client.admin.partitions import ElectionType as ElectionType
+    from ottla.client.admin.partitions import NewPartitionReassignment as NewPartitionReassignment
+    from ottla.client.admin.partitions import PartitionReassignment as PartitionReassignment
+    from ottla.client.admin.quorum import RaftVoterEndpoint as RaftVoterEndpoint
+    from ottla.client.admin.quotas import ClientQuotaAlteration as ClientQuotaAlteration
+    from ottla.client.admin.quotas import ClientQuotaFilter as ClientQuotaFilter
+    from ottla.client.admin.quotas import ClientQuotaFilterComponent as ClientQuotaFilterComponent
+    from ottla.client.admin.records import RecordsToDelete as RecordsToDelete
+    from ottla.client.admin.scram import ScramCredentialInfo as ScramCredentialInfo
+    from ottla.client.admin.scram import ScramMechanism as ScramMechanism
+    from ottla.client.admin.scram import UserScramCredentialDeletion as UserScramCredentialDeletion
+    from ottla.client.admin.scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
+    from ottla.client.admin.topic_pages import Cursor as Cursor
+    from ottla.client.admin.topics import CreatedTopic as CreatedTopic
+    from ottla.client.admin.topics import NewPartitions as NewPartitions
+    from ottla.client.admin.topics import NewTopic as NewTopic
+    from ottla.client.admin.topics import TopicListing as TopicListing
+    from ottla.client.admin.transactions import AbortTransactionSpec as AbortTransactionSpec
+    from ottla.client.admin.transactions import ProducerState as ProducerState
+    from ottla.client.admin.transactions import TransactionDescription as TransactionDescription
+    from ottla.client.admin.transactions import TransactionListing as TransactionListing
+    from ottla.client.admin.transactions import TransactionState as TransactionState
+    from ottla.client.consumer.consumer import KafkaConsumer as KafkaConsumer
+    from ottla.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from ottla.client.consumer.member import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.consumer.member import GroupMembershipOperation as GroupMembershipOperation
+    from ottla.client.consumer.records import ConsumerRecord as ConsumerRecord
+    from ottla.client.consumer.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.client.kafka_python import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
     from ottla.client.kafka_python import ConfigSourceType as ConfigSourceType
     from ottla.client.kafka_python import DefaultSerializer as DefaultSerializer
     from ottla.client.kafka_python import JsonSerializer as JsonSerializer
     from ottla.client.kafka_python import PartitionProducerState as PartitionProducerState
     from ottla.client.kafka_python import UpdateFeatureType as UpdateFeatureType
-    from ottla.client.member import ConsumerRebalanceListener as ConsumerRebalanceListener
-    from ottla.client.member import GroupMembershipOperation as GroupMembershipOperation
-    from ottla.client.producer import KafkaProducer as KafkaProducer
-    from ottla.client.producer_core import ProducerRecord as ProducerRecord
-    from ottla.client.producer_interceptors import ProducerInterceptor as ProducerInterceptor
-    from ottla.client.records import ConsumerRecord as ConsumerRecord
+    from ottla.client.producer.core import ProducerRecord as ProducerRecord
+    from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
+    from ottla.client.producer.producer import KafkaProducer as KafkaProducer
     from ottla.client.serializers import Deserializer as Deserializer
     from ottla.client.serializers import Serializer as Serializer
-    from ottla.client.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.errors import KafkaError as KafkaError
     from ottla.model import ACLOperation as ACLOperation
     from ottla.model import ConsumerGroupMetadata as ConsumerGroupMetadata
@@ -88,83 +88,83 @@ if TYPE_CHECKING:
     from ottla.model import TopicPartition as TopicPartition
 
 _HOMES = {
-    "ACL": "ottla.client.admin_acls",
-    "ACLFilter": "ottla.client.admin_acls",
+    "ACL": "ottla.client.admin.acls",
+    "ACLFilter": "ottla.client.admin.acls",
     "ACLOperation": "ottla.model",
-    "ACLPermissionType": "ottla.client.admin_acls",
-    "ACLResourcePatternType": "ottla.client.admin_acls",
-    "AbortTransactionSpec": "ottla.client.admin_transactions",
-    "AlterConfigOp": "ottla.client.admin_configs",
+    "ACLPermissionType": "ottla.client.admin.acls",
+    "ACLResourcePatternType": "ottla.client.admin.acls",
+    "AbortTransactionSpec": "ottla.client.admin.transactions",
+    "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
     "Broker": "ottla.broker.embedded",
-    "ClientQuotaAlteration": "ottla.client.admin_quotas",
-    "ClientQuotaFilter": "ottla.client.admin_quotas",
-    "ClientQuotaFilterComponent": "ottla.client.admin_quotas",
-    "ClusterDescription": "ottla.client.admin_cluster",
-    "ConfigEntry": "ottla.client.admin_configs",
-    "ConfigResource": "ottla.client.admin_configs",
-    "ConfigResourceType": "ottla.client.admin_configs",
-    "ConfigSource": "ottla.client.admin_configs",
+    "ClientQuotaAlteration": "ottla.client.admin.quotas",
+    "ClientQuotaFilter": "ottla.client.admin.quotas",
+    "ClientQuotaFilterComponent": "ottla.client.admin.quotas",
+    "ClusterDescription": "ottla.client.admin.cluster",
+    "ConfigEntry": "ottla.client.admin.configs",
+    "ConfigResource": "ottla.client.admin.configs",
+    "ConfigResourceType": "ottla.client.admin.configs",
+    "ConfigSource": "ottla.client.admin.configs",
     "ConfigSourceType": "ottla.client.kafka_python",
     "ConsumerGroupMetadata": "ottla.model",
-    "ConsumerInterceptor": "ottla.client.consumer_interceptors",
-    "ConsumerRebalanceListener": "ottla.client.member",
-    "ConsumerRecord": "ottla.client.records",
-    "CreatedTopic": "ottla.client.admin_topics",
-    "Cursor": "ottla.client.admin_topic_pages",
+    "ConsumerInterceptor": "ottla.client.consumer.interceptors",
+    "ConsumerRebalanceListener": "ottla.client.consumer.member",
+    "ConsumerRecord": "ottla.client.consumer.records",
+    "CreatedTopic": "ottla.client.admin.topics",
+    "Cursor": "ottla.client.admin.topic_pages",
     "DefaultSerializer": "ottla.client.kafka_python",
     "Deserializer": "ottla.client.serializers",
-    "ElectionType": "ottla.client.admin_partitions",
-    "FeatureUpdate": "ottla.client.admin_cluster",
-    "GroupDescription": "ottla.client.admin_group_descriptions",
-    "GroupListing": "ottla.client.admin_group_descriptions",
-    "GroupMember": "ottla.client.admin_group_descriptions",
-    "GroupMembershipOperation": "ottla.client.member",
-    "GroupState": "ottla.client.admin_group_descriptions",
-    "GroupType": "ottla.client.admin_group_descriptions",
-    "IsolationLevel": "ottla.client.admin_offsets",
+    "ElectionType": "ottla.client.admin.partitions",
+    "FeatureUpdate": "ottla.client.admin.cluster",
+    "GroupDescription": "ottla.client.admin.group_descriptions",
+    "GroupListing": "ottla.client.admin.group_descriptions",
+    "GroupMember": "ottla.client.admin.group_descriptions",
+    "GroupMembershipOperation": "ottla.client.consumer.member",
+    "GroupState": "ottla.client.admin.group_descriptions",
+    "GroupType": "ottla.client.admin.group_descriptions",
+    "IsolationLevel": "ottla.client.admin.offsets",
     "JsonSerializer": "ottla.client.kafka_python",
-    "KafkaAdminClient": "ottla.client.admin",
-    "KafkaConsumer": "ottla.client.consumer",
+    "KafkaAdminClient": "ottla.client.admin.admin",
+    "KafkaConsumer": "ottla.client.consumer.consumer",
     "KafkaError": "ottla.errors",
-    "KafkaProducer": "ottla.client.producer",
-    "ListedOffset": "ottla.client.admin_offsets",
-    "LogDirDescription": "ottla.client.admin_log_dirs",
-    "MemberToRemove": "ottla.client.admin_groups",
-    "NewPartitionReassignment": "ottla.client.admin_partitions",
-    "NewPartitions": "ottla.client.admin_topics",
-    "NewTopic": "ottla.client.admin_topics",
+    "KafkaProducer": "ottla.client.producer.producer",
+    "ListedOffset": "ottla.client.admin.offsets",
+    "LogDirDescription": "ottla.client.admin.log_dirs",
+    "MemberToRemove": "ottla.client.admin.groups",
+    "NewPartitionReassignment": "ottla.client.admin.partitions",
+    "NewPartitions": "ottla.client.admin.topics",
+    "NewTopic": "ottla.client.admin.topics",
     "Node": "ottla.model",
     "OffsetAndMetadata": "ottla.model",
     "OffsetAndTimestamp": "ottla.model",
-    "OffsetSpec": "ottla.client.admin_offsets",
+    "OffsetSpec": "ottla.client.admin.offsets",
     "PartitionProducerState": "ottla.client.kafka_python",
-    "PartitionReassignment": "ottla.client.admin_partitions",
-    "ProducerInterceptor": "ottla.client.producer_interceptors",
-    "ProducerRecord": "ottla.client.producer_core",
-    "ProducerState": "ottla.client.admin_transactions",
-    "RaftVoterEndpoint": "ottla.client.admin_quorum",
+    "PartitionReassignment": "ottla.client.admin.partitions",
+    "ProducerInterceptor": "ottla.client.producer.interceptors",
+    "ProducerRecord": "ottla.client.producer.core",
+    "ProducerState": "ottla.client.admin.transactions",
+    "RaftVoterEndpoint": "ottla.client.admin.quorum",
     "RecordMetadata": "ottla.model",
-    "RecordsToDelete": "ottla.client.admin_records",
-    "ReplicaInfo": "ottla.client.admin_log_dirs",
-    "ReplicaLogDirInfo": "ottla.client.admin_log_dirs",
-    "ResourcePattern": "ottla.client.admin_acls",
-    "ResourcePatternFilter": "ottla.client.admin_acls",
-    "ResourceType": "ottla.client.admin_acls",
-    "ScramCredentialInfo": "ottla.client.admin_scram",
-    "ScramMechanism": "ottla.client.admin_scram",
+    "RecordsToDelete": "ottla.client.admin.records",
+    "ReplicaInfo": "ottla.client.admin.log_dirs",
+    "ReplicaLogDirInfo": "ottla.client.admin.log_dirs",
+    "ResourcePattern": "ottla.client.admin.acls",
+    "ResourcePatternFilter": "ottla.client.admin.acls",
+    "ResourceType": "ottla.client.admin.acls",
+    "ScramCredentialInfo": "ottla.client.admin.scram",
+    "ScramMechanism": "ottla.client.admin.scram",
     "Serializer": "ottla.client.serializers",
-    "SubscriptionPattern": "ottla.client.subscription",
-    "TopicListing": "ottla.client.admin_topics",
+    "SubscriptionPattern": "ottla.client.consumer.subscription",
+    "TopicListing": "ottla.client.admin.topics",
     "TopicPartition": "ottla.model",
-    "TopicPartitionReplica": "ottla.client.admin_log_dirs",
-    "TransactionDescription": "ottla.client.admin_transactions",
-    "TransactionListing": "ottla.client.admin_transactions",
-    "TransactionState": "ottla.client.admin_transactions",
+    "TopicPartitionReplica": "ottla.client.admin.log_dirs",
+    "TransactionDescription": "ottla.client.admin.transactions",
+    "TransactionListing": "ottla.client.admin.transactions",
+    "TransactionState": "ottla.client.admin.transactions",
     "UpdateFeatureType": "ottla.client.kafka_python",
-    "UpgradeType": "ottla.client.admin_cluster",
-    "UserScramCredentialDeletion": "ottla.client.admin_scram",
-    "UserScramCredentialUpsertion": "ottla.client.admin_scram",
+    "UpgradeType": "ottla.client.admin.cluster",
+    "UserScramCredentialDeletion": "ottla.client.admin.scram",
+    "UserScramCredentialUpsertion": "ottla.client.admin.scram",
 }
 """Every public name and the module that it comes from."""
 

@@ -12,14 +12,14 @@ Options and behaviour are those of the blocking clients; calls that wait are cor
 
 from __future__ import annotations
 
-from ottla.client.admin_async import KafkaAdminClient
-from ottla.client.admin_configs import ConfigResource
-from ottla.client.admin_topics import NewPartitions, NewTopic
-from ottla.client.consumer_async import KafkaConsumer
-from ottla.client.member import ConsumerRebalanceListener
-from ottla.client.producer_async import KafkaProducer
-from ottla.client.producer_core import ProducerRecord
-from ottla.client.records import ConsumerRecord
+from ottla.client.admin.async_admin import KafkaAdminClient
+from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.topics import NewPartitions, NewTopic
+from ottla.client.consumer.async_consumer import KafkaConsumer
+from ottla.client.consumer.member import ConsumerRebalanceListener
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.producer.async_producer import KafkaProducer
+from ottla.client.producer.core import ProducerRecord
 from ottla.model import TopicPartition
 
 __all__ = [

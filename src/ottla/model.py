@@ -88,6 +88,11 @@ class ACLOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+"""Topics that the broker itself writes; clients may read them."""
 CREATE_TIME = 0
 """timestampType of a record that carries its producer's time."""
 LOG_APPEND_TIME = 1

@@ -102,12 +102,18 @@ def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
         ("log.retention.hours=0.5", ("log.retention.hours", "0.5")),
         ("listeners=nonsense", ("listeners", "NAME://host:port")),
         ("nonsense", ("nonsense", "key=value")),
-        ("zookeeper.connect=localhost:2181", ("zookeeper.connect",)),
     ],
 )
 def test_a_wrong_value_is_one_line_with_option_value_and_remedy(override: str, words: tuple[str, ...]) -> None:
     said = one_line(start(override))
     assert all(word in said for word in words), said
+
+
+def test_a_zookeeper_that_does_not_answer_is_named_in_time(tmp_path: Path) -> None:
+    options = ("zookeeper.connect=127.0.0.1:1", "zookeeper.connection.timeout.ms=300", f"log.dirs={tmp_path}")
+    said = one_line(start(*options, "listeners=PLAINTEXT://127.0.0.1:0"))
+    for word in ("zookeeper.connect", "127.0.0.1:1", "does not answer within 0.3 s", "zookeeper.connection.timeout.ms"):
+        assert word in said
 
 
 def test_an_unknown_property_is_a_warning(tmp_path: Path) -> None:

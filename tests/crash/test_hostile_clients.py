@@ -17,7 +17,7 @@ from tests.crash.process import BrokerProcess
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.broker.apis import SERVED
-from ottla.client.admin_topics import NewTopic
+from ottla.client.admin.topics import NewTopic
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -237,7 +237,13 @@ class _KafkaPythonMember(_ThreadMember):
 
         bootstrap, group, topic = self._arguments
         consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", heartbeat_interval_ms=500
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=500,
+            # a leader that joins before it knows the topic assigns nothing, until it asks again: after five minutes
+            metadata_max_age_ms=1000,
         )
         while not self._stop.is_set():
             for records in consumer.poll(100).values():

@@ -1,16 +1,19 @@
-"""A broker for the interop tests, with six partitions by default as kcat cannot ask for a number."""
+"""A broker for the interop tests, with six partitions by default as kcat cannot ask for a number, and a ZooKeeper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from importlib import metadata
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from scripts import apache_kafka, compatibility_page, ports
+from scripts import apache_kafka, ports
+from tests.compatible import compatibility as compatibility
+from tests.compatible import note_marked as note_marked
+from tests.compatible import pytest_runtest_logreport as pytest_runtest_logreport
+from tests.compatible import pytest_sessionfinish as pytest_sessionfinish
 from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
+from ottla.testing.zookeeper import LocalZooKeeper
 
 PARTITIONS = 6
 
@@ -19,6 +22,13 @@ PARTITIONS = 6
 def broker() -> Iterator[Broker]:
     with Broker({"num.partitions": PARTITIONS}) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
+    """Its jars come with PySpark: files that ask for it skip where that is missing."""
+    with LocalZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -38,46 +48,3 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(reason)
     with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), ports.free_ports(), version=version) as running:
         yield running
-
-
-@pytest.fixture
-def compatibility(request: pytest.FixtureRequest) -> Callable[[str, str, str, list[str]], None]:
-    """Note what a client has done here: (client, version, subject, what it checked)."""
-
-    def note(client: str, version: str, subject: str, checked: list[str]) -> None:
-        request.node.user_properties.append(("compatibility", (client, version, subject, checked)))
-
-    return note
-
-
-VERSIONS: dict[str, Callable[[], str]] = {
-    "Java": lambda: apache_kafka.VERSION,
-    "aiokafka": lambda: metadata.version("aiokafka"),
-    "confluent-kafka": lambda: metadata.version("confluent-kafka"),
-    "Kafka's tools": lambda: apache_kafka.VERSION,
-}
-
-
-@pytest.fixture(autouse=True)
-def _note_marked(request: pytest.FixtureRequest) -> None:
-    """`@pytest.mark.compatibility(client, subject, what)`: passing says that the client did `what`."""
-    for mark in request.node.iter_markers("compatibility"):
-        client, subject, what = mark.args
-        request.node.user_properties.append(("compatibility", (client, VERSIONS[client](), subject, [what])))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect what the tests noted, in the process that sees all workers' reports."""
-    if report.when == "call" and report.passed:
-        for name, noted in report.user_properties:
-            if name == "compatibility":
-                _noted.append((report.nodeid, list(noted)))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what was seen to work, for docs/compatibility.md."""
-    if _noted and not hasattr(session.config, "workerinput"):
-        compatibility_page.keep([noted for _, noted in sorted(_noted)])
-
-
-_noted: list[tuple[str, list[Any]]] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from scripts import maven
+from scripts.apache_kafka import SHORT_LIVED
 from tests.interop.scenarios import checked_by
 
 SOURCES = Path(__file__).parent / "java"
@@ -26,12 +27,17 @@ def _jars(artifact: str, version: str) -> Path | str:
 
 def run_java(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
     """Compile a scenario against that version, run it, and return what it checked. Skips where there is no Maven."""
+    return checked_by(java_command(artifact, version, scenario, *arguments, with_=("Check", *with_)))
+
+
+def java_command(artifact: str, version: str, scenario: str, *arguments: str, with_: Sequence[str] = ()) -> list[str]:
+    """How to run a program in `java/`, compiled against that version. Skips where there is no Maven."""
     libs = _jars(artifact, version)
     if isinstance(libs, str):
         pytest.skip(f"Java clients: {libs}")
-    sources = [SOURCES / f"{name}.java" for name in ("Check", *with_, scenario)]
+    sources = [SOURCES / f"{name}.java" for name in (*with_, scenario)]
     try:
         classes = maven.compiled(f"{artifact}-{version}", libs, sources)
     except subprocess.CalledProcessError as error:
         pytest.fail(f"{scenario} does not compile against {artifact} {version}:\n{error.stderr[-3000:]}")
-    return checked_by(["java", "-Xmx256M", "-cp", f"{classes}:{libs}/*", scenario, *arguments])
+    return ["java", "-Xmx256M", *SHORT_LIVED, "-cp", f"{classes}:{libs}/*", scenario, *arguments]

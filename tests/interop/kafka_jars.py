@@ -12,6 +12,7 @@ import pytest
 from scripts import apache_kafka
 
 START_SECONDS = 90
+NODE_HEAP = ("-Xmx512M", *apache_kafka.SHORT_LIVED)
 
 
 @cache
@@ -30,10 +31,10 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @contextlib.contextmanager
 def kafka(directory: Path, port: int, *, kill: bool = False, version: str = apache_kafka.VERSION) -> Iterator[str]:
     """A running node on the data in `directory`; its address."""
-    command = apache_kafka.prepare_node(directory, port, version) if not (directory / "log").exists() else None
-    if command is None:
-        properties = str(directory / "server.properties")
-        command = apache_kafka.java("kafka.Kafka", properties, version=version, heap=("-Xmx512M",))
+    if not (directory / "log").exists():
+        apache_kafka.prepare_node(directory, port, version)
+    properties = str(directory / "server.properties")
+    command = apache_kafka.java("kafka.Kafka", properties, version=version, heap=NODE_HEAP)
     with server(command, port, directory / "out.txt", kill=kill):
         yield f"127.0.0.1:{port}"
 

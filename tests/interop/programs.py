@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from scripts.maven import CACHE, alone
+from scripts.maven import CACHE, locked
 from tests.interop.scenarios import checked_by
 
 HERE = Path(__file__).parent
@@ -22,7 +22,7 @@ def _go_program() -> Path | str:
     if shutil.which("go") is None:
         return "go is not on the PATH"
     target = CACHE / "go" / "interop"
-    with alone("go"):
+    with locked("go"):
         done = subprocess.run(
             ["go", "build", "-o", str(target), "."],
             cwd=HERE / "go",
@@ -40,7 +40,7 @@ def _node_modules() -> Path | str:
         if shutil.which(command) is None:
             return f"{command} is not on the PATH"
     home = CACHE / "node"
-    with alone("node"):
+    with locked("node"):
         if not (home / "done").exists():
             home.mkdir(parents=True, exist_ok=True)
             for name in ("package.json", "package-lock.json"):

@@ -13,9 +13,10 @@ from scripts.ports import free_ports
 from tests.interop.kafka_jars import kafka, run_tool
 from tests.interop.test_consumer_protocol import Member, until
 
+from ottla import KafkaAdminClient, NewTopic
 from ottla.clock import SYSTEM_CLOCK
 from ottla.cluster import znodes
-from ottla.cluster.metadata import CONSUMER_OFFSETS, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.metadata import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.coordinator.consumer_group import ConsumerGroup
@@ -25,7 +26,7 @@ from ottla.coordinator.groups import Client
 from ottla.coordinator.membership import Membership
 from ottla.coordinator.records import read_key
 from ottla.coordinator.state_log import partition_of
-from ottla.model import TopicPartition
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
@@ -110,7 +111,8 @@ def append(log: Log, records: list[Record]) -> None:
 def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     port = free_ports()
     with kafka(tmp_path, port) as bootstrap:
-        tool("TopicCommand", "--bootstrap-server", bootstrap, "--create", "--topic", TOPIC, "--partitions", "3")
+        with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic(TOPIC, 3, 1)])
         new = Member(bootstrap, "new", f"^{TOPIC}.*")
         old = Member(bootstrap, "old", TOPIC, "classic")
         try:

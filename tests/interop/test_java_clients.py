@@ -7,7 +7,7 @@ import pytest
 from tests.interop.java_clients import run_java
 
 from ottla import KafkaAdminClient
-from ottla.client.admin_topics import NewTopic
+from ottla.client.admin.topics import NewTopic
 
 pytestmark = pytest.mark.interop
 

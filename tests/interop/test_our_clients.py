@@ -23,7 +23,7 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from ottla.client.ranges import Planner, read_range
+from ottla.client.consumer.ranges import Planner, read_range
 from ottla.errors import (
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
@@ -206,7 +206,7 @@ def test_a_transform_in_transactions_is_read_once(
 ) -> None:
     """Consume, transform, produce: every third transaction is rolled back, and its input read again."""
     if not newer:
-        monkeypatch.setattr("ottla.client.transactions.NEWER", 99)
+        monkeypatch.setattr("ottla.client.producer.transactions.NEWER", 99)
     output = f"{topic}-out"
     with KafkaAdminClient(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(output, 2, 1)])

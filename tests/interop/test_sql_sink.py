@@ -86,6 +86,36 @@ def test_rows_with_a_known_key_are_updated(url: str, table: str) -> None:
     assert stored(made) == [("a", 3), ("b", 20), ("c", 30)]
 
 
+def test_one_name_for_two_tables_writes_both(url: str, table: str) -> None:
+    first, second = sink(url, f"{table}_1"), sink(url, f"{table}_2")
+    for made in (first, second, first):
+        made.write(Share(table, 0, 0), rows(name=["a"], visits=[1]))
+    assert stored(first) == stored(second) == [("a", 1)]
+
+
+def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
+    made = sink(url, table, "name")
+    made.write(Share(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))
+    assert stored(made) == [("/A", 2), ("/a", 1)]
+
+
+def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) -> None:
+    """On 1 November 2026 the hour from 1 to 2 comes twice in New York."""
+    schema = spark_types.StructType([spark_types.StructField("at", spark_types.TimestampType())])
+    made = sink(url, table, "at", schema)
+    hours = [dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC) for hour in (5, 6)]
+    batch = pa.RecordBatch.from_arrays([pa.array(hours, pa.timestamp("us", "America/New_York"))], ["at"])
+    made.write(Share(table, 0, 0), iter([batch]))
+    found = [at.astimezone(dt.UTC) if at.tzinfo else at.replace(tzinfo=dt.UTC) for (at,) in stored(made)]
+    assert found == hours
+
+
+def test_a_long_text_is_written_whole(url: str, table: str) -> None:
+    made = sink(url, table)
+    made.write(Share(table, 0, 0), rows(name=["x" * 100_000], visits=[1]))
+    assert len(stored(made)[0][0]) == 100_000
+
+
 def test_a_failed_task_leaves_nothing(url: str, table: str) -> None:
     made = sink(url, table)
 
@@ -131,7 +161,9 @@ def test_tasks_that_update_the_same_rows_do_not_fail(url: str, table: str) -> No
         thread.join()
     engine = made._engine()
     with engine.connect() as connection:
-        done = connection.execute(sa.text("SELECT count(*) FROM ottla_batches WHERE query = :q"), {"q": table}).scalar()
+        done = connection.execute(
+            sa.text("SELECT count(*) FROM ottla_sink_batches WHERE query = :q"), {"q": table}
+        ).scalar()
     assert done == 4
     assert [name for name, _ in stored(made)] == sorted(names)
 
@@ -169,6 +201,7 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
         ({}, "url is required"),
         ({"url": "sqlite:///x"}, "dbtable is required"),
         ({"url": "nonsense", "dbtable": "t"}, "is not a URL"),
+        ({"url": "mysql://me:secret@host:port/d", "dbtable": "t"}, r"^(?!.*secret).* is not a URL"),
         ({"url": "oracle://h/d", "dbtable": "t"}, "oracle is not known"),
     ],
 )

@@ -1,8 +1,10 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scripts import spark_jars
 
 from ottla.errors import ConfigurationError
 
@@ -17,14 +19,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _brief() -> Iterator[None]:
+    """A JVM of a minute or two never gets back what it would gain by optimizing. Longer runs set the variable."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", os.environ.get("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1"))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """One session for all tests: starting one takes seconds."""
+def no_connector() -> str | None:
+    """Why the session does not know format("kafka"), or None."""
+    return spark_jars.missing()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, no_connector: str | None) -> Iterator["SparkSession"]:
+    """One session for all tests: starting one takes seconds. With Spark's own Kafka connector, where it can be had."""
     pytest.importorskip("pyspark")
     from ottla.spark.session import local_session
 
+    config = {} if no_connector else {"spark.jars": spark_jars.paths()}
     try:
-        session = local_session("ottla-tests", warehouse=tmp_path_factory.mktemp("warehouse"))
+        session = local_session("ottla-tests", warehouse=tmp_path_factory.mktemp("warehouse"), config=config)
     except ConfigurationError as error:
         pytest.skip(str(error))
     yield session

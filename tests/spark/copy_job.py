@@ -11,15 +11,18 @@ import sys
 
 from ottla.spark.session import local_session
 
+# Of few rows, most of the time would go into compiling code for them.
+QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 def main(address: str, source: str, target: str, checkpoint: str) -> None:
-    spark = local_session("copy")
+    spark = local_session("copy", config=QUICK)
     rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", address)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 3000)
+        .option("maxOffsetsPerTrigger", 1500)
         .load()
     )
     sink = ("ottla", {"kafka.bootstrap.servers": address, "topic": target})

@@ -104,7 +104,7 @@ def test_in_foreach_batch_a_named_write_happens_once(
     assert sorted(int(r.value) for r in values_of(address, f"{topic}-out")) == list(range(100))
 
 
-RECORDS = 15_000
+RECORDS = int(os.environ.get("OTTLA_SINK_RECORDS", "6000"))
 
 
 def killed_and_resumed(command: list[str], written: Callable[[], int], folder: Path) -> None:

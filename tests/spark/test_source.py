@@ -12,8 +12,8 @@ pytest.importorskip("pyspark")
 
 from ottla import NewTopic
 from ottla.broker.embedded import Broker
-from ottla.client.admin import KafkaAdminClient
-from ottla.client.producer import KafkaProducer
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.producer.producer import KafkaProducer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -87,6 +87,20 @@ def test_a_batch_reads_every_record_once(load: Load, send: Send):
     assert len(rows) == 80
     assert {row["value"].decode() for row in rows} == named(0, 50) | named(1, 30)
     assert all(f"{r['partition']}-{r['offset']}" == r["value"].decode() for r in rows)
+
+
+def test_a_schema_names_the_columns_to_read(
+    spark: "SparkSession", broker: Broker, topic: str, send: Send, tmp_path: Path
+):
+    send(20)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    schema = "offset bigint, value binary"
+    rows = spark.read.format("ottla").schema(schema).options(**options).load().orderBy("offset").collect()
+    assert [tuple(row) for row in rows] == [(n, b"0-%d" % n) for n in range(20)]
+    stream = spark.readStream.format("ottla").schema(schema).options(**options).load()
+    writer = stream.writeStream.format("memory").queryName("named").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert {tuple(row) for row in spark.table("named").collect()} == {tuple(row) for row in rows}
 
 
 def test_rows_have_the_connectors_columns(load: Load, send: Send, topic: str, producer: KafkaProducer):

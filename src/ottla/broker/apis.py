@@ -43,6 +43,10 @@ SERVED = (
     Served("Fetch", 0, 18),
     Served("ListOffsets", 0, 11),
     Served("Metadata", 0, 13),
+    Served("LeaderAndIsr", 0, 7),
+    Served("StopReplica", 0, 4),
+    Served("UpdateMetadata", 0, 8),
+    Served("ControlledShutdown", 0, 3),
     Served("OffsetCommit", 0, 10),
     Served("OffsetFetch", 0, 10),
     Served("FindCoordinator", 0, 6),
@@ -97,6 +101,7 @@ SERVED = (
     Served("ExpireDelegationToken", 0, 2),
     Served("DescribeDelegationToken", 0, 3),
     Served("ElectLeaders", 0, 2),
+    Served("AlterPartition", 0, 3),
     Served("AlterPartitionReassignments", 0, 1),
     Served("ListPartitionReassignments", 0, 0),
     Served("DescribeUserScramCredentials", 0, 0),
@@ -110,15 +115,8 @@ SERVED = (
 
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        "between brokers and their controller; they come with the cluster",
-        (
-            "LeaderAndIsr",
-            "StopReplica",
-            "UpdateMetadata",
-            "ControlledShutdown",
-            "AlterPartition",
-            "AllocateProducerIds",
-        ),
+        "between brokers and a controller that hands out producer ids; here every broker takes them from the registry",
+        ("AllocateProducerIds",),
     ),
     (
         "of Kafka's own controllers (KRaft): a node keeps what they would in its registry",

@@ -15,6 +15,7 @@ from ottla.broker.meter import Meter
 from ottla.broker.services import Call, Services
 from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError, code_of
 from ottla.net.connection import Chunk, Connection, HangupError, Reply
+from ottla.protocol.apis import APIS
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
 from ottla.protocol.message import Request, Response, decode, encode_chunks
 
@@ -22,6 +23,12 @@ log = logging.getLogger("ottla.broker")
 
 LENGTH_PLACE = bytes(4)
 PRODUCE = 0
+UNTOLD = frozenset(
+    api.key
+    for api in APIS
+    if api.name in {"ApiVersions", "Fetch", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
+)
+"""What is answered before this broker knows the topics of the cluster: the first words, and what others tell it."""
 
 
 class Dispatch:
@@ -30,6 +37,7 @@ class Dispatch:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._quotas = services.quotas
+        self._following = services.following
         self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
@@ -45,7 +53,10 @@ class Dispatch:
         call = Call(self._services, connection, header.api_version, header.client_id or "")
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
         try:
-            answer = handler(request, call)
+            if self._following.is_told or header.api_key in UNTOLD:
+                answer = handler(request, call)
+            else:
+                answer = self._when_told(handler, request, call)
         except KafkaError as error:
             answer = failure(served, header.api_version, error)
         except Exception as error:
@@ -58,6 +69,12 @@ class Dispatch:
         if header.api_key != PRODUCE:
             connection.release_frame()  # only records are read from the frame itself
         return self._later(answer, header, served, meter)
+
+    async def _when_told(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
+        """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
+        await self._following.told()
+        answer = handler(request, call)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def _later(
         self, pending: Awaitable[Response | None], header: RequestHeader, served: Served, meter: Meter | None

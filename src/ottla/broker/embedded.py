@@ -19,6 +19,16 @@ from ottla.broker.main import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.errors import IllegalStateError
 
+OPTIONS: Mapping[str, Any] = {
+    "offsets.topic.num.partitions": 5,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+"""What differs from Kafka's defaults: this is one broker, also on ZooKeeper, and it is there for a short while."""
 STOP_SECONDS = 30.0
 """How long `stop` waits for the broker's thread."""
 
@@ -97,7 +107,7 @@ class Broker:
         self.stop()
 
     def _config(self) -> BrokerConfig:
-        given = {"offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0, **self._given}
+        given = {**OPTIONS, **self._given}
         given.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{self._port}")
         if "log.dirs" not in given and "log.dir" not in given:
             if self._data_dir is None:

@@ -12,11 +12,15 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ottla.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica import Replica
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -37,12 +41,36 @@ class PartitionKey(NamedTuple):
 class Wanted:
     """One partition of a session: what the client wants, and what it was last told."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "want")
+    __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "want")
 
     def __init__(self, want: FetchPartition) -> None:
         self.want = want
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.partition: Partition | None = None
+        """Of a follower's fetch: what was read and found to be in order, and who reads it."""
+        self.follower: Replica | None = None
+
+    def change(self, want: FetchPartition) -> None:
+        """The client wants something else of it."""
+        self.want = want
+        self.partition = None
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether a follower has all, and was told all; it is caught up now. Most of its partitions are so mostly."""
+        partition, follower = self.partition, self.follower
+        if partition is None or follower is None or not partition.leads or partition.closed:
+            return False
+        log, want = partition.log, self.want
+        if (
+            want.fetch_offset != log.log_end_offset
+            or want.current_leader_epoch != partition.image.leader_epoch
+            or self.high_watermark != log.high_watermark
+            or self.log_start_offset != log.log_start_offset
+        ):
+            return False
+        follower.caught_up_at = now
+        return True
 
     def news(self, data: PartitionData) -> bool:
         """Whether an incremental answer has to name this partition; remembers what it tells."""
@@ -78,7 +106,7 @@ class Session:
             if known is None:
                 self.partitions[key] = Wanted(want)
             else:
-                known.want = want
+                known.change(want)
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)

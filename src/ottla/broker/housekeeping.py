@@ -60,6 +60,7 @@ class Housekeeping:
             (config.log_retention_check_interval_ms, self.apply_retention),
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
             (config.log_flush_scheduler_interval_ms, self.flush_old),
+            (max(1, config.replica_lag_time_max_ms // 2), self.check_isr),
             (DELETE_FILES_MS, self.delete_files),
             (REST_MS, self.rest),
             (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
@@ -106,6 +107,11 @@ class Housekeeping:
         """Write recovery points, high watermarks and log starts."""
         for log_dir in self._usable():
             log_dir.checkpoint(sync=False)
+
+    def check_isr(self) -> None:
+        """Look for followers that have fallen behind."""
+        for partition in self._partitions:
+            partition.check_isr()
 
     def flush_old(self) -> None:
         """Fsync logs whose records have waited for `flush.ms`."""

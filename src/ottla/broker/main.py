@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
@@ -21,11 +21,14 @@ from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.adoption import adopt
-from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedRegistry
+from ottla.cluster.member import ClusterMember, agreed_cluster_id
 from ottla.cluster.metadata import BrokerImage, ClusterImage
 from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.registration import next_broker_id
+from ottla.cluster.registry import Registry
+from ottla.cluster.tree import read_topic_options
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
@@ -33,12 +36,18 @@ from ottla.coordinator.share.states import ShareStates
 from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
-from ottla.model import TopicPartition
 from ottla.net.admission import Admission
 from ottla.net.frame_memory import FrameMemory
 from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
-from ottla.storage.log_dir import LogDir, UnusableDirectoryError, owner_of
+from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
+
+if TYPE_CHECKING:
+    from ottla.cluster.zookeeper import ZooKeeperRegistry
+    from ottla.coordinator.add_partitions import AddPartitions
+    from ottla.coordinator.cluster_markers import ClusterMarkers
+    from ottla.model import TopicPartition
+    from ottla.replication.fetcher import Fetchers
 
 log = logging.getLogger("ottla.broker")
 
@@ -51,9 +60,9 @@ class BrokerNode:
     """A broker on the running event loop."""
 
     def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
-        if config.zookeeper_connect is not None:
-            raise StartupError("zookeeper.connect: clusters are not served by this version; leave it out for one node")
-        self.broker_id = config.id if config.id >= 0 else _stored_id(config.data_dirs)
+        stored = config.id if config.id >= 0 else _stored_id(config.data_dirs)
+        self._has_number = stored is not None
+        self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
@@ -64,80 +73,112 @@ class BrokerNode:
         self._defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
-        self._registry: EmbeddedRegistry | None = None
+        self._registry: Registry | None = None
+        self._member: ClusterMember | None = None
         self._admission = Admission()
         self._quotas = Quotas(self._live, clock.monotonic)
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
+        self._fetchers: Fetchers | None = None
+        self._telling: asyncio.Task[None] | None = None
+        """Tells the controller of a disk that has failed; kept, as the loop alone would let it go."""
 
     async def start(self) -> None:
         """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
         config, clock = self.config, self._clock
         try:
-            all_dirs = self._open_log_dirs()
-            self._registry = EmbeddedRegistry(self._log_dirs[0].path)
-            self._registry.open()
-            controller = Controller(self._registry, self.broker_id)
+            zookeeper, cluster_id = await self._join(), None
+            if zookeeper is not None:
+                stored = next(filter(None, map(cluster_of, config.data_dirs)), None)
+                cluster_id = await agreed_cluster_id(zookeeper, stored)
+                await self._take_number(zookeeper)
+                config = self.config
+            all_dirs = self._open_log_dirs(cluster_id)
+            registry = self._registry = zookeeper or self._embedded()
             partitions = Partitions(
                 self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas
             )
-            groups = GroupRuntime(config, clock, partitions, lambda: controller.image)
-            producer_ids = ProducerIds(self._registry, self.broker_id)
-            markers = LocalMarkers(clock, partitions, lambda: controller.image, groups.transaction_ended)
-            transactions = TransactionRuntime(
-                config, clock, partitions, lambda: controller.image, producer_ids.next_id, markers
+            member = self._member = ClusterMember(
+                registry, config, self.broker_id, stop=partitions.stop, unclean_allowed=self._unclean_allowed
             )
+            view = member.view
+            if zookeeper is not None:
+                self._replicate(partitions, member)
+            groups = GroupRuntime(config, clock, lambda: view.image)
+            producer_ids = ProducerIds(registry, self.broker_id)
+            markers = LocalMarkers(clock, partitions, lambda: view.image, groups.transaction_ended)
+            everywhere, add_partitions = self._transaction_peers(markers, member) if zookeeper else (markers, None)
+            transactions = TransactionRuntime(config, clock, lambda: view.image, producer_ids.next_id, everywhere)
+            share_states = ShareStates(config, clock, lambda: view.image)
+            partitions.roles += [groups.shards, transactions.shards, share_states.shards]
             self._services = Services(
                 live=self._live,
                 quotas=self._quotas,
                 telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
                 clock=clock,
-                controller=controller,
+                view=view,
+                following=member.following,
+                controller=member.controller,
+                options=member.options,
+                peers=member.peers,
                 partitions=partitions,
                 producer_ids=producer_ids,
                 groups=groups,
                 markers=markers,
                 transactions=transactions,
-                old_offsets=OldOffsets(self._registry),
-                share_states=ShareStates(config, clock, partitions, lambda: controller.image),
+                add_partitions=add_partitions,
+                old_offsets=OldOffsets(registry),
+                share_states=share_states,
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
-            await adopt(self._registry, self._log_dirs, self.broker_id)
-            await controller.start(
-                BrokerImage(self.broker_id, self._advertised(), config.broker_rack), self._log_dirs[0].cluster_id
-            )
-            await self._take_options(ClusterImage(""), controller.image)
+            if zookeeper is None:
+                await adopt(registry, self._log_dirs, self.broker_id)
+            await member.prepare(self._log_dirs[0].cluster_id)
+            await self._take_options(ClusterImage(""), view.image)
+            topic_options = await read_topic_options(registry)
             for log_dir in self._log_dirs:
                 log_dir.load(
-                    lambda tp: self._config_of(controller.image, tp),
+                    lambda tp: self.log_config(topic_options.get(tp.topic, {})),
                     recovery_threads=config.num_recovery_threads_per_data_dir,
                 )
             partitions.on_fatal = self.failed.set
-            await partitions.start(controller.image, all_dirs=all_dirs)
-            groups.start()
-            transactions.start()
-            self._services.share_states.start()
+            if zookeeper is not None:
+                zookeeper.on_new_session(member.rejoin)
+            await member.join(BrokerImage(self.broker_id, self._advertised(), config.broker_rack))
+            partitions.all_dirs = all_dirs
+            if member.controller.is_active or view.image.topics:
+                await partitions.start(view.image)
+            view.on_change(self._take_options)
+            view.on_change(member.peers.follow)
+            view.on_change(partitions.change)
+            view.on_change(transactions.endings.follow)
+            view.on_change(self._forget_deleted)
+            await groups.start()
+            await transactions.start()
+            await share_states.start()
             if len(partitions):
                 await producer_ids.skip_past(_highest_producer_id(partitions, transactions))
-            controller.on_change(self._take_options)
-            controller.on_change(partitions.change)
-            controller.on_change(self._forget_deleted)
             self._housekeeping = Housekeeping(
                 self._live, clock, self._log_dirs, partitions, transactions, self._workers
             )
             self._housekeeping.start()
             for listener in self._listeners:
                 listener.start()
+            if not member.following.is_told:
+                await member.following.told()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """Controlled shutdown: finish what is being answered, flush, mark the data as clean."""
+        """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
+        if self._member is not None and self._services is not None and self._listeners:
+            self._services.partitions.leaving = True
+            await self._member.hand_over()
         for listener in self._listeners:
             listener.stop_accepting()
         if self._housekeeping is not None:
@@ -146,6 +187,8 @@ class BrokerNode:
             self._services.groups.close()
             self._services.transactions.close()
             self._services.share_states.close()
+            if self._fetchers is not None:
+                self._fetchers.close()
             await self._services.partitions.close()
         await self._drain()
         for listener in self._listeners:
@@ -158,9 +201,46 @@ class BrokerNode:
             except KafkaError as error:
                 log.error("%s", error)  # the others are closed all the same
         self._log_dirs.clear()
+        if self._member is not None:
+            await self._member.close()
         if self._registry is not None:
             await self._registry.close()
             self._registry = None
+
+    def _replicate(self, partitions: Partitions, member: ClusterMember) -> None:
+        """Have partitions follow leaders on other brokers, and leaders change who is in sync."""
+        from ottla.replication.fetcher import Fetchers, FetchOptions  # a node by itself starts without them
+        from ottla.replication.isr_changes import ControllerIsrChanges
+
+        config, view = self.config, member.view
+        options = FetchOptions(
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            partition_max_bytes=config.replica_fetch_max_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            timeout_ms=config.replica_socket_timeout_ms,
+            fetchers=config.num_replica_fetchers,
+        )
+        own_id = self.broker_id
+
+        def epoch() -> int:
+            own = view.image.brokers.get(own_id)
+            return -1 if own is None else own.epoch
+
+        partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
+        partitions.isr_changes = ControllerIsrChanges(
+            own_id, member.peers.ask, lambda: view.image, member.controller.alter_partition
+        )
+        partitions.followers = self._fetchers = Fetchers(
+            own_id, member.peers.ask, epoch, options, partitions.follower_quota
+        )
+
+        def disk_failed(gone: list[TopicPartition]) -> None:
+            self._telling = asyncio.create_task(member.disk_failed(gone))
+
+        partitions.on_dir_failure = disk_failed
+        member.broken = partitions.broken
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """A log's settings: what is set on the topic, over what this broker's options say."""
@@ -169,11 +249,10 @@ class BrokerNode:
     def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
         return TopicConfig({**self._defaults, **options}).min_insync_replicas
 
-    def _config_of(self, image: ClusterImage, tp: TopicPartition) -> LogConfig:
-        topic = image.topics.get(tp.topic)
-        return self.log_config(topic.options if topic is not None else {})
+    def _unclean_allowed(self, options: Mapping[str, str]) -> bool:
+        return TopicConfig({**self._defaults, **options}).unclean_leader_election_enable
 
-    def _open_log_dirs(self) -> bool:
+    def _open_log_dirs(self, cluster_id: str | None) -> bool:
         """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).
 
         The first one holds the registry (Kafka's metadata.log.dir), without which nothing is known of the others.
@@ -185,6 +264,7 @@ class BrokerNode:
                 opened = LogDir.open(
                     path,
                     broker_id=self.broker_id,
+                    cluster_id=cluster_id,
                     clock=self._clock,
                     producer_expiration_ms=config.producer_id_expiration_ms,
                 )
@@ -196,6 +276,58 @@ class BrokerNode:
             else:
                 self._log_dirs.append(opened)
         return not faults
+
+    async def _join(self) -> ZooKeeperRegistry | None:
+        """The session with the cluster's ZooKeeper; None for a node by itself."""
+        config = self.config
+        if config.zookeeper_connect is None:
+            return None
+        from ottla.cluster.zookeeper import Security, ZooKeeperRegistry  # a node by itself starts without it
+
+        session_ms = config.zookeeper_session_timeout_ms
+        zookeeper = ZooKeeperRegistry(
+            config.zookeeper_connect,
+            session_timeout_ms=session_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_ms,
+            security=Security(
+                tls=config.zookeeper_ssl_client_enable,
+                key_store=config.zookeeper_ssl_keystore_location,
+                key_password=config.zookeeper_ssl_keystore_password,
+                trust_store=config.zookeeper_ssl_truststore_location,
+                checks_hostname=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
+                set_acl=config.zookeeper_set_acl,
+            ),
+        )
+        self._registry = zookeeper
+        await zookeeper.open()
+        return zookeeper
+
+    async def _take_number(self, zookeeper: ZooKeeperRegistry) -> None:
+        """Have the cluster number a broker whose options and data directories say nothing of an id."""
+        config = self.config
+        if self._has_number:
+            return
+        if not config.broker_id_generation_enable:
+            raise StartupError("broker.id: it is needed, as broker.id.generation.enable is false")
+        self.broker_id = await next_broker_id(zookeeper, config.reserved_broker_max_id)
+        self.config = config.replace({"broker.id": self.broker_id})
+        self._live = LiveConfig(self.config, self.broker_id)
+        self._quotas = Quotas(self._live, self._clock.monotonic)
+        self._has_number = True
+
+    def _transaction_peers(self, local: LocalMarkers, member: ClusterMember) -> tuple[ClusterMarkers, AddPartitions]:
+        """What transactions ask of other brokers."""
+        from ottla.coordinator.add_partitions import AddPartitions  # a node by itself starts without them
+        from ottla.coordinator.cluster_markers import ClusterMarkers
+
+        timeout, view = self.config.request_timeout_ms / 1000, member.view
+        markers = ClusterMarkers(self.broker_id, local, member.peers, lambda: view.image, timeout)
+        return markers, AddPartitions(member.peers, timeout)
+
+    def _embedded(self) -> EmbeddedRegistry:
+        registry = EmbeddedRegistry(self._log_dirs[0].path)
+        registry.open()
+        return registry
 
     def _bind(self, dispatch: Dispatch) -> None:
         config = self.config
@@ -239,7 +371,10 @@ class BrokerNode:
                 self._housekeeping.staff_cleaners()
         if self._services is not None:
             limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
-            self._services.partitions.relocation_limit = limit
+            partitions = self._services.partitions
+            partitions.relocation_limit = limit
+            partitions.leader_quota.bytes_per_second = self._live.current.leader_replication_throttled_rate
+            partitions.follower_quota.bytes_per_second = self._live.current.follower_replication_throttled_rate
         self._quotas.follow(after)
         self._admission.limits = connection_limits(self._live.current, after)
 
@@ -247,7 +382,7 @@ class BrokerNode:
         gone = frozenset(before.topics.keys() - after.topics.keys())
         if gone and self._services is not None:
             self._services.groups.topics_deleted(gone)
-            self._services.share_states.topics_deleted()
+            self._services.share_states.topics_deleted(before.names.keys() - after.names.keys())
 
     async def _drain(self) -> None:
         """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""
@@ -267,10 +402,10 @@ class BrokerNode:
         await self.stop()
 
 
-def _stored_id(data_dirs: Sequence[str]) -> int:
-    """The id that the data directories were written with; 0 for new ones."""
+def _stored_id(data_dirs: Sequence[str]) -> int | None:
+    """The id that the data directories were written with; None for new ones."""
     found = (owner_of(path) for path in data_dirs)
-    return next((owner for owner in found if owner is not None), 0)
+    return next((owner for owner in found if owner is not None), None)
 
 
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:

@@ -4,31 +4,57 @@ A batch of a transaction that the coordinator does not know of would never get a
 for it for ever. Producers of the newer transactions have the partition taken in by the broker with their first write;
 for older ones it is only looked up. Either way `check` comes in the same step of the loop as the append, so that no
 marker can come in between.
+
+Where another broker coordinates the transaction, it is asked before. What it says holds as long as no marker has come
+to the partition since the question: a guard in the state of the log's producers tells that, as in Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.services import Services
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import (
+    BrokerConnectionError,
+    BrokerNotAvailableError,
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaError,
+    NetworkError,
     NotCoordinatorError,
+    OperationNotAttemptedError,
     ProducerFencedError,
+    RequestTimedOutError,
     TransactionAbortableError,
 )
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
+if TYPE_CHECKING:
+    from ottla.coordinator.add_partitions import Answers
+    from ottla.storage.producer_state import VerificationGuard
+
+PASSING = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    # the coordinator, another broker, was not reached, or was asked for several partitions and refused one
+    BrokerConnectionError,
+    BrokerNotAvailableError,
+    NetworkError,
+    RequestTimedOutError,
+    OperationNotAttemptedError,
+)
+"""Errors that say nothing of the transaction."""
 FENCED_SINCE = 2
 """Version of most transactional APIs that knows PRODUCER_FENCED (KIP-588)."""
 
@@ -60,15 +86,43 @@ class Writer(NamedTuple):
     producer: Producer
 
 
-async def join(services: Services, writer: Writer, partitions: Iterable[TopicPartition], rules: Rules) -> None:
-    """Take the partitions into the transaction, for clients that have the broker do so."""
-    new = [tp for tp in partitions if rules.joins and not _is_open(services.partitions.get(tp), writer.producer)]
-    if not new:
+@dataclass(slots=True)
+class Admission:
+    """What came of asking, per partition of a request. Partitions that had not to be asked for are in neither."""
+
+    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
+    """Of those that another broker has admitted."""
+
+
+def is_elsewhere(services: Services, transactional_id: str) -> bool:
+    """Whether another broker coordinates the transactions of an id."""
+    if services.add_partitions is None:
+        return False  # this one is by itself
+    try:
+        return services.transactions.coordinator(transactional_id) != services.broker_id
+    except NotCoordinatorError:
+        return True
+
+
+async def join(
+    services: Services, writer: Writer, written: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+) -> None:
+    """Have the partitions take part, for clients that have the broker do so; have them looked up by another broker.
+
+    `written` has the sequence of each partition's batch.
+    """
+    new = [tp for tp in written if not _is_open(services.partitions.led(tp), writer.producer)]
+    elsewhere = is_elsewhere(services, writer.transactional_id)
+    if not new or not (rules.joins or (elsewhere and services.config.transaction_partition_verification_enable)):
         return
     try:
-        await _add(services, writer, new)
+        if elsewhere:
+            await _ask(services, writer, {tp: written[tp] for tp in new}, rules, admission)
+        else:
+            await _add(services, writer, new)
     except KafkaError as error:
-        raise _told(error, rules) from None
+        admission.refused |= dict.fromkeys(new, _told(error, rules))
 
 
 async def _add(services: Services, writer: Writer, new: list[TopicPartition]) -> None:
@@ -81,24 +135,73 @@ async def _add(services: Services, writer: Writer, new: list[TopicPartition]) ->
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
 
-def check(services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:
+async def _ask(
+    services: Services, writer: Writer, new: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+) -> None:
+    """Have the coordinator, another broker, add or look up partitions.
+
+    Where the last transaction is about to be complete, it is asked again for a while, and so it is where a marker has
+    come meanwhile: that may have been one of the last transaction, which the question has met on its way.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    while True:
+        led = {tp: p.log.producers for tp in new if (p := services.partitions.led(tp)) is not None}
+        guards = {tp: producers.guard(*writer.producer) for tp, producers in led.items()}
+        answers = await _answers(services, writer, list(led), rules)
+        concurrent = any(isinstance(error, ConcurrentTransactionsError) for error in answers.values())
+        met = any(not led[tp].is_guarded(writer.producer.id, guard) for tp, guard in guards.items())
+        if not (met or (rules.joins and concurrent)) or loop.time() >= deadline:
+            break
+        await asyncio.sleep(services.config.add_partitions_to_txn_retry_backoff_ms / 1000 if concurrent else 0)
+    for tp, error in answers.items():
+        if error is None:
+            admission.guards[tp] = guards[tp]
+            continue
+        if isinstance(error, ConcurrentTransactionsError):
+            led[tp].expect(*writer.producer, new[tp])  # it will be repeated, as in `check`
+        admission.refused[tp] = _told(error, rules)
+
+
+async def _answers(services: Services, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Answers:
+    from ottla.coordinator.add_partitions import Wish  # a broker by itself starts without it
+
+    assert services.add_partitions is not None
+    wish = Wish(*writer, partitions, verify_only=not rules.joins)
+    return await services.add_partitions.ask(services.transactions.coordinator(writer.transactional_id), wish)
+
+
+def check(
+    services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int, admission: Admission
+) -> None:
     """Raise unless the partition is in the writer's open transaction."""
-    producers, (producer_id, epoch) = partition.log.producers, writer.producer
+    tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
     if _is_open(partition, writer.producer):
         return
+    if tp in admission.refused:
+        raise admission.refused[tp]
     if not (rules.joins or services.config.transaction_partition_verification_enable):
         return
+    guard = admission.guards.get(tp)
+    if guard is None:
+        _look_up(services, writer, partition, rules, sequence)
+    elif not producers.is_guarded(producer_id, guard):
+        raise rules.come_again("a transaction has ended here while this one was verified")
+    producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
+
+
+def _look_up(services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:
+    """Raise unless this broker, as the coordinator, knows the partition as one of the transaction's."""
     try:
         missing = services.transactions.missing(*writer, [partition.topic_partition])
     except ConcurrentTransactionsError as error:
         # It will be repeated, and what follows it in the meantime must not be taken for the beginning
-        producers.expect(producer_id, epoch, sequence)
+        partition.log.producers.expect(*writer.producer, sequence)
         raise _told(error, rules) from None
     except KafkaError as error:
         raise _told(error, rules) from None
     if missing:
         raise _told(TransactionAbortableError(), rules)
-    producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
 
 
 def _is_open(partition: Partition | None, producer: Producer) -> bool:
@@ -111,7 +214,6 @@ def _told(error: KafkaError, rules: Rules) -> KafkaError:
         return InvalidProducerEpochError(error.message)
     if isinstance(error, TransactionAbortableError) and not rules.abortable:
         return InvalidTxnStateError("Partition was not added to the transaction")
-    passing = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
-    if isinstance(error, passing) or (isinstance(error, ConcurrentTransactionsError) and not rules.joins):
+    if isinstance(error, PASSING) or (isinstance(error, ConcurrentTransactionsError) and not rules.joins):
         return rules.come_again(f"the transaction cannot be verified now: {error.name}")
     return error

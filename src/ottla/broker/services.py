@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.live_config import LiveConfig
@@ -11,16 +12,23 @@ from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
+from ottla.cluster.following import Following
 from ottla.cluster.metadata import ClusterImage
 from ottla.cluster.old_offsets import OldOffsets
+from ottla.cluster.options import Options
+from ottla.cluster.peers import Peers
 from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.view import ClusterView
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
 from ottla.coordinator.share.states import ShareStates
-from ottla.coordinator.transaction_markers import Markers
+from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.net.connection import Connection
 from ottla.replication.partitions import Partitions
+
+if TYPE_CHECKING:
+    from ottla.coordinator.add_partitions import AddPartitions
 
 MAX_THROTTLE_MS = 2**31 - 1
 """The longest time that an answer can tell."""
@@ -32,12 +40,18 @@ class Services:
 
     live: LiveConfig
     clock: Clock
+    view: ClusterView
+    following: Following
     controller: Controller
+    options: Options
+    peers: Peers
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
-    markers: Markers
+    markers: LocalMarkers
     transactions: TransactionRuntime
+    add_partitions: AddPartitions | None
+    """Asks coordinators that are other brokers; None for a broker by itself."""
     old_offsets: OldOffsets
     share_states: ShareStates
     share_sessions: ShareSessions
@@ -58,7 +72,7 @@ class Services:
     @property
     def image(self) -> ClusterImage:
         """The cluster as it is now."""
-        return self.controller.image
+        return self.view.image
 
 
 @dataclass(slots=True)

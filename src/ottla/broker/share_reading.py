@@ -10,13 +10,12 @@ from ottla.broker import topic_creation
 from ottla.broker.services import Services
 from ottla.broker.share_sessions import SessionKey
 from ottla.cluster import entities
-from ottla.cluster.metadata import SHARE_GROUP_STATE
 from ottla.config.group import EARLIEST, GroupConfig
 from ottla.coordinator.consumer_member import TopicIdPartition
 from ottla.coordinator.share.partition import Run, Said, SharePartition
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
-from ottla.model import TopicPartition
+from ottla.model import SHARE_GROUP_STATE, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
 from ottla.replication.partition import Partition

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.services import Services
 from ottla.cluster import topics
-from ottla.cluster.metadata import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicImage
+from ottla.cluster.metadata import TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
-from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+from ottla.errors import (
+    BrokerConnectionError,
+    BrokerNotAvailableError,
+    ConfigurationError,
+    CoordinatorNotAvailableError,
+    InvalidConfigError,
+    InvalidRequestError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NetworkError,
+    NotControllerError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
+log = logging.getLogger("ottla.broker")
+
+UNREACHED = (
+    BrokerConnectionError,
+    BrokerNotAvailableError,
+    NetworkError,
+    NotControllerError,
+    RequestTimedOutError,
+)
+"""Errors on the way to the controller."""
+FORWARDED_VERSION = 7
+"""Of CreateTopics; the newest that Kafka 3.9 knows."""
+SEEN_SECONDS = 5.0
+"""How long it may take until a broker hears of a topic that the controller has made."""
 USE_DEFAULT = -1
 """A number of partitions or replicas that is left to the broker (KIP-464)."""
 
@@ -45,7 +76,7 @@ def plan(
         return Plan(name, topics.given(assignment, image.brokers), checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
-    return Plan(name, topics.place(count, factor, list(image.brokers), first=len(image.topics)), checked)
+    return Plan(name, topics.place(count, factor, image.racks, first=len(image.topics)), checked)
 
 
 async def create(services: Services, wish: Plan) -> TopicImage:
@@ -54,22 +85,69 @@ async def create(services: Services, wish: Plan) -> TopicImage:
 
 
 async def create_missing(services: Services, name: str) -> TopicImage:
-    """Create a topic that somebody asked for without numbers: with the broker's defaults, or as an internal topic."""
+    """Create a topic that somebody asked for without numbers: with the broker's defaults, or as an internal topic.
+
+    Raises LeaderNotAvailableError where the controller is not reached: the client asks again.
+    """
     if name in INTERNAL:
         return await create_internal(services, name)
-    return await create(services, plan(services, name))
+    try:
+        return await _create_anywhere(services, plan(services, name))
+    except UNREACHED as error:
+        raise LeaderNotAvailableError(error.message) from error
 
 
 async def create_internal(services: Services, name: str) -> TopicImage:
-    """Create a topic of the broker's own, or return it."""
+    """Create a topic of the broker's own, or return it. CoordinatorNotAvailableError where that is not possible now."""
     found = services.image.topics.get(name)
     if found is not None:
         return found
     count, factor, options = INTERNAL[name](services.config)
-    factor = min(factor, len(services.image.brokers))
-    if (min_isr := options.get("min.insync.replicas")) is not None:
-        options["min.insync.replicas"] = str(min(int(min_isr), factor))  # else a lone broker could never write
-    return await create(services, plan(services, name, count, factor, None, options))
+    if services.config.zookeeper_connect is None:  # else the others come, and are waited for
+        factor = min(factor, len(services.image.brokers))
+        if (min_isr := options.get("min.insync.replicas")) is not None:
+            options["min.insync.replicas"] = str(min(int(min_isr), factor))  # else a lone broker could never write
+    try:
+        return await _create_anywhere(services, plan(services, name, count, factor, None, options))
+    except TopicAlreadyExistsError:
+        return await _seen(services, name)  # another client was faster
+    except KafkaError as error:
+        log.warning("%s cannot be created now: %s", name, error)
+        raise CoordinatorNotAvailableError(error.message) from error
+
+
+async def _create_anywhere(services: Services, wish: Plan) -> TopicImage:
+    """Carry a plan out, or have the controller make one of the same size where that is another broker."""
+    try:
+        return await create(services, wish)
+    except NotControllerError:
+        await _ask_controller(services, wish)
+        return await _seen(services, wish.name)
+
+
+async def _ask_controller(services: Services, wish: Plan) -> None:
+    seconds = services.config.request_timeout_ms / 1000
+    topic = CreatableTopic(
+        name=wish.name,
+        num_partitions=len(wish.assignment),
+        replication_factor=len(wish.assignment[0]),
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.options.items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=services.config.request_timeout_ms)
+    controller_id = services.image.controller_id
+    answer = await services.peers.ask(controller_id, request, FORWARDED_VERSION, timeout=seconds, lane="forward")
+    for result in answer.topics:
+        if result.error_code not in (0, TopicAlreadyExistsError.code):
+            raise for_code(result.error_code)(result.error_message)
+
+
+async def _seen(services: Services, name: str) -> TopicImage:
+    """The topic, as soon as this broker hears of it."""
+    await services.view.until(lambda image: name in image.topics, SEEN_SECONDS)
+    found = services.image.topics.get(name)
+    if found is None:
+        raise LeaderNotAvailableError(f"this broker has not heard of topic {name} yet")
+    return found
 
 
 def _consumer_offsets(config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.config import properties
+from ottla.errors import BrokerNotAvailableError
+
+if TYPE_CHECKING:
+    from ottla.legacy.zk_client import ZkClient
+
+ZOOKEEPER_MS = 15_000
+"""How long ZooKeeper may take to be reached, and to answer."""
 
 
-def add_connection(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """`--bootstrap-server` and `--command-config`."""
-    parser.add_argument(
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        required=required,
-        metavar="HOST:PORT[,…]",
-        help="brokers to connect to first",
+def add_connection(parser: argparse.ArgumentParser, *, required: bool = True, zookeeper: bool = False) -> None:
+    """`--bootstrap-server` (or, with `zookeeper`, `--zookeeper` of old commands) and `--command-config`."""
+    where = parser.add_mutually_exclusive_group(required=required)
+    where.add_argument(
+        "--bootstrap-server", "--bootstrap-servers", metavar="HOST:PORT[,…]", help="brokers to connect to first"
     )
+    if zookeeper:
+        where.add_argument(
+            "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="as in old Kafka: the brokers found in ZooKeeper"
+        )
     parser.add_argument("--command-config", metavar="FILE", help="a properties file with client options")
 
 
-class ZooKeeper(argparse.Action):
-    """`--zookeeper` of old commands: one line instead of a broker that cannot be found."""
+def zookeeper(connect: str) -> ZkClient:
+    """A session with ZooKeeper, as a context manager."""
+    from ottla.legacy.zk_client import ZkClient  # only old commands need it
 
-    def __call__(self, parser: argparse.ArgumentParser, *given: object) -> None:
-        """End the command with that line."""
-        parser.exit(2, f"{parser.prog}: --zookeeper comes with the cluster; a node is asked with --bootstrap-server\n")
+    return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)
 
 
-def add_zookeeper(parser: argparse.ArgumentParser) -> None:
-    """`--zookeeper`."""
-    parser.add_argument("--zookeeper", action=ZooKeeper, metavar="HOST:PORT", help="comes with the cluster")
+def brokers_in(connect: str) -> str:
+    """The brokers that are registered in ZooKeeper, as bootstrap servers; BrokerNotAvailableError for none."""
+    with zookeeper(connect) as zk:
+        found = zk.brokers().values()
+    if not found:
+        raise BrokerNotAvailableError(f"no broker with a plain listener is registered in ZooKeeper at {connect}")
+    return ",".join(f"{host}:{port}" for host, port in found)
 
 
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
@@ -39,7 +50,8 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
     options: dict[str, Any] = dict(properties.load(args.command_config)) if args.command_config else {}
     for texts in more:
         options.update(properties.override(text) for text in texts)
-    options["bootstrap.servers"] = args.bootstrap_server
+    connect = getattr(args, "zookeeper", None)
+    options["bootstrap.servers"] = brokers_in(connect) if connect else args.bootstrap_server
     return options
 
 

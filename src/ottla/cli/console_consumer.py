@@ -1,4 +1,4 @@
-"""Print records, as kafka-console-consumer.sh does."""
+"""Print records, as kafka-console-consumer.sh does; with --zookeeper as in Kafka 0.8."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.cli.connection import add_connection, add_zookeeper, client_options, escaped, flag
-from ottla.client.consumer import KafkaConsumer
-from ottla.client.records import ConsumerRecord
+from ottla.cli.connection import add_connection, client_options, escaped, flag
+from ottla.client.consumer.consumer import KafkaConsumer
+from ottla.client.consumer.records import ConsumerRecord
 from ottla.config import properties
 from ottla.errors import ConfigurationError
 from ottla.model import LOG_APPEND_TIME, TopicPartition
@@ -21,17 +21,23 @@ POLL_MS = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla console-consumer`."""
-    add_zookeeper(parser)
-    add_connection(parser)
+    add_connection(parser, zookeeper=True)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--topic", help="the topic to read")
     what.add_argument("--include", "--whitelist", metavar="PATTERN", help="a regular expression of topics to read")
+    what.add_argument("--blacklist", metavar="PATTERN", help="with --zookeeper: topics not to read")
     parser.add_argument("--from-beginning", action="store_true", help="begin with the first record, not the next one")
     parser.add_argument("--partition", type=int, help="read this partition only")
     parser.add_argument("--offset", default="latest", help="with --partition: a number, earliest or latest")
     parser.add_argument("--group", help="the consumer group; by default one of its own")
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when nothing comes for so long")
+    parser.add_argument(
+        "--delete-consumer-offsets", action="store_true", help="with --zookeeper: forget the group's offsets first"
+    )
+    parser.add_argument(
+        "--skip-message-on-error", action="store_true", help="with --zookeeper: go on behind a message that fails"
+    )
     parser.add_argument("--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_uncommitted")
     parser.add_argument(
         "--property",
@@ -108,6 +114,13 @@ class Format(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     """Print until interrupted, or until a limit is reached."""
+    if args.zookeeper:
+        from ottla.cli import zookeeper_console_consumer
+
+        return zookeeper_console_consumer.run(args)
+    for option in ("blacklist", "delete_consumer_offsets", "skip_message_on_error"):
+        if getattr(args, option):
+            raise ConfigurationError(f"--{option.replace('_', '-')} needs --zookeeper")
     shown = Format.of(dict(properties.override(text) for text in args.property))
     count = 0
     with KafkaConsumer(_options(args)) as consumer:

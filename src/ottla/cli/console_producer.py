@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple
 
 from ottla.cli.connection import add_connection, client_options, escaped, flag
-from ottla.client.producer import KafkaProducer
+from ottla.client.producer.producer import KafkaProducer
 from ottla.config import properties
 from ottla.errors import ConfigurationError, KafkaError
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from ottla.cli.connection import add_connection, client_options
 from ottla.cli.table import lines
-from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_group_descriptions import GroupDescription, GroupMember
-from ottla.client.consumer import KafkaConsumer
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.admin.group_descriptions import GroupDescription, GroupMember
+from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ottla.cli.connection import add_connection, add_zookeeper, client_options
+from ottla.cli.connection import add_connection, client_options
 from ottla.cli.topics import assignment
-from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_topics import NewTopic
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.admin.topics import NewTopic
 from ottla.errors import KafkaError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla create-topic`."""
-    add_zookeeper(parser)
-    add_connection(parser)
+    add_connection(parser, zookeeper=True)
     parser.add_argument("--topic", required=True, help="the topic to create")
     parser.add_argument("--replica", type=int, default=1, help="number of replicas of each partition (1)")
     parser.add_argument("--partition", type=int, default=1, help="number of partitions (1)")

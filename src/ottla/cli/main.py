@@ -22,6 +22,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("broker", "broker", "start a broker (kafka-server-start.sh)"),
+    Command("cluster", "cluster", "start and stop ZooKeeper and brokers on this machine, add and kill brokers"),
     Command("topics", "topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
     Command("create-topic", "create_topic", "create a topic with the flags of Kafka 0.8 (kafka-create-topic.sh)"),
     Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
@@ -29,6 +30,10 @@ COMMANDS = (
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
+    Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
+    Command("spark-submit", "spark_submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
+    Command("spark-archive", "spark_archive", "write what a Spark cluster has to be sent, for --archives"),
+    Command("spark-warm-up", "spark_warm_up", "make Spark sessions on this machine start faster (Java 25)"),
     Command("demo", "demo", "a year of flights through a broker into Spark, with an account of every row"),
 )
 """Every command."""

@@ -12,7 +12,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from ottla.cluster import znodes, zookeeper
+from ottla.cluster import znodes, zookeeper_tree
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.registry import Create
 from ottla.errors import ConfigurationError
@@ -54,7 +54,7 @@ async def _run(args: argparse.Namespace, data: Path) -> int:
     if args.action == "dump":
         print(json.dumps({path: value.decode() for path, value in sorted(nodes.items())}, indent=2))
     else:
-        written = zookeeper.write_tree(args.zookeeper, {p: v for p, v in nodes.items() if p not in NOT_TAKEN})
+        written = zookeeper_tree.write_tree(args.zookeeper, {p: v for p, v in nodes.items() if p not in NOT_TAKEN})
         print(f"{written} nodes are in ZooKeeper at {args.zookeeper}")
     return 0
 
@@ -62,7 +62,7 @@ async def _run(args: argparse.Namespace, data: Path) -> int:
 async def _import(registry: EmbeddedRegistry, connect: str) -> int:
     if await registry.get(znodes.CONTROLLER_EPOCH) is not None:
         raise ConfigurationError("--data: a broker has used this registry already; import goes into a new one")
-    nodes = zookeeper.read_tree(connect)
+    nodes = zookeeper_tree.read_tree(connect)
     await registry.multi([Create(path, value) for path, value in nodes.items()])
     print(f"{len(nodes)} nodes are taken from ZooKeeper at {connect}")
     return 0

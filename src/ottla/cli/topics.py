@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.cli.connection import add_connection, add_zookeeper, client_options
-from ottla.client.admin import KafkaAdminClient
-from ottla.client.admin_configs import TOPIC, ConfigResource
-from ottla.client.admin_topics import NewPartitions, NewTopic
+from ottla.cli.connection import add_connection, client_options
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.admin.configs import TOPIC, ConfigResource
+from ottla.client.admin.topics import NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.znodes import uuid_text
 from ottla.config import properties
@@ -24,8 +24,7 @@ SET_ON_TOPIC = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla topics`."""
-    add_zookeeper(parser)
-    add_connection(parser)
+    add_connection(parser, zookeeper=True)
     action = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("create", "create a topic"),

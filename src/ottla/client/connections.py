@@ -248,7 +248,8 @@ class Connections:
     def _node(self, node_id: int) -> Node:
         node = self._nodes().get(node_id) or self._bootstrap.get(node_id)
         if node is None:
-            raise BrokerNotAvailableError(f"broker {node_id} is not part of the cluster, as far as is known")
+            # which may be old, or from a broker that knows less than the one that named this node
+            raise BrokerConnectionError(f"broker {node_id} is not part of the cluster, as far as is known")
         return node
 
     def _setup_timeout(self, failures: int) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.client.admin_cluster import UpgradeType
-from ottla.client.admin_configs import ConfigSource
-from ottla.client.admin_transactions import ProducerState
-from ottla.client.member import ConsumerRebalanceListener
+from ottla.client.admin.cluster import UpgradeType
+from ottla.client.admin.configs import ConfigSource
+from ottla.client.admin.transactions import ProducerState
+from ottla.client.consumer.member import ConsumerRebalanceListener
 from ottla.client.serdes import JsonSerde, TextSerde
 
 AsyncConsumerRebalanceListener = ConsumerRebalanceListener

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.cluster import entities, kraft, znodes
-from ottla.cluster.controller import make_persistent_nodes
-from ottla.cluster.metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
-from ottla.cluster.registry import Create, Operation, Registry
-from ottla.model import TopicPartition
+from ottla.cluster.registry import Create, Operation, Registry, Set
+from ottla.cluster.tree import make_persistent_nodes
+from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.storage.checkpoints import LEADER_EPOCHS
 from ottla.storage.leader_epochs import LeaderEpochs
@@ -65,7 +64,7 @@ async def adopt(registry: Registry, log_dirs: Sequence[LogDir], broker_id: int) 
             operations.append(Create(znodes.config_entity(path), znodes.config_value(options)))
         if known.next_producer_id:
             block = znodes.producer_ids_value(broker_id, known.next_producer_id)
-            operations.append(Create(znodes.PRODUCER_ID_BLOCK, block))
+            operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
     else:
         topics = _of_directories(logs, broker_id)
     for name, topic in topics.items():

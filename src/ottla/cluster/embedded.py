@@ -7,6 +7,7 @@ changes are rare (topics, configurations, blocks of producer ids).
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from ottla.cluster.registry import (
     NotEmptyError,
     Operation,
     Set,
+    Watcher,
 )
 from ottla.errors import KafkaStorageError, StartupError
 
@@ -34,10 +36,15 @@ CREATE TABLE IF NOT EXISTS nodes (
     parent TEXT NOT NULL,
     value BLOB NOT NULL,
     version INTEGER NOT NULL,
-    ephemeral INTEGER NOT NULL
+    ephemeral INTEGER NOT NULL,
+    created INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS children ON nodes (parent);
+CREATE TABLE IF NOT EXISTS sequences (parent TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 """
+
+CREATIONS = "/#"
+"""Counts all nodes that were ever made, for `Node.created`; no path looks like it."""
 
 
 class EmbeddedRegistry:
@@ -46,6 +53,8 @@ class EmbeddedRegistry:
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
         self._db: sqlite3.Connection | None = None
+        self._watchers: dict[str, list[Watcher]] = {}
+        """Who hears of a node, by its path; who hears of its children, by its path and a slash."""
 
     def open(self) -> None:
         """Open or make the file; ephemeral nodes of an earlier run are gone. StartupError where it is damaged."""
@@ -54,17 +63,21 @@ class EmbeddedRegistry:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.executescript(SCHEMA)
+            _add_created(db)
             db.execute("DELETE FROM nodes WHERE ephemeral")
         except sqlite3.Error as error:
             raise StartupError(f"{self._path}: the registry cannot be opened: {error}") from None
         self._db = db
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
         """The node, or None."""
+        self._watch(path, watch)
         return self._get(path)
 
-    async def children(self, path: str) -> list[str]:
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Names of the node's children, sorted."""
+        if watch is not None and self._get(path) is not None:
+            self._watch(path + "/", watch)
         rows = self._execute("SELECT path FROM nodes WHERE parent = ? ORDER BY path", path)
         return [str(row[0]).rpartition("/")[2] for row in rows]
 
@@ -79,6 +92,22 @@ class EmbeddedRegistry:
             if self._db is not None and self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+        for operation in operations:
+            self._tell(operation)
+
+    def _watch(self, place: str, watch: Watcher | None) -> None:
+        if watch is not None and watch not in self._watchers.get(place, ()):
+            self._watchers.setdefault(place, []).append(watch)
+
+    def _tell(self, operation: Operation) -> None:
+        """Who watches what was changed hears of it, once; as ZooKeeper does, after the change and not within it."""
+        path = operation.path
+        places = [path] if isinstance(operation, Create | Set | Delete) else []
+        if isinstance(operation, Create | Delete):
+            places.append((path.rpartition("/")[0] or "/") + "/")
+        for place in places:
+            for watch in self._watchers.pop(place, ()):
+                asyncio.get_running_loop().call_soon(watch)
 
     async def close(self) -> None:
         """Close the file; ephemeral nodes go."""
@@ -95,18 +124,19 @@ class EmbeddedRegistry:
             raise KafkaStorageError(f"{self._path}: {error}") from error
 
     def _get(self, path: str) -> Node | None:
-        rows = self._execute("SELECT value, version FROM nodes WHERE path = ?", path)
+        rows = self._execute("SELECT value, version, created FROM nodes WHERE path = ?", path)
         if not rows:
             return None
-        value, version = rows[0]
+        value, version, created = rows[0]
         assert isinstance(value, bytes)
         assert isinstance(version, int)
-        return Node(value, version)
+        assert isinstance(created, int)
+        return Node(value, version, created)
 
     def _apply(self, operation: Operation) -> None:
         match operation:
-            case Create(path, value, ephemeral):
-                self._create(path, value, ephemeral)
+            case Create(path, value, ephemeral, sequence):
+                self._create(path + self._next_number(path) if sequence else path, value, ephemeral)
             case Set(path, value, version):
                 found = self._check(path, version)
                 self._execute("UPDATE nodes SET value = ?, version = ? WHERE path = ?", value, found.version + 1, path)
@@ -124,7 +154,19 @@ class EmbeddedRegistry:
             raise NoNodeError(parent)
         if self._get(path) is not None:
             raise NodeExistsError(path)
-        self._execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?)", path, parent, value, int(ephemeral))
+        created = self._count(CREATIONS) + 1
+        self._execute("INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?)", path, parent, value, int(ephemeral), created)
+
+    def _next_number(self, path: str) -> str:
+        """Ten digits that no node below this parent had before, as ZooKeeper's counter."""
+        return f"{self._count(path.rpartition('/')[0]):010d}"
+
+    def _count(self, what: str) -> int:
+        """How often this was counted before."""
+        found = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
+        number = int(str(found[0][0])) if found else 0
+        self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)
+        return number
 
     def _check(self, path: str, version: int) -> Node:
         found = self._get(path)
@@ -133,3 +175,9 @@ class EmbeddedRegistry:
         if version not in (ANY_VERSION, found.version):
             raise BadVersionError(f"{path}: version {found.version}, not {version}")
         return found
+
+
+def _add_created(db: sqlite3.Connection) -> None:
+    """Files of earlier releases have no such column."""
+    if not any(column[1] == "created" for column in db.execute("PRAGMA table_info(nodes)")):
+        db.execute("ALTER TABLE nodes ADD COLUMN created INTEGER NOT NULL DEFAULT 0")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from uuid import UUID
 
 from ottla.cluster.features import highest
 from ottla.config.broker import Endpoint
-from ottla.model import Node, TopicPartition
+from ottla.model import INTERNAL_TOPICS, Node, TopicPartition
 
 NO_LEADER = -1
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-SHARE_GROUP_STATE = "__share_group_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Topics that the broker itself writes; clients may read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +23,11 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int = 0
+    """The version of its state in the registry; grows with every change, also of the ISR. Kafka's partition epoch."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings in; they are in `replicas` already."""
+    removing: tuple[int, ...] = ()
+    """Replicas that go when the reassignment is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class BrokerImage:
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    epoch: int = -1
+    """Tells this registration from earlier ones: the zxid that made its node (KIP-380)."""
 
     def node(self, listener: str) -> Node:
         """The broker's address on the listener that the client came in through; its first one where it has no such."""
@@ -76,8 +79,22 @@ class ClusterImage:
     """Levels of the cluster's features."""
     features_epoch: int = 0
     """Grows with every change of a feature."""
+    deleting: Mapping[str, TopicImage] = field(default_factory=dict)
+    """Topics that are being deleted, as the controller knows them: not served, but on disks yet."""
+    leaving: frozenset[int] = frozenset()
+    """Brokers in their controlled shutdown, as the controller knows them."""
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
+
+    @property
+    def racks(self) -> Mapping[int, str | None]:
+        """The racks of the live brokers."""
+        return {broker.id: broker.rack for broker in self.brokers.values()}
+
+    def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
+        """The same cluster with these topics."""
+        names = {topic.id: name for name, topic in topics.items()}
+        return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
         """One partition, or None."""

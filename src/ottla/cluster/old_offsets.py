@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cluster import znodes
-from ottla.cluster.registry import Create, NoNodeError, Operation, Registry, Set
+from ottla.cluster.registry import Create, NodeExistsError, NoNodeError, Operation, Registry, Set
 from ottla.errors import InvalidGroupIdError
 from ottla.model import TopicPartition
 
@@ -27,7 +27,10 @@ class OldOffsets:
         try:
             await self._registry.multi([Set(path, value)])
         except NoNodeError:
-            await self._registry.multi([*await self._missing_parents(path), Create(path, value)])
+            try:
+                await self._registry.multi([*await self._missing_parents(path), Create(path, value)])
+            except NodeExistsError:
+                await self.set(group, tp, offset)  # another member was quicker with a parent
 
     async def _missing_parents(self, path: str) -> list[Operation]:
         parts = path.split("/")[1:-1]

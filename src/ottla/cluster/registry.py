@@ -5,7 +5,7 @@ Controller code is written against this interface only. A broker by itself uses 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.errors import KafkaError
@@ -34,19 +34,33 @@ class NotEmptyError(RegistryError):
     """The node has children."""
 
 
+class UnreadableNodeError(RegistryError):
+    """What a node holds is not what belongs there."""
+
+
+class RegistryTimeoutError(RegistryError):
+    """The registry did not answer in time; a write may have been done, or be done yet."""
+
+
+Watcher = Callable[[], None]
+"""Told once, on the loop, when what was read has changed or can no longer be watched; who goes on reads again."""
+
+
 class Node(NamedTuple):
-    """A node's value and how often it was set."""
+    """A node's value, how often it was set, and when it was made: a number that grows with every change of the tree."""
 
     value: bytes
     version: int
+    created: int = 0
 
 
 class Create(NamedTuple):
-    """Make a node; its parent must be there."""
+    """Make a node; its parent must be there. Ephemeral: it goes with the session. Sequence: ten digits are appended."""
 
     path: str
     value: bytes = b""
     ephemeral: bool = False
+    sequence: bool = False
 
 
 class Set(NamedTuple):
@@ -77,12 +91,15 @@ Operation = Create | Set | Delete | Check
 class Registry(Protocol):
     """A tree of nodes. Every method raises a RegistryError where the tree does not allow the operation."""
 
-    async def get(self, path: str) -> Node | None:
-        """The node, or None."""
+    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+        """The node, or None. `watch` hears of the next time that it is made, set or deleted."""
         ...
 
-    async def children(self, path: str) -> list[str]:
-        """Names of the node's children, sorted; none for a node that is not there."""
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """Names of the node's children, sorted; none for a node that is not there.
+
+        `watch` hears of the next child that comes or goes, where the node is there.
+        """
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> None:
@@ -92,3 +109,8 @@ class Registry(Protocol):
     async def close(self) -> None:
         """End the session: its ephemeral nodes go."""
         ...
+
+
+async def put(registry: Registry, path: str, value: bytes) -> Create | Set:
+    """The operation that gives a node this value, whether it is there or not."""
+    return Create(path, value) if await registry.get(path) is None else Set(path, value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from ottla.errors import (
     InvalidPartitionsError,
@@ -42,23 +44,58 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
         raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
 
 
-def place(partitions: int, replication_factor: int, brokers: Sequence[int], first: int = 0) -> list[tuple[int, ...]]:
-    """Spread replicas over the brokers: leaders in turn, followers on the ones after with a growing shift."""
+def place(
+    partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
+) -> list[tuple[int, ...]]:
+    """Spread replicas over the brokers (with their racks): leaders in turn, followers after them, growing apart.
+
+    No rack holds two replicas of a partition while another holds none (KIP-36); brokers without one count as a rack.
+    """
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
-    if not 1 <= replication_factor <= len(brokers):
+    if not 1 <= replication_factor <= len(racks):
         raise InvalidReplicationFactorError(
-            f"replication factor {replication_factor} cannot be had: {len(brokers)} broker(s) are available"
+            f"replication factor {replication_factor} cannot be had: {len(racks)} broker(s) are available"
         )
-    ordered = sorted(brokers)
+    ordered = _alternating(racks)
     n = len(ordered)
     placed = []
     for p in range(partitions):
-        lead = (first + p) % n
-        shift = p // n
-        others = [(lead + 1 + (shift + r) % (n - 1)) % n for r in range(replication_factor - 1)]
-        placed.append((ordered[lead], *(ordered[i] for i in others)))
+        lead, shift = (first + p) % n, p // n
+        others = [ordered[(lead + 1 + (shift + r) % (n - 1)) % n] for r in range(n - 1)]
+        placed.append(_apart([ordered[lead], *others], replication_factor, racks))
     return placed
+
+
+def more_places(
+    existing: Sequence[Sequence[int]], partitions: int, racks: Mapping[int, str | None]
+) -> list[tuple[int, ...]]:
+    """Where the partitions of a topic go that is to have `partitions` of them, after those that it has."""
+    ordered = _alternating(racks)
+    leader = existing[0][0]
+    first = ordered.index(leader) if leader in ordered else 0
+    return place(partitions, len(existing[0]), racks, first)[len(existing) :]
+
+
+def _alternating(racks: Mapping[int, str | None]) -> list[int]:
+    """The brokers, one of each rack in turn."""
+    by_rack: dict[str | None, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack, key=str)))
+    return [broker for row in rows for broker in row if broker is not None]
+
+
+def _apart(candidates: Sequence[int], count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+    """The first of the candidates, but one in each rack before a second in any."""
+    chosen: list[int] = []
+    left = list(candidates)
+    while len(chosen) < count:
+        used = Counter(racks[broker] for broker in chosen)
+        best = min(left, key=lambda broker: used[racks[broker]])  # the first of those with the least
+        chosen.append(best)
+        left.remove(best)
+    return tuple(chosen)
 
 
 def given(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0) -> list[tuple[int, ...]]:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla.cluster import entities
+from ottla.cluster.registry import UnreadableNodeError
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
-CONFIG_TOPICS: Final = "/config/topics"
+TOPIC_OPTIONS: Final = "topics"
+CONFIG_TOPICS: Final = f"/config/{TOPIC_OPTIONS}"
+CONFIG_CHANGES: Final = "/config/changes"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 DELETE_TOPICS: Final = "/admin/delete_topics"
 CONSUMERS: Final = "/consumers"
 FEATURE: Final = "/feature"
+SEQUENCE_IDS: Final = "/brokers/seqid"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+REASSIGN: Final = "/admin/reassign_partitions"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 
 PERSISTENT: Final = (
     "/admin",
@@ -28,15 +38,16 @@ PERSISTENT: Final = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
-    "/brokers/seqid",
+    SEQUENCE_IDS,
     "/cluster",
     "/config",
     *(f"/config/{kind}" for kind in entities.TYPES),
-    "/config/changes",
+    CONFIG_CHANGES,
     CONFIG_TOPICS,
     CONSUMERS,
-    "/isr_change_notification",
-    "/log_dir_event_notification",
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
 )
 """Nodes that exist in every cluster, parents before their children."""
 
@@ -76,9 +87,49 @@ def config_entity(path: str) -> str:
     return f"/config/{path}"
 
 
+def delete_topic(name: str) -> str:
+    """Says that a topic is to be deleted."""
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_ids(group: str) -> str:
+    """The parent of a 0.8 group's members."""
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def consumer_id(group: str, member: str) -> str:
+    """A member of a 0.8 group: what it subscribes to."""
+    return f"{CONSUMERS}/{group}/ids/{member}"
+
+
+def consumer_owners(group: str, name: str) -> str:
+    """The parent of the owners of a topic's partitions."""
+    return f"{CONSUMERS}/{group}/owners/{name}"
+
+
+def consumer_owner(group: str, name: str, index: int) -> str:
+    """Which thread of which member reads a partition."""
+    return f"{CONSUMERS}/{group}/owners/{name}/{index}"
+
+
 def consumer_offset(group: str, name: str, index: int) -> str:
     """How far a group of 0.8 has read a partition."""
     return f"{CONSUMERS}/{group}/offsets/{name}/{index}"
+
+
+def is_secret(path: str) -> bool:
+    """Whether a node may hold passwords: nobody but the brokers is to read it."""
+    return path.startswith((f"/config/{entities.USERS}", f"/config/{entities.BROKERS}"))
+
+
+def is_open(path: str) -> bool:
+    """Whether clients write here: the consumers of 0.8."""
+    return path.startswith(CONSUMERS)
+
+
+def now() -> str:
+    """The time as nodes carry it: milliseconds since 1970, as text."""
+    return str(time.time_ns() // 1_000_000)
 
 
 def dump(value: Mapping[str, Any]) -> bytes:
@@ -92,17 +143,50 @@ def load(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def topic_value(topic_id: UUID, assignment: Sequence[Sequence[int]]) -> bytes:
+def topic_value(
+    topic_id: UUID,
+    assignment: Sequence[Sequence[int]],
+    adding: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    removing: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> bytes:
     """`/brokers/topics/T`."""
     return dump(
         {
-            "removing_replicas": {},
+            "removing_replicas": {str(p): list(replicas) for p, replicas in sorted(removing.items())},
             "partitions": {str(p): list(replicas) for p, replicas in enumerate(assignment)},
             "topic_id": uuid_text(topic_id),
-            "adding_replicas": {},
+            "adding_replicas": {str(p): list(replicas) for p, replicas in sorted(adding.items())},
             "version": 3,
         }
     )
+
+
+class TopicLayout(NamedTuple):
+    """What `/brokers/topics/T` says: replicas by partition, and those that a reassignment brings and takes away."""
+
+    id: UUID | None
+    """Versions before 2.8 have not written it."""
+    replicas: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]]
+    removing: Mapping[int, tuple[int, ...]]
+
+
+def topic_layout(name: str, raw: bytes) -> TopicLayout:
+    """Where a topic's replicas are. Raises UnreadableNodeError for what is no `/brokers/topics/T`."""
+    try:
+        value = load(raw)
+        replicas = _by_partition(value["partitions"])
+        placed = tuple(replicas[index] for index in range(len(replicas)))
+        if not placed or not all(placed):
+            raise ValueError("no replicas")
+        adding, removing = (_by_partition(value.get(key) or {}) for key in ("adding_replicas", "removing_replicas"))
+        return TopicLayout(uuid_of(value["topic_id"]) if "topic_id" in value else None, placed, adding, removing)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableNodeError(f"{topic(name)} is no assignment of replicas: {raw[:200]!r}: {error}") from None
+
+
+def _by_partition(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(p): tuple(map(int, replicas)) for p, replicas in value.items()}
 
 
 def state_value(controller_epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> bytes:
@@ -127,6 +211,28 @@ def producer_ids_value(broker_id: int, end: int) -> bytes:
 def config_value(options: Mapping[str, str]) -> bytes:
     """`/config/topics/T` and its siblings."""
     return dump({"version": 1, "config": dict(options)})
+
+
+def log_dir_event(broker_id: int) -> bytes:
+    """A node of `/log_dir_event_notification`: a data directory of this broker has failed."""
+    return dump({"version": 1, "broker": broker_id, "event": 1})
+
+
+def change_note(path: str) -> bytes:
+    """A node of `/config/changes`: options below this path of `/config` are others now."""
+    return dump({"version": 2, "entity_path": path})
+
+
+def changed_entity(raw: bytes) -> str | None:
+    """The path below `/config` that a node of `/config/changes` tells of, in either version; None for anything else."""
+    try:
+        value = load(raw)
+    except ValueError:
+        return None
+    if value.get("version") == 1 and "entity_type" in value and "entity_name" in value:
+        return f"{value['entity_type']}/{value['entity_name']}"
+    path = value.get("entity_path")
+    return path if isinstance(path, str) else None
 
 
 def feature_value(levels: Mapping[str, int]) -> bytes:

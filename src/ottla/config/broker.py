@@ -65,12 +65,23 @@ SERVER_ASSIGNORS = {
 }
 """Kafka's classes for the assignors of the broker's."""
 
+RACK_AWARE = "RackAwareReplicaSelector"
+SELECTORS = {
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector": RACK_AWARE,
+    "org.apache.kafka.common.replica.LeaderSelector": "LeaderSelector",
+}
+"""Kafka's classes that choose replicas for consumers."""
+
 
 class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
     # Who and where
-    broker_id = Option(-1, integer(-1), "This broker's id. -1 takes the id from the data directory, or 0.")
+    broker_id = Option(
+        -1, integer(-1), "This broker's id. -1 takes that of the data directory, or a new one; 0 for a node by itself."
+    )
+    broker_id_generation_enable = Option(True, boolean, "Let ZooKeeper number brokers that have no id.")
+    reserved_broker_max_id = Option(1000, integer(0), "The numbers that ZooKeeper gives begin above this one.")
     node_id = Option(-1, integer(-1), "Newer name of broker.id; wins where both are set.")
     listeners = Option(
         endpoints("PLAINTEXT://127.0.0.1:9092"), endpoints, "Where the broker listens; port 0: any free."
@@ -84,6 +95,24 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     inter_broker_listener_name = Option[str | None](None, nullable(text), "The listener that brokers use.")
     broker_rack = Option[str | None](None, nullable(text), "The rack that this broker stands in.")
     zookeeper_connect = Option[str | None](None, nullable(text), "ZooKeeper's addresses; none: a node by itself.")
+    zookeeper_session_timeout_ms = Option(18000, integer(1), "How long ZooKeeper keeps a silent broker.")
+    zookeeper_connection_timeout_ms = Option[int | None](
+        None, nullable(integer(1)), "How long a start waits for ZooKeeper; by default as long as a session lives."
+    )
+    zookeeper_set_acl = Option(False, boolean, "Make nodes that none but the brokers may change; needs TLS with a key.")
+    zookeeper_ssl_client_enable = Option(False, boolean, "Speak TLS with ZooKeeper.")
+    zookeeper_ssl_keystore_location = Option[str | None](
+        None, nullable(text), "PEM file with the broker's key and certificates for ZooKeeper."
+    )
+    zookeeper_ssl_keystore_password = Option[str | None](None, nullable(text), "Password of that key.")
+    zookeeper_ssl_keystore_type = Option("PEM", one_of("PEM"), "PEM; other stores have to be turned into it.")
+    zookeeper_ssl_truststore_location = Option[str | None](
+        None, nullable(text), "PEM file with the certificates that ZooKeeper's may be signed by; none: the system's."
+    )
+    zookeeper_ssl_truststore_type = Option("PEM", one_of("PEM"), "As zookeeper.ssl.keystore.type.")
+    zookeeper_ssl_endpoint_identification_algorithm = Option(
+        "HTTPS", one_of("HTTPS", "https", ""), "Whether ZooKeeper's certificate must be for its host name; empty: not."
+    )
     log_dir = Option("./ottla-data", text, "Data directory, where log.dirs is not set.")
     log_dirs = Option[tuple[str, ...]]((), words(), "Data directories, with commas.")
 
@@ -178,14 +207,27 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     )
     log_message_downconversion_enable = Option(True, boolean, "Answer old clients in old formats.")
     log_preallocate = Option(False, boolean, "Reserve a segment's bytes on the disk while it is written.")
+    replica_lag_time_max_ms = Option(30000, integer(1), "A follower that is behind for longer is not in sync.")
+    replica_fetch_wait_max_ms = Option(500, integer(0), "How long a leader may let a follower wait for records.")
+    replica_fetch_min_bytes = Option(1, integer(1), "What a follower waits for.")
+    replica_fetch_max_bytes = Option(1024 * 1024, integer(0), "The most a follower asks for of one partition.")
+    replica_fetch_response_max_bytes = Option(10 * 1024 * 1024, integer(0), "The most a follower asks for at once.")
+    replica_fetch_backoff_ms = Option(1000, integer(0), "Before a partition is fetched again that failed.")
+    replica_socket_timeout_ms = Option(30000, integer(1), "How long a follower waits for an answer.")
+    num_replica_fetchers = Option(1, integer(1), "Connections to each leader that partitions are fetched over.")
+    replica_selector_class = Option[str | None](
+        None,
+        nullable(one_of(*SELECTORS.values(), aliases=SELECTORS)),
+        "Which replica consumers are sent to; without it the leader.",
+    )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
         MAX_LONG, integer(1), "The most that moves between data directories may copy, in bytes per second."
     )
     leader_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "What followers may fetch of throttled replicas; one node alone has no followers."
+        MAX_LONG, integer(1), "What followers may fetch of throttled replicas, in bytes per second."
     )
     follower_replication_throttled_rate = Option(
-        MAX_LONG, integer(1), "What throttled replicas may fetch; one node alone has nothing to fetch."
+        MAX_LONG, integer(1), "What throttled replicas may fetch, in bytes per second."
     )
     num_recovery_threads_per_data_dir = Option(2, integer(1), "Workers that recover logs at the start.")
     producer_id_expiration_ms = Option(DAY_MS, integer(1), "How long the state of a silent producer is kept.")
@@ -255,6 +297,7 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     offsets_topic_compression_codec = Option(0, integer(0, 4), "Codec number of offset batches.")
     offset_metadata_max_bytes = Option(4096, integer(0), "The longest metadata text of a commit, in bytes.")
     offsets_retention_minutes = Option(10080, integer(1), "How long the offsets of an empty group are kept.")
+    offsets_commit_timeout_ms = Option(5000, integer(1), "How long a commit may wait until its replicas have it.")
     offsets_retention_check_interval_ms = Option(600000, integer(1), "How often expired offsets are looked for.")
 
     # Transactions
@@ -277,6 +320,9 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     transaction_partition_verification_enable = Option(
         True, boolean, "Ask the coordinator whether a transaction has a partition before its first batch is taken."
     )
+    add_partitions_to_txn_retry_backoff_ms = Option(
+        20, integer(1), "Pause before another broker is asked again to take a first write into a transaction."
+    )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
         100, integer(0), "How long a first write may wait until the producer's last transaction has all its markers."
     )
@@ -286,6 +332,13 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
     producer_id_expiration_check_interval_ms = Option(600000, integer(1), "How often silent producers are looked for.")
 
     controlled_shutdown_enable = Option(True, boolean, "Hand partitions over before the broker stops.")
+    controlled_shutdown_max_retries = Option(3, integer(0), "How often that is tried again.")
+    controlled_shutdown_retry_backoff_ms = Option(5000, integer(0), "The pause before that.")
+    auto_leader_rebalance_enable = Option(True, boolean, "Have preferred replicas lead again, after failures.")
+    leader_imbalance_check_interval_seconds = Option(300, integer(1), "How often that is looked at.")
+    leader_imbalance_per_broker_percentage = Option(
+        10, integer(0), "Up to what share of its partitions a broker may not lead that are to be led by it."
+    )
     metric_reporters = Option[tuple[str, ...]](
         (),
         words(),
@@ -308,6 +361,11 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
             raise ConfigurationError(
                 f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes}), so the largest request could not be taken"
+            )
+        if self.zookeeper_set_acl and not (self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location):
+            raise ConfigurationError(
+                "zookeeper.set.acl: ZooKeeper has to know who makes the nodes; "
+                "set zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location"
             )
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
             raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")

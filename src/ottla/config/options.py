@@ -63,15 +63,21 @@ class Option(Generic[T]):
         raise AttributeError(f"{self.key}: options are frozen; make a new {type(instance).__name__} with replace()")
 
     def read(self, value: Any) -> T:
-        """The checked value; ConfigurationError names option, value and what is allowed."""
+        """The checked value; ConfigurationError names option, value (but for a secret) and what is allowed."""
         try:
             return self.parse(value)
         except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"{self.key}: {value!r} is not allowed: {error}") from None
+            shown = "the value (not shown)" if is_secret(self.key) else repr(value)
+            raise ConfigurationError(f"{self.key}: {shown} is not allowed: {error}") from None
 
 
 SECRETS = ("password", "jaas", "keystore.key", "secret")
 """What is in the names of options whose values are not shown."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether an option's value is not to be shown."""
+    return any(part in key for part in SECRETS)
 
 
 class Config:
@@ -118,7 +124,7 @@ class Config:
         """Look at options that depend on each other; subclasses raise ConfigurationError."""
 
     def __repr__(self) -> str:
-        shown = {k: ("[hidden]" if any(s in k for s in SECRETS) else v) for k, v in self.given.items()}
+        shown = {k: ("[hidden]" if is_secret(k) else v) for k, v in self.given.items()}
         return f"{type(self).__name__}({shown})"
 
     @classmethod

@@ -7,7 +7,7 @@ assignment; the member goes towards its target. Kafka's GroupMetadataManager, KI
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
 from ottla.clock import Clock
@@ -61,7 +61,7 @@ class ConsumerGroups:
         config: BrokerConfig,
         clock: Clock,
         image: Callable[[], ClusterImage],
-        by_id: dict[str, AnyGroup],
+        by_id: MutableMapping[str, AnyGroup],
         conversion: Conversion,
     ) -> None:
         self._config = config
@@ -118,6 +118,10 @@ class ConsumerGroups:
     def timers_of(self, group_id: str) -> dict[str, Timers]:
         """The timers of a group, which may be about to be written."""
         return self._timers.setdefault(group_id, {})
+
+    def forget_timers(self, group_id: str) -> None:
+        """The group is coordinated elsewhere."""
+        self._timers.pop(group_id, None)
 
     def touch(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
         """A member gave a sign of life."""

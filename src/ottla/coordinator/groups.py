@@ -7,7 +7,7 @@ an earlier request, since joins and syncs wait for the others. Kafka's group coo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import NamedTuple
 
 from ottla.clock import Clock
@@ -78,13 +78,13 @@ class Groups:
         config: BrokerConfig,
         clock: Clock,
         new_id: Callable[[], str] | None = None,
-        by_id: dict[str, AnyGroup] | None = None,
+        by_id: MutableMapping[str, AnyGroup] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._rebalance = Rebalance(config, clock)
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
-        self.by_id: dict[str, AnyGroup] = {} if by_id is None else by_id
+        self.by_id: MutableMapping[str, AnyGroup] = {} if by_id is None else by_id
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token) -> Effects:
         """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""

@@ -6,7 +6,7 @@ it; an empty group of either kind makes room for the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from ottla.clock import Clock
 from ottla.cluster.metadata import ClusterImage
@@ -43,9 +43,10 @@ class Membership:
         clock: Clock,
         image: Callable[[], ClusterImage],
         new_id: Callable[[], str] | None = None,
+        by_id: MutableMapping[str, AnyGroup] | None = None,
     ) -> None:
         self._clock = clock
-        self.by_id: dict[str, AnyGroup] = {}
+        self.by_id: MutableMapping[str, AnyGroup] = {} if by_id is None else by_id
         self.classic = Groups(config, clock, new_id, self.by_id)
         conversion = Conversion(config, clock, image, self.classic)
         self.consumer = ConsumerGroups(config, clock, image, self.by_id, conversion)
@@ -130,7 +131,9 @@ class Membership:
         return self.classic.tick(group)
 
     def send_away(self, group: AnyGroup) -> Effects:
-        """The coordinator closes: whoever waits is told that it is elsewhere."""
+        """The coordinator closes, or another one takes the group: whoever waits is told that it is elsewhere."""
+        if isinstance(group, ConsumerGroup):
+            self.consumer.forget_timers(group.id)
         return self.classic.send_away(group) if isinstance(group, Group) else Effects()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
@@ -29,12 +29,18 @@ GROUP_NOT_FOUND_SINCE = 9
 class Offsets:
     """The offsets of all groups of one coordinator."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, groups: Membership) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        groups: Membership,
+        by_group: MutableMapping[str, dict[TopicPartition, Committed]] | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock
         self._groups = groups
         self._retention_ms = config.offsets_retention_minutes * 60_000
-        self.by_group: dict[str, dict[TopicPartition, Committed]] = {}
+        self.by_group: MutableMapping[str, dict[TopicPartition, Committed]] = {} if by_group is None else by_group
         self.pending = PendingOffsets()
 
     def check_commit(self, group_id: str, who: Committer, version: int) -> None:

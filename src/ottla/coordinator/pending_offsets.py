@@ -67,6 +67,11 @@ class PendingOffsets:
         for transaction in list(self._by_key.get(key, ())):
             self._drop(transaction, key)
 
+    def drop(self, partition: int) -> None:
+        """The partition is coordinated elsewhere."""
+        for transaction in [t for t in self._by_transaction if t.partition == partition]:
+            self.end(transaction)
+
     def has(self, group_id: str, tp: TopicPartition) -> bool:
         """Whether an offset may still change with the end of a transaction."""
         return Key(group_id, tp) in self._by_key

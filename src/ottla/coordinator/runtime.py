@@ -2,7 +2,8 @@
 
 Groups live in the partitions of `__consumer_offsets` by the hash of their id. State in memory is what the records in
 the log say: a decision's records are appended first, then replayed into memory, and answers go out when the append is
-safe. After a start all partitions that this broker leads are read from their beginning. Loop thread.
+safe. A partition that this broker begins to lead is read from its beginning, and forgotten when another one leads it.
+Loop thread.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ import asyncio
 import functools
 import heapq
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import CONSUMER_OFFSETS, ClusterImage
+from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
-from ottla.coordinator.any_group import NEVER
+from ottla.coordinator.any_group import NEVER, AnyGroup
 from ottla.coordinator.effects import Effects, Record
 from ottla.coordinator.membership import Membership
 from ottla.coordinator.offsets import Offsets
 from ottla.coordinator.pending_offsets import Key, Open
-from ottla.coordinator.state_log import Producer, StateLog
+from ottla.coordinator.records import Committed
+from ottla.coordinator.shards import ByShard
+from ottla.coordinator.state_log import Producer, StateLog, told, until_safe
 from ottla.errors import (
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidCommitOffsetSizeError,
     KafkaError,
     MessageTooLargeError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.message import Response
+from ottla.records.batch import BatchHeader
 from ottla.records.batch import records as records_of
-from ottla.replication.partition import Partition
-from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")
@@ -48,30 +51,30 @@ the end of a session finds the group empty."""
 class GroupRuntime:
     """Groups and offsets of this broker, with their log and their timers."""
 
-    def __init__(
-        self, config: BrokerConfig, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]
-    ) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         self._clock = clock
         self._image = image
-        self._log = StateLog(CONSUMER_OFFSETS, clock, partitions, image)
+        self._log = StateLog(CONSUMER_OFFSETS, clock, image, self)
+        self.shards = self._log.shards
+        """Told which partitions this broker leads."""
+        self._sees_all_topics = config.zookeeper_connect is None
+        """In a cluster a topic may be there that this broker has not heard of yet, so its offsets must stay."""
+        self._append_seconds = config.offsets_commit_timeout_ms / 1000
         self._expire_seconds = config.offsets_retention_check_interval_ms / 1000
         self._due: list[tuple[float, str]] = []
         self._scheduled: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
-        self.groups = Membership(config, clock, image)
-        self.offsets = Offsets(config, clock, self.groups)
+        by_id: ByShard[str, AnyGroup] = ByShard(self._log.kept_in)
+        by_group: ByShard[str, dict[TopicPartition, Committed]] = ByShard(self._log.kept_in)
+        self._by_id, self._by_group = by_id, by_group
+        self.groups = Membership(config, clock, image, by_id=by_id)
+        self.offsets = Offsets(config, clock, self.groups, by_group)
 
-    def start(self) -> None:
-        """Read what the log holds, and begin to watch the time."""
-        for partition in self._log.led():
-            self._load(partition)
-        known = self._image().topics
-        topics = {tp.topic for offsets in self.offsets.by_group.values() for tp in offsets}
-        self.topics_deleted(frozenset(topics - known.keys()))  # deleted just before the broker died
-        for group_id in self.groups.by_id:
-            self._reschedule(group_id)
+    async def start(self) -> None:
+        """Wait until everything is read that is led by now, and begin to watch the time."""
+        await self.shards.all_loaded()
         self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
 
     def close(self) -> None:
@@ -102,21 +105,26 @@ class GroupRuntime:
             safe = self._append(group_id, effects.records)
         except KafkaError as error:
             log.warning("group %s: %s", group_id, error)
-            self._reply(effects, CoordinatorNotAvailableError())
+            self._reply(effects, told(error))
         else:
             if effects.converted is not None:
                 self.groups.by_id[group_id] = effects.converted
             if safe is None:
                 self._reply(effects, None)
             else:
-                safe.add_done_callback(lambda done: self._reply(effects, _failure(done)))
+                self._reply_when(safe, effects)
         self._reschedule(group_id)
 
     async def append(self, group_id: str, new: Sequence[Record]) -> None:
         """Append and replay records; returns when they are safe."""
-        safe = self._append(group_id, new)
+        try:
+            safe = self._append(group_id, new)
+        except InvalidCommitOffsetSizeError:
+            raise
+        except KafkaError as error:
+            raise told(error) from error
         if safe is not None:
-            await safe
+            await until_safe(safe, self._append_seconds)
 
     async def append_pending(self, group_id: str, new: Sequence[Record], producer: Producer) -> None:
         """Append offsets that count once the producer's transaction commits; returns when they are safe."""
@@ -124,22 +132,35 @@ class GroupRuntime:
             safe = self._log.append(group_id, new, producer)
         except MessageTooLargeError:
             raise InvalidCommitOffsetSizeError from None
+        except KafkaError as error:
+            raise told(error) from error
         transaction = Open(self._log.index(group_id), producer.id)
         for record in new:
             self._hold(transaction, record.key, record.value)
         if safe is not None:
-            await safe
+            await until_safe(safe, self._append_seconds)
 
     def transaction_ended(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
         """A transaction has its marker in a partition of `__consumer_offsets`: its offsets count now, or never."""
-        topics = self._end(Open(partition.partition, producer_id), commit)
-        self.topics_deleted(topics - self._image().topics.keys())  # deleted while the transaction was open
+        if not self.shards.is_loaded(partition.partition):
+            return  # who reads the partition meets the marker, in its place
+        ended = self._end(Open(partition.partition, producer_id), commit)
+        for key in ended:
+            self._reschedule(key.group_id)
+        self._forget_unknown({key.tp.topic for key in ended})  # deleted while the transaction was open
+
+    def _forget_unknown(self, topics: set[str]) -> None:
+        """Forget offsets of those of the topics that are no more."""
+        if self._sees_all_topics:
+            self.topics_deleted(frozenset(topics - self._image().topics.keys()))
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget offsets of topics that are no more."""
         for group_id, gone in list(self.offsets.forget_topics(topics)):
             try:
                 self._append(group_id, gone)
+            except CoordinatorLoadInProgressError:
+                continue  # they expire
             except KafkaError as error:
                 log.error("group %s: offsets of deleted topics stay: %s", group_id, error)
 
@@ -154,6 +175,18 @@ class GroupRuntime:
             self._replay(record.key, record.value, live=True)
         return safe
 
+    def _reply_when(self, safe: asyncio.Future[None], effects: Effects) -> None:
+        """Answer when an append is safe, or has failed, or takes too long."""
+        late = asyncio.get_running_loop().call_later(
+            self._append_seconds, self._reply, effects, CoordinatorNotAvailableError()
+        )
+
+        def settle(done: asyncio.Future[None]) -> None:
+            late.cancel()
+            self._reply(effects, _failure(done))
+
+        safe.add_done_callback(settle)
+
     def _reply(self, effects: Effects, error: KafkaError | None) -> None:
         for token, response in effects.replies:
             assert isinstance(token, asyncio.Future)
@@ -161,30 +194,40 @@ class GroupRuntime:
                 continue  # the client has gone
             token.set_result(response if error is None else type(response)(error_code=code_of(error)))  # type: ignore[call-arg]
 
-    def _load(self, partition: Partition) -> None:
-        count = 0
-        for header, data in partition.log.batches_from(partition.log.log_start_offset):
-            transaction = Open(partition.topic_partition.partition, header.producer_id)
-            if header.is_control:
-                self._end(transaction, _commits(data))
-            elif header.is_transactional:
-                count += self._log.read_batch(data, functools.partial(self._hold, transaction))
-            else:
-                count += self._load_batch(data)
-        if count:
-            log.info("%s: %d records of groups and offsets read", partition.topic_partition, count)
+    # The partitions that come and go
 
-    def _end(self, transaction: Open, commit: bool) -> frozenset[str]:
-        """Take over, or drop, the offsets of a transaction; the topics that they are of."""
+    def read(self, index: int, header: BatchHeader, data: Batch) -> int:
+        """Take a batch of a partition over that is being read."""
+        transaction = Open(index, header.producer_id)
+        if header.is_control:
+            self._end(transaction, _commits(data))
+            return 1
+        if header.is_transactional:
+            return self._log.read_batch(index, data, functools.partial(self._hold, transaction))
+        return self._log.read_batch(index, data, functools.partial(self._replay, live=False))
+
+    def loaded(self, index: int) -> None:
+        """A partition is in memory: its groups have their time from now."""
+        for group in self._by_id.of(index):
+            self._reschedule(group.id)
+        # deleted just before the broker died
+        self._forget_unknown({tp.topic for offsets in self._by_group.of(index) for tp in offsets})
+
+    def unload(self, index: int) -> None:
+        """Another broker coordinates the groups of a partition; who waits is told so."""
+        for group in self._by_id.drop(index).values():
+            self._reply(self.groups.send_away(group), None)
+            self._scheduled.pop(group.id, None)
+        self._by_group.drop(index)
+        self.offsets.pending.drop(index)
+
+    def _end(self, transaction: Open, commit: bool) -> Collection[Key]:
+        """Take over, or drop, the offsets of a transaction; whose they are."""
         pending = self.offsets.pending
         ended = pending.commit(transaction) if commit else pending.end(transaction)
         for key, committed in ended.items() if commit else ():
             self.offsets.keep(key.group_id, key.tp, committed)
-            self._reschedule(key.group_id)
-        return frozenset(key.tp.topic for key in ended)
-
-    def _load_batch(self, data: Batch) -> int:
-        return self._log.read_batch(data, lambda key, value: self._replay(key, value, live=False))
+        return ended.keys()
 
     def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Take a record over: an offset, or something about a group."""
@@ -238,8 +281,9 @@ class GroupRuntime:
             log.exception("group %s", group_id)
 
     def _expire(self) -> None:
-        for group in list(self.groups.by_id.values()):
-            self._guarded(group.id, lambda group=group: self.offsets.expire(group))  # type: ignore[misc]
+        for index in self.shards.indexes:
+            for group in self._by_id.of(index):
+                self._guarded(group.id, lambda group=group: self.offsets.expire(group))  # type: ignore[misc]
         self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
 
 
@@ -250,6 +294,7 @@ def _commits(control: Batch) -> bool:
 
 
 def _failure(done: asyncio.Future[None]) -> KafkaError | None:
-    if done.cancelled() or done.exception() is not None:
-        return CoordinatorNotAvailableError()
-    return None
+    error = CoordinatorNotAvailableError() if done.cancelled() else done.exception()
+    if error is None:
+        return None
+    return told(error) if isinstance(error, KafkaError) else CoordinatorNotAvailableError()

@@ -1,26 +1,36 @@
 """An internal topic as the log of a coordinator: which partition a key lives in, appending to it, and reading it again.
 
 What coordinators share: keys are spread over the topic's partitions by their hash, this broker coordinates those keys
-whose partition it leads, and what was appended is what a restart finds. Loop thread.
+whose partition it leads, and what was appended is what the next leader finds. Loop thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.metadata import NO_LEADER, ClusterImage
 from ottla.coordinator.effects import Record
-from ottla.errors import KafkaError, NotCoordinatorError
+from ottla.coordinator.shards import Shards, State
+from ottla.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    UnknownServerError,
+)
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.batch import records as records_of
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.replication.partition import Partition
-from ottla.replication.partitions import Partitions
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -46,16 +56,16 @@ def partition_of(key: str, partitions: int) -> int:
 class StateLog:
     """One internal topic, as far as this broker leads it."""
 
-    def __init__(self, topic: str, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, topic: str, clock: Clock, image: Callable[[], ClusterImage], state: State) -> None:
         self._topic = topic
         self._clock = clock
-        self._partitions = partitions
         self._image = image
-        self._closed = False
+        self._reading: int | None = None
+        self.shards = Shards(topic, state)
 
     def close(self) -> None:
         """This broker coordinates nothing any more."""
-        self._closed = True
+        self.shards.close()
 
     def index(self, key: str) -> int:
         """The number of a key's partition. NotCoordinatorError before the topic is there."""
@@ -64,14 +74,21 @@ class StateLog:
             raise NotCoordinatorError
         return partition_of(key, len(topic.partitions))
 
+    def leader(self, key: str) -> int:
+        """The broker that leads a key's partition, as far as this one knows."""
+        known = self._image().partition(TopicPartition(self._topic, self.index(key)))
+        return NO_LEADER if known is None else known.leader
+
+    def kept_in(self, key: str) -> int:
+        """Of which partition something is that is kept in memory.
+
+        What is read is of the partition that is read: a leader may hear of its role before it hears of the topic.
+        """
+        return self.index(key) if self._reading is None else self._reading
+
     def partition(self, key: str) -> Partition:
-        """The partition of a key. NotCoordinatorError where another broker leads it."""
-        if self._closed:
-            raise NotCoordinatorError
-        partition = self._partitions.get(TopicPartition(self._topic, self.index(key)))
-        if partition is None:
-            raise NotCoordinatorError
-        return partition
+        """The partition of a key. NotCoordinatorError where another broker leads it; others while it is being read."""
+        return self.shards.partition(self.index(key))
 
     def append(
         self, key: str, records: Sequence[Record], producer: Producer | None = None
@@ -89,22 +106,44 @@ class StateLog:
         partition = self.partition(key)
         return partition.safe(partition.log.log_end_offset)
 
-    def led(self) -> Iterator[Partition]:
-        """The partitions of the topic that this broker leads."""
-        return (p for p in self._partitions if p.topic_partition.topic == self._topic)
-
-    def read_batch(self, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
-        """Replay the records of one batch; how many. One that cannot be read must not cost the broker its start."""
+    def read_batch(self, index: int, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
+        """Replay the records of one batch; how many. One that cannot be read must not cost all the others."""
         count = 0
-        for record in records_of(data):
-            if record.key is None:
-                continue
-            try:
-                replay(record.key, record.value)
-                count += 1
-            except KafkaError as error:
-                log.error("offset %d of %s is left out: %s", record.offset, self._topic, error)
+        self._reading = index
+        try:
+            for record in records_of(data):
+                if record.key is None:
+                    continue
+                try:
+                    replay(record.key, record.value)
+                    count += 1
+                except KafkaError as error:
+                    log.error("offset %d of %s is left out: %s", record.offset, self._topic, error)
+        finally:
+            self._reading = None
         return count
+
+
+def told(error: KafkaError) -> KafkaError:
+    """What a client is told when its coordinator could not write: to look for another one, or to try again."""
+    if isinstance(error, CoordinatorLoadInProgressError):
+        return error
+    if isinstance(error, NotLeaderOrFollowerError | KafkaStorageError | NotCoordinatorError):
+        return NotCoordinatorError()
+    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+        return UnknownServerError(error.message)
+    return CoordinatorNotAvailableError()
+
+
+async def until_safe(safe: asyncio.Future[None], seconds: float | None = None) -> None:
+    """Wait until an append is safe. Raises what a client is told where it fails, or takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.shield(safe)  # others may wait for the same
+    except TimeoutError:
+        raise CoordinatorNotAvailableError("the append was not replicated in time") from None
+    except KafkaError as error:
+        raise told(error) from error
 
 
 def _batch(records: Sequence[Record], now_ms: int, producer: Producer | None) -> memoryview:

@@ -1,7 +1,8 @@
 """Transaction markers: the control batch in each partition that says how a transaction ended.
 
-The coordinator asks for them through `Markers`; for partitions that other brokers lead, the same would be asked of them
-by WriteTxnMarkers. `LocalMarkers` writes to the partitions of this broker. Loop thread.
+The coordinator asks for them through `Markers`. `LocalMarkers` writes to the partitions that this broker leads;
+`ClusterMarkers` asks the leaders of the others by WriteTxnMarkers. Kafka's `TransactionMarkerChannelManager`. Loop
+thread.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import CONSUMER_OFFSETS, ClusterImage
+from ottla.cluster.metadata import ClusterImage
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import KafkaError, UnknownServerError
-from ottla.model import TopicPartition
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record

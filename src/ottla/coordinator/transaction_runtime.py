@@ -2,50 +2,39 @@
 
 Transactional ids live in the partitions of `__transaction_state` by the hash of the id, and in memory is what the log
 says. A transaction whose end is decided (PrepareCommit, PrepareAbort) is in the log before its first marker is written,
-so that a broker that dies in between writes them again at its next start. Loop thread.
+so that whoever leads the partition next writes them again. Loop thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from ottla.clock import Clock
 from ottla.cluster.features import TRANSACTION_VERSION
-from ottla.cluster.metadata import TRANSACTION_STATE, ClusterImage
+from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import transaction_records as records
 from ottla.coordinator import transactions
-from ottla.coordinator.state_log import Producer, StateLog
+from ottla.coordinator.shards import ByShard
+from ottla.coordinator.state_log import Producer, StateLog, told, until_safe
 from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION, PREPARED, State, Transaction
-from ottla.coordinator.transaction_markers import Ending, Markers
+from ottla.coordinator.transaction_endings import Endings
+from ottla.coordinator.transaction_markers import Markers
 from ottla.errors import (
     ConcurrentTransactionsError,
-    CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     KafkaError,
-    KafkaStorageError,
-    MessageTooLargeError,
-    NotCoordinatorError,
-    NotLeaderOrFollowerError,
-    RecordListTooLargeError,
     TransactionalIdAuthorizationFailedError,
-    TransactionCoordinatorFencedError,
-    UnknownServerError,
     UnsupportedVersionError,
 )
-from ottla.model import TopicPartition
-from ottla.replication.partitions import Partitions
+from ottla.model import TRANSACTION_STATE, TopicPartition
+from ottla.records.batch import BatchHeader
 
 log = logging.getLogger("ottla.coordinator")
 
-RETRY_SECONDS = 0.5
-"""Pause before a marker, or the record of a completion, that could not be written is tried again; it doubles."""
-MAX_RETRY_SECONDS = 30.0
 TOMBSTONES = 1000
 """The most ids that are forgotten with one batch."""
 MAX_TIMEOUT_MS = 2**31 - 1
@@ -61,7 +50,6 @@ class TransactionRuntime:
         self,
         config: BrokerConfig,
         clock: Clock,
-        partitions: Partitions,
         image: Callable[[], ClusterImage],
         new_producer_id: Callable[[], Awaitable[int]],
         markers: Markers,
@@ -69,35 +57,46 @@ class TransactionRuntime:
         self._config = config
         self._clock = clock
         self._image = image
-        self._log = StateLog(TRANSACTION_STATE, clock, partitions, image)
+        self._log = StateLog(TRANSACTION_STATE, clock, image, self)
+        self.shards = self._log.shards
+        """Told which partitions this broker leads."""
         self._new_producer_id = new_producer_id
-        self._markers = markers
-        self._finishing: dict[str, asyncio.Task[None]] = {}
-        """By transactional id, what writes its markers."""
-        self.by_id: dict[str, Transaction] = {}
+        self.endings = Endings(markers, image, self._complete)
+        self.by_id: ByShard[str, Transaction] = ByShard(self._log.kept_in)
 
-    def start(self) -> None:
-        """Read what the log holds, and go on with the transactions whose end was decided."""
-        for partition in self._log.led():
-            count = 0
-            for _, data in partition.log.batches_from(partition.log.log_start_offset):
-                count += self._log.read_batch(data, self._replay)
-            if count:
-                log.info("%s: %d records of transactions read", partition.topic_partition, count)
-        for transaction in self.by_id.values():
+    async def start(self) -> None:
+        """Wait until everything is read that is led by now."""
+        await self.shards.all_loaded()
+
+    def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
+        """Take a batch of a partition over that is being read."""
+        return self._log.read_batch(index, data, self._replay)
+
+    def loaded(self, index: int) -> None:
+        """A partition is in memory: go on with its transactions whose end was decided."""
+        for transaction in self.by_id.of(index):
             if transaction.state in PREPARED:
-                self._finish_soon(transaction, None)
+                # once that is safe: what the last leader has written may have reached this replica only
+                self.endings.begin(transaction, self.shards.partition(index))
+
+    def unload(self, index: int) -> None:
+        """Another broker coordinates the transactions of a partition, and finishes those that were ended here."""
+        for transactional_id in self.by_id.drop(index):
+            self.endings.stop(transactional_id)
 
     def close(self) -> None:
-        """Answer no more; what is not finished is finished after the next start."""
+        """Answer no more; what is not finished is finished by the next leader."""
         self._log.close()
-        for task in self._finishing.values():
-            task.cancel()
+        self.endings.close()
 
     @property
     def highest_producer_id(self) -> int:
         """The highest producer id that a transactional id has; -1 without any."""
         return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
+
+    def coordinator(self, transactional_id: str) -> int:
+        """The broker that coordinates an id, as far as this one knows."""
+        return self._log.leader(transactional_id)
 
     def get(self, transactional_id: str) -> Transaction | None:
         """The transaction of an id. Raises where this broker is not its coordinator."""
@@ -146,9 +145,7 @@ class TransactionRuntime:
 
     async def finished(self, transactional_id: str, timeout_ms: int) -> None:
         """Wait until the markers of the id's last transaction are written, but no longer than the time limit."""
-        task = self._finishing.get(transactional_id)
-        if task is not None:
-            await asyncio.wait([task], timeout=timeout_ms / 1000)
+        await self.endings.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -171,7 +168,7 @@ class TransactionRuntime:
     def abort_late(self) -> None:
         """Abort the transactions that are open for longer than their timeout."""
         now = self._clock.now_ms()
-        for known in [t for t in self.by_id.values() if transactions.is_late(t, now)]:
+        for known in [t for t in self._loaded() if transactions.is_late(t, now)]:
             try:
                 self._append(transactions.fence(known, now, self._version()))
             except KafkaError as error:
@@ -182,13 +179,13 @@ class TransactionRuntime:
     def forget_expired(self) -> None:
         """Remove the ids that nobody used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
-        by_partition: dict[int, list[str]] = {}
-        for known in self.by_id.values():
-            if transactions.is_expired(known, now, expiration):
-                by_partition.setdefault(self._log.index(known.id), []).append(known.id)
-        for ids in by_partition.values():
+        for index in self.shards.indexes:
+            ids = [known.id for known in self.by_id.of(index) if transactions.is_expired(known, now, expiration)]
             for begin in range(0, len(ids), TOMBSTONES):
                 self._forget(ids[begin : begin + TOMBSTONES])
+
+    def _loaded(self) -> Iterator[Transaction]:
+        return (known for index in self.shards.indexes for known in self.by_id.of(index))
 
     def _forget(self, ids: list[str]) -> None:
         try:
@@ -213,7 +210,7 @@ class TransactionRuntime:
         # a repeated request changes nothing, but what it found may still be on its way to the disk
         safe = self._log.safe(transactional_id) if after is known else self._append(after)
         if safe is not None:
-            await _until(safe)
+            await until_safe(safe, self._config.request_timeout_ms / 1000)
         return after
 
     def _append(self, after: Transaction) -> asyncio.Future[None] | None:
@@ -221,11 +218,15 @@ class TransactionRuntime:
             version = records.VALUE_VERSION if self._version() else records.OLD_VALUE_VERSION
             safe = self._log.append(after.id, [records.transaction_record(after, version)])
         except KafkaError as error:
-            raise _told(error) from error
+            raise told(error) from error
         self.by_id[after.id] = after
         if after.state in PREPARED:
-            self._finish_soon(after, safe)
+            self.endings.begin(after, self._log.partition(after.id))
         return safe
+
+    def _complete(self, prepared: Transaction) -> None:
+        """All markers of a transaction are written."""
+        self._append(transactions.complete(prepared, self._clock.now_ms()))
 
     def _version(self) -> int:
         """The transaction version of the cluster."""
@@ -235,83 +236,13 @@ class TransactionRuntime:
         transactional_id = records.read_key(key)
         if transactional_id is None:
             return
-        if value is None:
-            self.by_id.pop(transactional_id, None)
-        else:
+        if value is not None:
             self.by_id[transactional_id] = records.read_transaction(transactional_id, value)
-
-    # Ending
-
-    def _finish_soon(self, prepared: Transaction, safe: asyncio.Future[None] | None) -> None:
-        task = asyncio.get_running_loop().create_task(self._finish(prepared, safe))
-        self._finishing[prepared.id] = task
-        task.add_done_callback(functools.partial(self._finished, prepared.id))
-
-    def _finished(self, transactional_id: str, task: asyncio.Task[None]) -> None:
-        if self._finishing.get(transactional_id) is task:
-            del self._finishing[transactional_id]
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, NotCoordinatorError):
-            log.error("transactional id %s stays unfinished until the next start", transactional_id, exc_info=error)
-
-    async def _finish(self, prepared: Transaction, safe: asyncio.Future[None] | None) -> None:
-        """Write the markers until all are there, then that the transaction is complete."""
-        if safe is not None:
-            await _until(safe)
-        left: Collection[TopicPartition] = prepared.partitions
-        complete, pause = False, RETRY_SECONDS
-        while not complete:
-            left = await self._write_markers(prepared, left)
-            complete = not left and self._try_complete(prepared)
-            if not complete:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, MAX_RETRY_SECONDS)
-
-    async def _write_markers(
-        self, prepared: Transaction, partitions: Collection[TopicPartition]
-    ) -> Collection[TopicPartition]:
-        """Write markers; those of the partitions that have to be tried again."""
-        epoch = self._log.partition(prepared.id).image.leader_epoch
-        producer = Producer(prepared.producer_id, prepared.producer_epoch)
-        ending = Ending(producer, prepared.committing, epoch, prepared.version)
-        left = []
-        for tp, error in (await self._markers.write(ending, partitions)).items():
-            if error is None:
-                continue
-            if isinstance(error, TransactionCoordinatorFencedError):
-                raise error  # another broker finishes it
-            log.warning("transactional id %s: no marker in %s: %s", prepared.id, tp, error)
-            # a partition that has seen a later epoch had its marker before; one that is gone needs none
-            if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
-                left.append(tp)
-        return left
-
-    def _try_complete(self, prepared: Transaction) -> bool:
-        try:
-            self._append(transactions.complete(prepared, self._clock.now_ms()))
-        except KafkaError as error:
-            log.warning("transactional id %s cannot be completed now: %s", prepared.id, error)
-            return False
-        return True
+        elif transactional_id in self.by_id:
+            del self.by_id[transactional_id]
 
 
 def _checked(transactional_id: str) -> str:
     if not transactional_id:
         raise InvalidRequestError("a transactional id is needed")
     return transactional_id
-
-
-async def _until(safe: asyncio.Future[None]) -> None:
-    try:
-        await asyncio.shield(safe)  # request and markers wait for the same; one that is given up must not end both
-    except KafkaError as error:
-        raise _told(error) from error
-
-
-def _told(error: KafkaError) -> KafkaError:
-    """What a producer is told when the state could not be written."""
-    if isinstance(error, NotLeaderOrFollowerError | KafkaStorageError | NotCoordinatorError):
-        return NotCoordinatorError()
-    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
-        return UnknownServerError(error.message)
-    return CoordinatorNotAvailableError()

@@ -1,4 +1,4 @@
-"""The clients of Kafka 0.8 in their own shape: `Producer` and `SimpleConsumer`.
+"""The clients of Kafka 0.8 in their own shape: `Producer`, `SimpleConsumer`, and `Consumer` on ZooKeeper.
 
 For programs and readers of that time; new programs want `ottla.KafkaProducer` and `ottla.KafkaConsumer`. They work with
 every broker that still answers version 0 of their calls: Ottla, and Apache Kafka to 3.9.
@@ -6,17 +6,34 @@ every broker that still answers version 0 of their calls: Ottla, and Apache Kafk
 
 from ottla.legacy.broker_partition_info import BrokerPartitionInfo as BrokerPartitionInfo
 from ottla.legacy.client_utils import ClientUtils as ClientUtils
+from ottla.legacy.consumer_config import ConsumerConfig as ConsumerConfig
+from ottla.legacy.consumer_connector import Consumer as Consumer
+from ottla.legacy.consumer_connector import ConsumerConnector as ConsumerConnector
+from ottla.legacy.decoder import Decoder as Decoder
+from ottla.legacy.decoder import DefaultDecoder as DefaultDecoder
+from ottla.legacy.decoder import StringDecoder as StringDecoder
 from ottla.legacy.default_event_handler import DefaultEventHandler as DefaultEventHandler
 from ottla.legacy.encoder import DefaultEncoder as DefaultEncoder
 from ottla.legacy.encoder import Encoder as Encoder
 from ottla.legacy.encoder import NullEncoder as NullEncoder
 from ottla.legacy.encoder import StringEncoder as StringEncoder
+from ottla.legacy.errors import ConsumerRebalanceFailedError as ConsumerRebalanceFailedError
+from ottla.legacy.errors import ConsumerRebalanceFailedException as ConsumerRebalanceFailedException
+from ottla.legacy.errors import ConsumerTimeoutError as ConsumerTimeoutError
+from ottla.legacy.errors import ConsumerTimeoutException as ConsumerTimeoutException
 from ottla.legacy.errors import FailedToSendMessageError as FailedToSendMessageError
 from ottla.legacy.errors import FailedToSendMessageException as FailedToSendMessageException
+from ottla.legacy.errors import MessageSizeTooLargeError as MessageSizeTooLargeError
+from ottla.legacy.errors import MessageSizeTooLargeException as MessageSizeTooLargeException
+from ottla.legacy.errors import MessageStreamsExistError as MessageStreamsExistError
+from ottla.legacy.errors import MessageStreamsExistException as MessageStreamsExistException
 from ottla.legacy.errors import ProducerClosedError as ProducerClosedError
 from ottla.legacy.errors import ProducerClosedException as ProducerClosedException
 from ottla.legacy.errors import QueueFullError as QueueFullError
 from ottla.legacy.errors import QueueFullException as QueueFullException
+from ottla.legacy.kafka_stream import ConsumerIterator as ConsumerIterator
+from ottla.legacy.kafka_stream import KafkaStream as KafkaStream
+from ottla.legacy.kafka_stream import MessageAndMetadata as MessageAndMetadata
 from ottla.legacy.keyed_message import KeyedMessage as KeyedMessage
 from ottla.legacy.keyed_message import Message as Message
 from ottla.legacy.partitioner import ByteArrayPartitioner as ByteArrayPartitioner
@@ -45,6 +62,10 @@ from ottla.legacy.requests import TopicMetadata as TopicMetadata
 from ottla.legacy.requests import TopicMetadataRequest as TopicMetadataRequest
 from ottla.legacy.simple_consumer import SimpleConsumer as SimpleConsumer
 from ottla.legacy.sync_producer import SyncProducer as SyncProducer
+from ottla.legacy.topic_filter import Blacklist as Blacklist
+from ottla.legacy.topic_filter import TopicFilter as TopicFilter
+from ottla.legacy.topic_filter import Whitelist as Whitelist
+from ottla.legacy.zk_client import ZkClient as ZkClient
 from ottla.model import OffsetAndMetadata as OffsetAndMetadata
 from ottla.model import TopicPartition as TopicPartition
 from ottla.net.blocking_channel import BlockingChannel as BlockingChannel

@@ -25,8 +25,28 @@ class UnavailableProducerError(KafkaError):
     """There is no connection to a broker of this id."""
 
 
+class ConsumerTimeoutError(KafkaError):
+    """No message came within consumer.timeout.ms."""
+
+
+class ConsumerRebalanceFailedError(KafkaError):
+    """The partitions could not be divided within rebalance.max.retries."""
+
+
+class MessageSizeTooLargeError(KafkaError):
+    """A message is larger than fetch.message.max.bytes."""
+
+
+class MessageStreamsExistError(KafkaError):
+    """The streams of a connector are made once."""
+
+
 FailedToSendMessageException = FailedToSendMessageError
 QueueFullException = QueueFullError
 ProducerClosedException = ProducerClosedError
 NoBrokersForPartitionException = NoBrokersForPartitionError
 UnavailableProducerException = UnavailableProducerError
+ConsumerTimeoutException = ConsumerTimeoutError
+ConsumerRebalanceFailedException = ConsumerRebalanceFailedError
+MessageSizeTooLargeException = MessageSizeTooLargeError
+MessageStreamsExistException = MessageStreamsExistError

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.config.client import addresses
-from ottla.config.options import (
-    REQUIRED,
-    Config,
-    Option,
-    Parser,
-    integer,
-    loaded,
-    nearest,
-    one_of,
-    text,
-    words,
-)
+from ottla.config.options import REQUIRED, Option, integer, one_of, text, words
 from ottla.errors import ConfigurationError
+from ottla.legacy.config import MAX_INT, LegacyConfig, client_id, plug_in
 from ottla.legacy.encoder import ENCODERS, DefaultEncoder
 from ottla.legacy.partitioner import PARTITIONERS, DefaultPartitioner
 from ottla.records.compression import CODEC_IDS, LZ4, NONE
-
-log = logging.getLogger("ottla.legacy")
-
-MAX_INT = 2**31 - 1
-LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def codec(value: Any) -> int:
@@ -41,28 +22,7 @@ def codec(value: Any) -> int:
     return found
 
 
-def plug_in(method: str, known: Mapping[str, type[Any]]) -> Parser[Any]:
-    """A class or object with this method, the dotted name of a class, or Scala's name of one of ours."""
-
-    def parse(value: Any) -> Any:
-        found = known.get(value.strip()) if isinstance(value, str) else None
-        found = loaded(value) if found is None else found
-        if not callable(getattr(found, method, None)):
-            raise ValueError(f"a class with the method {method} is wanted")
-        return found
-
-    return parse
-
-
-def client_id(value: Any) -> str:
-    """ASCII letters and digits, '.', '_' and '-'."""
-    found = text(value)
-    if not LEGAL_CLIENT_ID.fullmatch(found):
-        raise ValueError("only ASCII letters and digits, '.', '_' and '-' may be in it")
-    return found
-
-
-class ProducerConfig(Config, subject="0.8 producer", prefixes=("external",)):
+class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",)):
     """Options of a producer of 0.8, as a mapping with Kafka's names or as keywords.
 
     ProducerConfig({"metadata.broker.list": "localhost:9092", "serializer.class": "kafka.serializer.StringEncoder"})
@@ -113,17 +73,6 @@ class ProducerConfig(Config, subject="0.8 producer", prefixes=("external",)):
     send_buffer_bytes = Option(102_400, integer(-1, MAX_INT), "SO_SNDBUF; -1: the system's.")
     client_id = Option("", client_id, "Name in the broker's logs and quotas.")
 
-    def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
-        known = {option.attribute: key for key, option in self.options.items()}
-        for name in options:
-            if name not in known:
-                raise TypeError(f"ProducerConfig: unknown option {name!r}{nearest(name, known)}")
-        given = {**(props or {}), **{known[name]: value for name, value in options.items()}}
-        for key in given:
-            if key not in self.options and not key.startswith(self.prefixes):
-                log.warning("Property %s is not valid%s", key, nearest(key, self.options))
-        super().__init__(given)
-
     def check(self) -> None:
         """A batch has to fit into the queue."""
         if self.batch_num_messages > self.queue_buffering_max_messages:
@@ -131,20 +80,3 @@ class ProducerConfig(Config, subject="0.8 producer", prefixes=("external",)):
                 f"batch.num.messages: {self.batch_num_messages} is not allowed: it must be at most"
                 f" queue.buffering.max.messages, which is {self.queue_buffering_max_messages}"
             )
-
-    def create(self, option: str) -> Any:
-        """The object that an option (Kafka's name) names; a class is called with the given options, or with nothing."""
-        found = self.values[option]
-        if not isinstance(found, type):
-            return found
-        return found(self.given) if _takes_options(found) else found()
-
-
-def _takes_options(made: type[Any]) -> bool:
-    """Whether a class wants the options, as Scala's plug-ins do."""
-    if made.__init__ is object.__init__:
-        return False
-    return any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
-        for p in inspect.signature(made).parameters.values()
-    )

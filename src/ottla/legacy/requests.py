@@ -145,11 +145,15 @@ class MessageAndOffset(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What was read of one partition. `high_watermark` is the offset behind its last message."""
+    """What was read of one partition. `high_watermark` is the offset behind its last message.
+
+    `size` in bytes counts a message that did not fit: a size without messages means that the fetch size is too small.
+    """
 
     error_code: int
     high_watermark: int
     messages: tuple[MessageAndOffset, ...]
+    size: int = 0
 
 
 class FetchResponse(NamedTuple):

@@ -18,8 +18,8 @@ from typing import Any, Final, Self, TypeVar, cast
 
 from ottla.errors import IllegalStateError, KafkaError
 from ottla.legacy import requests as api
+from ottla.legacy.config import client_id as checked_client_id
 from ottla.legacy.keyed_message import Message
-from ottla.legacy.producer_config import client_id as checked_client_id
 from ottla.model import Node, TopicPartition
 from ottla.net.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
 from ottla.protocol.message import Request, Response
@@ -75,6 +75,8 @@ class SimpleConsumer:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         try:
             self._channel.connect()
+            if self._closed:
+                raise IllegalStateError("the consumer is closed")  # meanwhile: close() had no connection to end
             self._channel.send(request, version, self._correlation_id, self.client_id)
             return cast(R, self._channel.receive())
         except BaseException:
@@ -220,4 +222,5 @@ def _topic(topic: metadata.MetadataResponseTopic, nodes: Mapping[int, Node]) -> 
 def _fetched(p: Any) -> api.FetchedPartition:
     found = () if p.error_code or not p.records else message_set.records(p.records)
     messages = tuple(api.MessageAndOffset(Message(r.key, r.value), r.offset) for r in found)
-    return api.FetchedPartition(p.error_code, p.high_watermark, messages)
+    size = 0 if p.error_code or not p.records else len(p.records)
+    return api.FetchedPartition(p.error_code, p.high_watermark, messages, size)

@@ -98,8 +98,8 @@ class BlockingChannel:
         """Write a request. NetworkError, and RequestTimedOutError when the peer does not take it in time."""
         sock = self._open()
         data = b"".join(map(content_of, request_frame(request, version, correlation_id, client_id)))
-        sock.settimeout(self.read_timeout_ms / 1000)
         try:
+            sock.settimeout(self.read_timeout_ms / 1000)  # an error where another thread has just disconnected
             sock.sendall(data)
         except TimeoutError:
             raise self._late(type(request)) from None
@@ -132,8 +132,8 @@ class BlockingChannel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._late(sent.request)
-            sock.settimeout(left)
             try:
+                sock.settimeout(left)
                 count = sock.recv_into(self._frames.space())
             except TimeoutError:
                 raise self._late(sent.request) from None

@@ -25,8 +25,11 @@ class Topic(NamedTuple):
 FLIGHTS = Topic("flights", 4, "Departures; key: tail number, null where there is none.")
 WEATHER = Topic("weather", 3, "Hourly observations; key: airport, so that one airport's hours keep their order.")
 EVENTS = Topic("events", 4, "Lines of a file; key: the field that is counted by.")
+VISITS = Topic(
+    "visits", 4, "Lines of a web server's log; key: the visitor's address, so that his visits keep their order."
+)
 
-TOPICS = (FLIGHTS, WEATHER, EVENTS)
+TOPICS = (FLIGHTS, WEATHER, EVENTS, VISITS)
 
 TOPIC_CONFIG = {"retention.ms": "-1"}
 """Events carry the time of what happened, years ago; the default retention would delete them at once."""

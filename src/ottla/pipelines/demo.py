@@ -241,14 +241,15 @@ def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: fl
 
 def report(run: Run, rates: Rates, console: Console) -> bool:
     """Show what came out, and whether the account is exact."""
-    from ottla.pipelines.serve import chart, page, terminal
-    from ottla.pipelines.serve.build import build_report
+    from ottla.pipelines.serve import terminal
+    from ottla.pipelines.serve.build import PAGE_TEMPLATE, build_report
+    from ottla.report import chart, page
 
     console.print("Reading the input once more, in plain Python, for the account.")
     made = build_report(run, rates)
     terminal.show(made, console)
     chart.draw(made, run.chart)
-    page.write(made, run.chart, run.page)
+    page.write(made, run.chart, run.page, PAGE_TEMPLATE)
     _line(console)("")
     for label, path in (("Page", run.page), ("Chart", run.chart), ("Parquet", run.datasets), ("Logs", run.logs)):
         _line(console)(f"{label:<12} {path}")

@@ -142,20 +142,27 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep others out of the directory; ConfigurationError where another process has it."""
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ConfigurationError(f"--data {self.directory}: another `ottla demo` is at work there") from None
+        with locked(self.directory, f"--data {self.directory}: another `ottla demo` is at work there"):
             yield
-        finally:
-            os.close(descriptor)
 
     def clear_working_files(self) -> None:
         """Remove what only a resume would need; results stay."""
         for path in (self.broker_data, self.checkpoint, self._end):
             _remove(path)
+
+
+@contextmanager
+def locked(directory: Path, problem: str) -> Iterator[None]:
+    """Keep other processes out of a directory; ConfigurationError with `problem` where one is in there."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigurationError(problem) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _remove(path: Path) -> None:

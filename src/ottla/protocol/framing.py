@@ -33,6 +33,8 @@ class FrameReader:
         self._block_bytes = block_bytes
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
+        self._spare = bytearray()
+        """A block of before, to be used again: who reads fetch after fetch has one in use while the next arrives."""
         self._start = 0
         self._end = 0
 
@@ -79,7 +81,8 @@ class FrameReader:
         """The size of the block that follows a full one."""
         waiting = self._end - self._start
         if waiting < 4:
-            return self._block_bytes
+            # What comes next is likely to be as large as what came before.
+            return len(self._block) if len(self._block) <= self.trust_bytes else self._block_bytes
         return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
     def _move(self, size: int) -> None:
@@ -89,23 +92,34 @@ class FrameReader:
         if size == len(self._block) and self._free():
             self._view[:waiting] = self._view[self._start : self._end]
         else:
-            before = self._view
-            self._block = bytearray(size)
+            before, old, self._block = self._view, self._block, self._new_block(size)
+            self._spare = old if len(old) <= self.trust_bytes else bytearray()
             self._view = memoryview(self._block)
             self._view[:waiting] = before[self._start : self._end]
         self._start, self._end = 0, waiting
 
+    def _new_block(self, size: int) -> bytearray:
+        """The spare one where it fits well: memory that is used again needs no zeros."""
+        spare = self._spare
+        return spare if size <= len(spare) <= 2 * size and _is_free(spare) else bytearray(size)
+
     def _free(self) -> bool:
-        """Whether no frame of this block is in use: Python refuses to resize memory that somebody looks at."""
+        """Whether no frame of this block is in use."""
         self._view.release()
         try:
-            self._block.append(self._block.pop())
-        except BufferError:
-            return False
-        else:
-            return True
+            return _is_free(self._block)
         finally:
             self._view = memoryview(self._block)
+
+
+def _is_free(block: bytearray) -> bool:
+    """Whether nobody looks at it: Python refuses to resize memory that somebody does."""
+    try:
+        block.append(block.pop())
+    except BufferError:
+        return False
+    else:
+        return True
 
 
 def request_frame(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[Chunk]:

@@ -42,7 +42,7 @@ cdef class ColumnDecoder:
     @cython.locals(
         append_time="int", base_offset="long long", base_timestamp="long long", max_timestamp="long long",
         offsets="long long[::1]", timestamps="long long[::1]", timestamp_types="int[::1]", row=Py_ssize_t,
-        record_end=Py_ssize_t, timestamp="long long", offset="long long",
+        record_end=Py_ssize_t, timestamp="long long", offset="long long", with_headers="bint", count=Py_ssize_t,
     )
     cdef _decode_rows(self, Cursor cursor, object header, long long from_offset, long long until_offset)
 
@@ -57,7 +57,7 @@ cdef class ColumnDecoder:
 
 
 @cython.locals(size=Py_ssize_t)
-cdef void _put(Cursor cursor, BinarySink sink) except *
+cdef int _put(Cursor cursor, BinarySink sink) except -1
 
 @cython.locals(row=Py_ssize_t)
 cdef _cut(BinarySink sink, Py_ssize_t rows, Py_ssize_t used)

@@ -131,8 +131,8 @@ class ColumnDecoder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values collected since the last `take`."""
-        return self.keys.used + self.values.used
+        """Bytes of keys, values and headers collected since the last `take`."""
+        return self.keys.used + self.values.used + self.header_keys.used + self.header_values.used
 
     def add_batch(
         self, buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0, until_offset: int = MAX_OFFSET
@@ -144,7 +144,8 @@ class ColumnDecoder:
         """
         data = open_records(buf, start, header)
         nbytes = memoryview(data).nbytes
-        if self.rows and max(self.keys.used, self.values.used) + nbytes > self.max_bytes:
+        longest = max(self.keys.used, self.values.used, self.header_keys.used, self.header_values.used)
+        if self.rows and longest + nbytes > self.max_bytes:
             return False
         self._reserve(header.count, nbytes)
         self._decode(Cursor(data), header, from_offset, until_offset)
@@ -187,8 +188,10 @@ class ColumnDecoder:
         offsets = self.offsets
         timestamps = self.timestamps
         timestamp_types = self.timestamp_types
+        with_headers = self.with_headers
+        count = header.count
         row = self.rows
-        for _ in range(header.count):
+        for _ in range(count):
             record_end = begin_record(cursor)
             timestamp = base_timestamp + cursor.varlong()
             offset = base_offset + cursor.varlong()
@@ -199,7 +202,10 @@ class ColumnDecoder:
                 return
             _put(cursor, self.keys)
             _put(cursor, self.values)
-            self._headers(cursor, row, record_end)
+            if with_headers:
+                self._headers(cursor, row, record_end)
+            else:
+                cursor.pos = record_end
             if cursor.pos != record_end:
                 raise CorruptMessageError(f"the record at offset {offset} does not fill its length")
             offsets[row] = offset
@@ -211,10 +217,7 @@ class ColumnDecoder:
             raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes after the last record of a batch")
 
     def _headers(self, cursor: Cursor, row: int, record_end: int) -> None:
-        """Read or pass the headers of the record that ends at `record_end`."""
-        if not self.with_headers:
-            cursor.pos = record_end
-            return
+        """Read the headers of the record that ends at `record_end`."""
         count = cursor.header_count()
         if count:
             self._read_headers(cursor, count, record_end)
@@ -251,14 +254,15 @@ class ColumnDecoder:
         return columns
 
 
-def _put(cursor: Cursor, sink: BinarySink) -> None:
-    """The next value of the record, as a row of `sink`."""
+def _put(cursor: Cursor, sink: BinarySink) -> int:
+    """The next value of the record, as a row of `sink`. Returns 0, so that C asks for an exception only at -1."""
     size = cursor.size()
     if size < 0:
         sink.put_null()
     else:
         sink.put(cursor.p, cursor.pos, size)
         cursor.pos += size
+    return 0
 
 
 def _cut(sink: BinarySink, rows: int, used: int) -> None:

@@ -10,7 +10,7 @@ cdef class Cursor:
     cdef readonly Py_ssize_t end
 
     @cython.locals(p="const unsigned char *", pos=Py_ssize_t, raw="unsigned long long", shift="int", byte="unsigned int")
-    cdef int64_t varlong(self) except? -1
+    cdef int64_t varlong(self) except? -7777
 
     @cython.locals(size="long long")
     cdef Py_ssize_t size(self) except? -7777

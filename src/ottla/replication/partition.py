@@ -1,27 +1,37 @@
-"""One partition as this broker leads it: appends, what may be read, and who waits for more.
+"""One partition of which this broker has a replica: appends, what may be read, and who waits for more.
 
-Invariant: the high watermark never goes back while the broker runs, and nobody reads at or beyond it. Where the topic
-asks for fsync (`flush.messages`), it moves only when the bytes are on disk, and one fsync serves every append that
-came in meanwhile. Loop thread; the fsync itself runs on a worker.
+It leads, or it follows; what it is comes with an image of the partition. Invariant: the high watermark never goes back
+while it leads, and nobody but replicas reads at or beyond it. Where the topic asks for fsync (`flush.messages`), it
+moves only when the bytes are on disk, and one fsync serves every append that came in meanwhile. Loop thread; the fsync
+itself runs on a worker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 from ottla.cluster.metadata import PartitionImage
 from ottla.errors import (
     FencedLeaderEpochError,
+    KafkaError,
     KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
 )
 from ottla.model import TopicPartition
+from ottla.protocol.fields import ZERO_UUID
+from ottla.replication.leadership import Leadership
+from ottla.replication.proposals import carry_through
+from ottla.replication.replica import Replica
+from ottla.replication.roles import IsrChanges
+from ottla.replication.waits import OffsetWaits
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Appended, DiskFailedError, Log
 
@@ -30,21 +40,52 @@ logger = logging.getLogger("ottla.replication")
 ALL_REPLICAS = -1
 """acks=all."""
 
+LAG_SECONDS = 30.0
+"""Kafka's default of replica.lag.time.max.ms."""
+
 Waiter = Callable[[int], None]
 """Told how many bytes a partition has gained, or 0 when it changed in another way."""
 
 
+class FollowerFetch(NamedTuple):
+    """What a follower's fetch tells of it."""
+
+    replica_id: int
+    broker_epoch: int
+    leader_epoch: int
+    offset: int
+    log_start: int
+
+
 class Partition:
-    """A partition that this broker leads."""
+    """A replica of a partition, leading or following."""
 
     def __init__(self, log: Log, image: PartitionImage, min_insync_replicas: int, workers: Executor) -> None:
         self.log = log
         self.image = image
+        self.leads = False
+        """Whether this broker is the leader that `image` names."""
         self.min_insync_replicas = min_insync_replicas
         self._workers = workers
         self._flush: asyncio.Future[None] | None = None
         self._waiters: set[Waiter] = set()
-        self._pending: list[tuple[int, asyncio.Future[None]]] = []
+        self._append_waiters: set[Waiter] = set()
+        self._pending = OffsetWaits()
+        """For the high watermark."""
+        self._unwritten = OffsetWaits()
+        """For this broker's own disk, where the topic asks for fsync and other replicas are not waited for."""
+        self._deletions = OffsetWaits()
+        """For the log starts of the followers that live."""
+        self._alive: Callable[[], Iterable[int]] = tuple
+        self._leadership: Leadership | None = None
+        """What is known of the followers; None for a lone replica, and while this one follows."""
+        self._proposing: asyncio.Task[None] | None = None
+        self.isr_changes: IsrChanges | None = None
+        self.topic_id = ZERO_UUID
+        self.lag_seconds = LAG_SECONDS
+        self.throttled_leader = False
+        self.throttled_follower = False
+        """Whether replication of it is bounded, at the leader and at this follower (see `replication_quota`)."""
         self._closed = False
         self._failed = False
         self.on_disk_failure: Callable[[Partition, BaseException], None] | None = None
@@ -61,15 +102,65 @@ class Partition:
         """The offset after the last record that a consumer may read."""
         return self.log.high_watermark
 
-    def lead(self, image: PartitionImage) -> None:
-        """Become the leader, with the epoch of `image`. A lone replica has everything that there is."""
+    def is_older(self, image: PartitionImage) -> bool:
+        """Whether an image is older than what this replica goes by."""
+        known = self.image
+        return (image.leader_epoch, image.state_version) < (known.leader_epoch, known.state_version)
+
+    def lead(self, image: PartitionImage) -> bool:
+        """Lead, by the state that `image` tells; whether that is news: so far it did not, or in an earlier epoch.
+
+        A lone replica has all that there is. With others the high watermark stays until they tell how far they are.
+        """
+        new = not self.leads or image.leader_epoch > self.image.leader_epoch
+        news = new or image.state_version > self.image.state_version or image.replicas != self.image.replicas
         self.image = image
-        self.log.high_watermark = self.log.log_end_offset
+        self.leads = True
+        if len(image.replicas) == 1:
+            self._leadership = None
+            if new:
+                self.log.high_watermark = self.log.log_end_offset
+        elif new or self._leadership is None:
+            self._begin_leadership(image)
+        elif news:
+            self._leadership.update(image)
+        if news:
+            self._on_new_state()
+        return new
+
+    def _begin_leadership(self, image: PartitionImage) -> None:
+        end = self.log.log_end_offset
+        # also if nothing is ever written in it: a follower may have records of an epoch that this log never saw
+        self.log.leader_epochs.assign(image.leader_epoch, end)
+        self._leadership = Leadership(image, end, self._now(), self.lag_seconds)
+
+    def _now(self) -> float:
+        return self.log.clock.monotonic()
+
+    def follow(self, image: PartitionImage) -> None:
+        """Follow the leader of `image`, or wait for one. Who waits here is sent away."""
+        self.image = image
+        if self.leads:
+            self._resign()
+
+    def _resign(self) -> None:
+        self.leads = False
+        if self._leadership is not None:
+            self._leadership.withdraw()
+            self._leadership = None
+        if self._proposing is not None:
+            self._proposing.cancel()
+        self._give_up(NotLeaderOrFollowerError())
 
     @property
     def closed(self) -> bool:
         """Whether it serves nobody any more."""
         return self._closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the disk failed under it."""
+        return self._failed
 
     def replace_log(self, log: Log) -> None:
         """Go on with a copy of the log that holds all that the present one does."""
@@ -82,11 +173,15 @@ class Partition:
     def close(self) -> None:
         """No more appends or reads; who waits is told."""
         self._closed = True
-        for _, future in self._pending:
-            if not future.done():
-                future.set_exception(NotLeaderOrFollowerError())
-        self._pending.clear()
-        self._wake(0)
+        self._resign()
+
+    def _give_up(self, error: KafkaError) -> None:
+        """Tell all who wait that it is in vain."""
+        self._pending.fail(error)
+        self._unwritten.fail(error)
+        self._deletions.fail(error)
+        _wake(self._waiters, 0)
+        _wake(self._append_waiters, 0)
 
     def check_epoch(self, expected: int) -> None:
         """Hold the leader epoch that a client believes in against the real one; -1 is not checked (KIP-320)."""
@@ -105,7 +200,9 @@ class Partition:
     def append(self, data: memoryview, acks: int = ALL_REPLICAS, *, from_client: bool = True) -> Appended:
         """Append batches. Whether they are safe is told by `safe`."""
         self._check_open()
-        if acks == ALL_REPLICAS and len(self.image.isr) < self.min_insync_replicas:
+        if not self.leads:
+            raise NotLeaderOrFollowerError
+        if acks == ALL_REPLICAS and len(self.image.isr) < self._required:
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
@@ -115,23 +212,48 @@ class Partition:
         except DiskFailedError as error:
             self.fail(error)
             raise
+        self._on_appended(len(data))
+        return appended
+
+    @property
+    def _required(self) -> int:
+        """How many replicas have to be in sync for acks=all: of two replicas not three, as in Kafka."""
+        return min(self.min_insync_replicas, len(self.image.replicas))
+
+    @property
+    def is_behind_election(self) -> bool:
+        """Whether the high watermark may lie below what consumers of the leader before this one have seen (KIP-207)."""
+        return self._leadership is not None and self.log.high_watermark < self._leadership.start
+
+    def _on_appended(self, nbytes: int) -> None:
         if self.log.unflushed_messages >= self.log.config.flush_messages:
             self._flush_soon()
         else:
-            self._advance(self.log.log_end_offset, len(data))
-        return appended
+            self._move_on(nbytes)
+        if self._append_waiters:
+            _wake(self._append_waiters, nbytes)
 
-    def safe(self, next_offset: int) -> asyncio.Future[None] | None:
-        """None when everything before `next_offset` is replicated (and flushed), else what becomes done when it is."""
+    def safe(self, next_offset: int, acks: int = ALL_REPLICAS) -> asyncio.Future[None] | None:
+        """None when everything before `next_offset` is replicated (and flushed), else what becomes done when it is.
+
+        With acks=1 it is this broker's own log that counts.
+        """
         if self.high_watermark >= next_offset:
             return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append((next_offset, future))
-        return future
+        if acks == ALL_REPLICAS or self._leadership is None:
+            return self._pending.add(next_offset)
+        return None if self._own_end >= next_offset else self._unwritten.add(next_offset)
 
     def read(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice:
         """Batches from `offset` on, as far as a consumer may read."""
         bound = self.log.last_stable_offset if committed_only else self.high_watermark
+        return self._read(offset, max_bytes, bound, at_least_one)
+
+    def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> FileSlice:
+        """Batches from `offset` on, as far as they are written: for a replica."""
+        return self._read(offset, max_bytes, self.log.log_end_offset, at_least_one)
+
+    def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> FileSlice:
         if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"{self.topic_partition}: offset {offset} is outside "
@@ -139,18 +261,142 @@ class Partition:
             )
         return self.log.read(offset, max_bytes, max_offset=bound, at_least_one=at_least_one)
 
-    def watch(self, waiter: Waiter) -> None:
-        """Tell `waiter` of news until `unwatch`."""
-        self._waiters.add(waiter)
+    def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
+        """Tell `waiter` of what consumers may read, or of `appends`, until `unwatch`."""
+        (self._append_waiters if appends else self._waiters).add(waiter)
 
     def unwatch(self, waiter: Waiter) -> None:
         """Tell it no more."""
         self._waiters.discard(waiter)
+        self._append_waiters.discard(waiter)
+
+    # Leading others
+
+    def fetched(self, fetch: FollowerFetch) -> Replica:
+        """A follower has everything before the offset that it asks for. Raises where it is none of this leader's."""
+        leadership = self._leadership
+        replica = None if leadership is None else leadership.replicas.get(fetch.replica_id)
+        if leadership is None or replica is None:
+            # with an epoch it is ahead of this leader, so that it comes again
+            raise UnknownLeaderEpochError if fetch.leader_epoch >= 0 else NotLeaderOrFollowerError
+        end = self.log.log_end_offset
+        replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
+        self._let_join(leadership, replica)
+        self._move_on(0)
+        self._deletions_reach()
+        return replica
+
+    def check_isr(self) -> None:
+        """Send those out of the in-sync replicas who have fallen behind, and take in who was refused before."""
+        leadership = self._leadership
+        if leadership is None or self._closed:
+            return
+        isr = leadership.without_laggards(self.log.log_end_offset, self._now())
+        if isr is not None:
+            logger.info("%s: in-sync replicas shrink from %s to %s", self.topic_partition, leadership.image.isr, isr)
+            self._propose(leadership, isr)
+        self._let_all_join(leadership)
+        self._move_on(0)
+
+    def _let_all_join(self, leadership: Leadership) -> None:
+        for replica in leadership.replicas.values():
+            self._let_join(leadership, replica)
+
+    def _let_join(self, leadership: Leadership, replica: Replica) -> None:
+        isr = leadership.with_joining(replica, self.high_watermark)
+        if isr is not None:
+            logger.info("%s: in-sync replicas grow from %s to %s", self.topic_partition, leadership.image.isr, isr)
+            self._propose(leadership, isr)
+
+    def _propose(self, leadership: Leadership, isr: tuple[int, ...]) -> None:
+        if self.isr_changes is not None:
+            leadership.propose(isr)
+            if self._proposing is not None:
+                self._proposing.cancel()  # overtaken by a newer state
+            asking = carry_through(self.isr_changes, self.topic_partition, leadership, isr)
+            self._proposing = asyncio.get_running_loop().create_task(self._await_answer(leadership, asking))
+
+    async def _await_answer(self, leadership: Leadership, asking: Awaitable[PartitionImage | None]) -> None:
+        image = await asking
+        if self._leadership is not leadership or self._closed:
+            return
+        if image is not None and image.leader == self.image.leader and not self.is_older(image):
+            self.lead(image)
+            leadership.withdraw()  # also where it brought no new state, since the ISR was so already
+        self._move_on(0)
+
+    def _on_new_state(self) -> None:
+        """The in-sync replicas may have changed: so may what is safe, and who can join."""
+        if len(self.image.isr) < self._required and self._leadership is not None:
+            self._pending.fail(NotEnoughReplicasAfterAppendError(f"{self.topic_partition}: {self.image.isr} are left"))
+        self._move_on(0)
+        if self._leadership is not None:
+            self._let_all_join(self._leadership)
+
+    def lose_followers(self, brokers: Iterable[int]) -> None:
+        """These brokers have left the cluster."""
+        if self._leadership is not None:
+            self._leadership.lose(brokers)
+            self._move_on(0)
+            self._deletions_reach()
+
+    def readers_of(self, offset: int) -> list[Replica]:
+        """The followers in sync that have what lies at `offset`."""
+        return [] if self._leadership is None else self._leadership.readers_of(offset)
+
+    def low_watermark(self, alive: Iterable[int]) -> int:
+        """Before it no living replica has anything."""
+        start, leadership = self.log.log_start_offset, self._leadership
+        return start if leadership is None else leadership.low_watermark(start, alive)
+
+    def deleted(self, offset: int, alive: Callable[[], Iterable[int]]) -> asyncio.Future[None] | None:
+        """None when no living replica has anything before `offset`, else what becomes done when that is so."""
+        self._alive = alive
+        return None if self.low_watermark(alive()) >= offset else self._deletions.add(offset)
+
+    def _deletions_reach(self) -> None:
+        if self._deletions:
+            self._deletions.reach(self.low_watermark(self._alive()))
+
+    # Following
+
+    def append_from_leader(self, data: memoryview) -> None:
+        """Append batches as they came from the leader. Raises what `Log.append_as_follower` does."""
+        assert not self.leads, "a leader has nobody to copy from"
+        self._check_open()
+        try:
+            self.log.append_as_follower(data)
+        except DiskFailedError as error:
+            self.fail(error)
+            raise
+
+    def keep_up(self, leader_high_watermark: int, leader_log_start: int) -> None:
+        """Go by the leader's high watermark and log start, as far as the own log goes."""
+        log = self.log
+        high_watermark = min(leader_high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+            _wake(self._waiters, 0)
+        if leader_log_start > log.log_start_offset:
+            log.delete_records_before(min(leader_log_start, log.high_watermark))
+
+    def truncate_to(self, offset: int) -> None:
+        """Give up what the leader does not have."""
+        log = self.log
+        level = logging.WARNING if offset < log.high_watermark else logging.INFO
+        logger.log(level, "%s is cut at %d (high watermark %d)", self.topic_partition, offset, log.high_watermark)
+        log.truncate_to(offset)
+
+    def start_anew_at(self, offset: int) -> None:
+        """Give up everything: the leader's log begins behind the end of this one."""
+        logger.warning("%s starts anew at %d, where its leader's log begins", self.topic_partition, offset)
+        self.log.truncate_fully_and_start_at(offset)
+        self.log.high_watermark = offset
 
     @property
     def has_pending(self) -> bool:
         """Whether somebody waits for an append to be safe."""
-        return bool(self._pending)
+        return bool(self._pending or self._unwritten)
 
     async def flush(self) -> None:
         """Wait until everything appended so far is on disk, or cannot be; who waited for that is told."""
@@ -160,7 +406,7 @@ class Partition:
         except KafkaStorageError as error:
             self.fail(error)
         else:
-            self._advance(end, 0)
+            self._move_on(0)
 
     def _on_roll(self, log: Log) -> None:
         """A closed segment is written to disk in the background, so that a restart has only the last one to check."""
@@ -187,12 +433,7 @@ class Partition:
             return
         logger.error("%s is out of service until a restart: %s", self.topic_partition, error)
         self.log.failed = self._failed = self._closed = True
-        failed = KafkaStorageError(f"{self.topic_partition} is out of service: {error}")
-        for _, future in self._pending:
-            if not future.done():
-                future.set_exception(failed)
-        self._pending.clear()
-        self._wake(0)
+        self._give_up(KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
         if self.on_disk_failure is not None:
             self.on_disk_failure(self, error)
 
@@ -211,24 +452,31 @@ class Partition:
             return
         if self._closed:
             return
-        self._advance(end, max(1, self.log.size - position))
-        if self.high_watermark < self.log.log_end_offset:
+        self._move_on(max(1, self.log.size - position))
+        if self.log.unflushed_messages >= self.log.config.flush_messages:
             self._flush_soon()
 
-    def _advance(self, offset: int, gained: int) -> None:
+    @property
+    def _own_end(self) -> int:
+        """How far this replica's log counts: what has to be flushed and is not does not."""
+        log = self.log
+        return log.log_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
+
+    def _move_on(self, gained: int) -> None:
+        """Move the high watermark as far as it may go, and tell who waits for it."""
+        if not self.leads:
+            return
+        offset = self._own_end
+        if self._leadership is not None:
+            self._unwritten.reach(offset)
+            offset = self._leadership.high_watermark(offset, self.min_insync_replicas, self._now())
         if offset <= self.log.high_watermark:
             return
         self.log.high_watermark = offset
-        if self._pending:
-            still = []
-            for wanted, future in self._pending:
-                if wanted > offset:
-                    still.append((wanted, future))
-                elif not future.done():
-                    future.set_result(None)
-            self._pending = still
-        self._wake(gained)
+        self._pending.reach(offset)
+        _wake(self._waiters, gained)
 
-    def _wake(self, gained: int) -> None:
-        for waiter in tuple(self._waiters):
-            waiter(gained)
+
+def _wake(waiters: set[Waiter], gained: int) -> None:
+    for waiter in tuple(waiters):
+        waiter(gained)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
-from ottla.cluster.metadata import ClusterImage, TopicImage
+from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.znodes import uuid_text
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -18,12 +18,17 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.model import TopicPartition
-from ottla.replication.partition import Partition
+from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.relocation import Relocation
+from ottla.replication.replication_quota import ReplicationQuota, is_throttled
+from ottla.replication.roles import Followers, IsrChanges, RoleListener
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 
 log = logging.getLogger("ottla.replication")
+
+KINDS = ("leader", "follower")
+"""Whose replication a topic can bound."""
 
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Makes a log's configuration from the options set on its topic."""
@@ -48,11 +53,30 @@ class Partitions:
         self._min_insync_replicas = min_insync_replicas
         self._partitions: dict[TopicPartition, Partition] = {}
         self._relocations: dict[TopicPartition, Relocation] = {}
-        self._may_create = True
+        self._unmade: list[TopicPartition] = []
+        """Replicas for which no log could be made just now."""
+        self._unusable: set[TopicPartition] = set()
+        """Those of them that the controller was told of."""
+        self.all_dirs = True
+        """Whether every data directory could be opened. Without one, no log is made for a replica that is in sync by
+        what the cluster knows: it may lie in that directory, and an empty one would look like one that lost all."""
         self.relocation_limit = float("inf")
         """Bytes per second that all moves between data directories may copy; it may change while they are under way."""
         self.on_fatal: Callable[[], None] | None = None
         """Told when the first data directory has failed, which holds the registry."""
+        self.on_dir_failure: Callable[[list[TopicPartition]], None] | None = None
+        """Told which partitions are out of service with a data directory, so that the controller hears of it."""
+        self.roles: list[RoleListener] = []
+        """Told which partitions this broker leads; who comes before `start` hears of all."""
+        self.followers: Followers | None = None
+        """What fetches the partitions that others lead."""
+        self.leaving = False
+        """This broker is about to stop. What it is not in sync with any more is not followed anew: the next leader
+        would wait for it, and take it back."""
+        self.isr_changes: IsrChanges | None = None
+        """How leaders ask for another ISR; set before `start`."""
+        self.lag_seconds = LAG_SECONDS
+        self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -61,13 +85,20 @@ class Partitions:
         return len(self._partitions)
 
     def get(self, tp: TopicPartition) -> Partition | None:
-        """The partition if this broker has it."""
+        """The partition if this broker has a replica of it."""
         return self._partitions.get(tp)
+
+    def led(self, tp: TopicPartition) -> Partition | None:
+        """The partition if this broker leads it."""
+        found = self._partitions.get(tp)
+        return found if found is not None and found.leads else None
 
     def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
         """The partition, or the error that tells a client what is wrong."""
         found = self._partitions.get(tp)
         if found is not None:
+            if not found.leads and not found.failed:
+                raise NotLeaderOrFollowerError
             return found
         known = image.partition(tp)
         if known is None:
@@ -75,6 +106,13 @@ class Partitions:
         if self.broker_id in known.replicas:
             raise KafkaStorageError(f"{tp} has no log on this broker")
         raise NotLeaderOrFollowerError
+
+    def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
+        """The partition as far as consumers may read it here, led or followed; else the error, as `leader` has it."""
+        found = self._partitions.get(tp)
+        if found is not None and found.image.leader != NO_LEADER:
+            return found
+        return self.leader(image, tp)
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
@@ -86,30 +124,35 @@ class Partitions:
         """Replicas that are on their way to another directory."""
         return self._relocations
 
-    async def start(self, image: ClusterImage, *, all_dirs: bool = True) -> None:
-        """Lead what the image gives to this broker. Logs that no topic owns are left alone, and named.
+    def broken(self) -> list[TopicPartition]:
+        """The replicas that cannot be used: their disk has failed, or they have no log."""
+        return [*self._unusable, *(tp for tp, partition in self._partitions.items() if partition.failed)]
 
-        Where a data directory could not be opened (`all_dirs` is false), no log is made for a topic that was there
-        before: it may lie in that directory, and an empty one would look like one that lost everything.
-        """
-        self._may_create = all_dirs
+    async def start(self, image: ClusterImage) -> None:
+        """Lead and follow what the image gives to this broker. Logs that no topic owns are left alone, and named."""
         for topic in image.topics.values():
             self._take(topic)
-        self._may_create = True
+        self._tell_unusable()
         owned = set(self._partitions)
         for directory in self._log_dirs:
             for tp in directory.logs.keys() - owned:
                 log.warning("%s in %s belongs to no topic of this cluster and is left as it is", tp, directory.path)
 
     async def change(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Follow a change of the cluster: new, changed and deleted topics."""
+        """Follow a change of the cluster. A partition that is not this broker's any more is closed; its log stays."""
         for name, old in before.topics.items():
             new = after.topics.get(name)
             if new is None or new.id != old.id:
-                self._drop(old)
+                for index in range(len(old.partitions)):
+                    self._forget(TopicPartition(name, index))
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic:
                 self._take(topic)
+        self._tell_unusable()
+        gone = before.brokers.keys() - after.brokers.keys()
+        if gone:
+            for partition in self:
+                partition.lose_followers(gone)
 
     def reconfigure(self, image: ClusterImage) -> None:
         """The broker's own defaults have changed: every log works by the new ones."""
@@ -165,6 +208,10 @@ class Partitions:
                 other = self._partitions.get(tp)
                 if other is not None:
                     other.fail(error)
+                    if self.followers is not None:
+                        self.followers.leave(tp)
+            if self.on_dir_failure is not None:
+                self.on_dir_failure(list(directory.logs))
             if self.on_fatal is not None and directory is self._log_dirs[0]:
                 self.on_fatal()
 
@@ -180,28 +227,119 @@ class Partitions:
             partition.close()
 
     def _take(self, topic: TopicImage) -> None:
+        mine = []
+        for index, image in enumerate(topic.partitions):
+            tp = TopicPartition(topic.name, index)
+            if self.broker_id in image.replicas:
+                mine.append((tp, image))
+            else:
+                self._forget(tp)
+        if not mine:
+            return
         config = self._log_config(topic.options)
         min_isr = self._min_insync_replicas(topic.options)
-        for index, image in enumerate(topic.partitions):
-            if self.broker_id not in image.replicas:
-                continue
-            tp = TopicPartition(topic.name, index)
-            existing = self._partitions.get(tp)
-            if existing is not None:
-                existing.log.config = config
-                existing.min_insync_replicas = min_isr
-                continue
-            try:
-                found = self._open(tp, config, topic)
-            except KafkaStorageError as error:
-                log.error("%s: no log: %s", tp, error)
-                continue
-            partition = Partition(found, image, min_isr, self._workers)
-            partition.on_disk_failure = self._on_disk_failure
-            partition.lead(image)
-            self._partitions[tp] = partition
+        for tp, image in mine:
+            partition = self._partitions.get(tp)
+            if partition is None:
+                partition = self._make(tp, image, topic, config)
+            if partition is not None:
+                partition.log.config = config
+                partition.min_insync_replicas = min_isr
+                self._throttle(partition, topic.options)
+                self._give_role(partition, image)
 
-    def _open(self, tp: TopicPartition, config: LogConfig, topic: TopicImage) -> Log:
+    def _throttle(self, partition: Partition, options: Mapping[str, str]) -> None:
+        number = partition.topic_partition.partition
+        leaders, followers = (options.get(f"{kind}.replication.throttled.replicas", "") for kind in KINDS)
+        partition.throttled_leader = is_throttled(leaders, number, self.broker_id)
+        partition.throttled_follower = is_throttled(followers, number, self.broker_id)
+
+    def _make(
+        self, tp: TopicPartition, image: PartitionImage, topic: TopicImage, config: LogConfig
+    ) -> Partition | None:
+        try:
+            found = self._open(tp, image, config, topic)
+        except (KafkaStorageError, OSError) as error:
+            log.error("%s: no log: %s", tp, error)
+            self._unmade.append(tp)
+            return None
+        self._unusable.discard(tp)
+        partition = self._partitions[tp] = Partition(found, image, 1, self._workers)
+        partition.topic_id = topic.id
+        partition.isr_changes = self.isr_changes
+        partition.lag_seconds = self.lag_seconds
+        partition.on_disk_failure = self._on_disk_failure
+        return partition
+
+    def _give_role(self, partition: Partition, image: PartitionImage) -> None:
+        """Have a partition lead or follow. An image that was overtaken on its way changes nothing."""
+        if partition.is_older(image):
+            return
+        tp, led = partition.topic_partition, partition.leads
+        if image.leader == self.broker_id:
+            if partition.failed:
+                return  # whoever comes is told so, until the controller has another leader
+            if self.followers is not None and not led:
+                self.followers.leave(tp)
+            try:
+                new = partition.lead(image)
+            except OSError as error:
+                partition.fail(error)
+                return
+            if new:
+                for listener in self.roles:
+                    listener.led(partition)
+            return
+        partition.follow(image)
+        if led:
+            self._resigned(tp)
+        if self.followers is not None and not partition.failed:
+            if self.leaving and self.broker_id not in image.isr:
+                self.followers.leave(tp)
+            else:
+                self.followers.follow(partition)
+
+    def _tell_unusable(self) -> None:
+        """Replicas without a log are as those on a failed disk: others have to lead."""
+        new = [tp for tp in self._unmade if tp not in self._unusable]
+        self._unmade.clear()
+        self._unusable.update(new)
+        if new and self.on_dir_failure is not None:
+            self.on_dir_failure(new)
+
+    def _resigned(self, tp: TopicPartition) -> None:
+        for listener in self.roles:
+            listener.resigned(tp)
+
+    def _forget(self, tp: TopicPartition) -> None:
+        """Serve a partition no more; its log stays."""
+        partition = self._partitions.pop(tp, None)
+        if partition is None:
+            return
+        led = partition.leads
+        if self.followers is not None:
+            self.followers.leave(tp)
+        partition.close()
+        if led:
+            self._resigned(tp)
+
+    def stop(self, tp: TopicPartition, delete: bool) -> None:
+        """End a replica: for good, or because this broker is about to stop and is in sync no more."""
+        if delete:
+            self.delete(tp)
+        elif self.followers is not None:
+            self.followers.leave(tp)
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Serve a partition no more and delete its log, here where that is wished for and nowhere else."""
+        self._forget(tp)
+        for directory in self._log_dirs:
+            try:
+                directory.delete(tp)
+            except KafkaStorageError as error:
+                log.error("%s", error)  # it is out of service all the same
+
+    def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._set_aside_copies(tp)
         for directory in self._log_dirs:
             failure = directory.failed.get(tp)
@@ -217,7 +355,8 @@ class Partitions:
             existing.config = config
             return existing
         online = [directory for directory in self._log_dirs if not directory.offline]
-        if not self._may_create or not online:
+        was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
+        if (was_there and not self.all_dirs) or not online:
             raise KafkaStorageError("it may lie in a data directory that is out of service")
         emptiest = min(online, key=lambda d: len(d.logs))
         return emptiest.create(tp, config, uuid_text(topic.id))
@@ -227,19 +366,6 @@ class Partitions:
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
             log.warning("%s is there twice: %s holds less and is set aside", tp, directory.set_aside(tp))
-
-    def _drop(self, topic: TopicImage) -> None:
-        for index in range(len(topic.partitions)):
-            tp = TopicPartition(topic.name, index)
-            partition = self._partitions.pop(tp, None)
-            if partition is None:
-                continue
-            partition.close()
-            for directory in self._log_dirs:
-                try:
-                    directory.delete(tp)
-                except KafkaStorageError as error:
-                    log.error("%s", error)  # it is out of service all the same
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

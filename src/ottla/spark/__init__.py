@@ -6,26 +6,67 @@ separates the two.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from ottla.metrics.reporter import MetricsReporter
+    from ottla.spark.watching.watcher import Watcher
+
+__all__ = ["register", "watch"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, and with sqlalchemy `format("ottla.sql")`. May be called again.
+    """Make `format("ottla")` and `format("ottla.sql")` known to a session, local or remote. May be called again.
 
     Turns `spark.sql.python.filterPushdown.enabled` on, so that conditions on offset, partition, topic and timestamp
-    save reading. Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing.
-    """
-    from ottla.spark.source import PUSHDOWN, FilteringSource
+    save reading. Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing, and
+    ConfigurationError, naming PYSPARK_PYTHON, where a local session's workers would run a Python without Ottla.
 
+    With Spark Connect, Ottla has to be installed on the server, too: classes travel there by their names.
+    """
+    from ottla.spark.extras import needed
+
+    with needed("ottla", extra="spark"):
+        from ottla.spark.source import PUSHDOWN, FilteringSource
+        from pyspark_ottla_sql import DefaultSource as SqlSource
+    _check_local_workers(spark)
     spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(FilteringSource)
-    if importlib.util.find_spec("sqlalchemy") is not None:
-        from ottla.spark.sql_sink import SqlSource
+    spark.dataSource.register(SqlSource)
 
-        spark.dataSource.register(SqlSource)
+
+def _check_local_workers(spark: SparkSession) -> None:
+    """On a cluster the workers' Python is not here to be asked, and a remote session does not tell it."""
+    from pyspark.sql.utils import is_remote
+
+    if is_remote() or not str(spark.sparkContext.master).startswith("local"):
+        return
+    from ottla.spark.workers import check_workers
+
+    check_workers(spark.sparkContext.pythonExec)
+
+
+def watch(spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()) -> Watcher:
+    """Watch the streaming queries of a session, whatever they read; use it in a `with`, or close it at the end.
+
+    Args:
+        spark: the session, local or remote.
+        terminal: show queries (and the tasks of running jobs) on stderr: a table in place, or a line at most every
+            five seconds where it is no terminal; default only where it is one.
+        reporters: are told the metrics of `Watcher.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
+
+    Returns:
+        the watcher: `report("report.html")`, `to_json()`, `metrics`.
+
+    Raises:
+        ImportError: pyspark is missing; the error names the extra to install.
+    """
+    from ottla.spark.extras import needed
+
+    with needed("watch", extra="spark"):
+        from ottla.spark.watching.watcher import watch as begin
+    return begin(spark, terminal=terminal, reporters=reporters)

@@ -6,8 +6,8 @@ milliseconds to microseconds, the one unit of time that Spark takes, make new me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -15,34 +15,67 @@ from ottla.model import TopicPartition
 from ottla.records.arrow import HEADER, binary_array, fixed_array, headers_array
 from ottla.records.columns import Columns
 
-TARGET_ROWS = 100_000
-"""Rows per batch to aim for: below ten thousand, the cost per batch shows."""
-TARGET_BYTES = 32 * 1024 * 1024
-"""Keys and values per batch to aim for, whatever the number of rows."""
-
-SPARK_SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-)
-HEADERS_SCHEMA = ", headers array<struct<key:string,value:binary>>"
+TARGET_ROWS = 30_000
+"""Rows per batch to aim for: below ten thousand the cost per batch shows, with far more the caches are too small."""
+TARGET_BYTES = 4 * 1024 * 1024
+"""Keys and values per batch to aim for, whatever the rows: about a fetch, which then need not be joined to others."""
 
 
-def arrow_schema(include_headers: bool) -> pa.Schema:
+class Column(NamedTuple):
+    """One column of the rows: its type in Spark and in Arrow, and how it is made of a chunk."""
+
+    spark_type: str
+    arrow_type: Any
+    array: Callable[[Columns, TopicPartition], pa.Array]
+
+
+MICROS: Final = pa.timestamp("us", tz="UTC")
+
+
+def _timestamps(chunk: Columns, tp: TopicPartition) -> pa.Array:
+    return fixed_array(pa.timestamp("ms", tz="UTC"), chunk.timestamps, chunk.rows).cast(MICROS)
+
+
+def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
+    assert chunk.headers is not None, "headers were asked for but not decoded"
+    return headers_array(chunk.headers, chunk.rows)
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "key": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.keys, chunk.rows)),
+    "value": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.values, chunk.rows)),
+    "topic": Column("string", pa.string(), lambda chunk, tp: pa.repeat(pa.scalar(tp.topic, pa.string()), chunk.rows)),
+    "partition": Column(
+        "int", pa.int32(), lambda chunk, tp: pa.repeat(pa.scalar(tp.partition, pa.int32()), chunk.rows)
+    ),
+    "offset": Column("bigint", pa.int64(), lambda chunk, tp: fixed_array(pa.int64(), chunk.offsets, chunk.rows)),
+    "timestamp": Column("timestamp", MICROS, _timestamps),
+    "timestampType": Column(
+        "int", pa.int32(), lambda chunk, tp: fixed_array(pa.int32(), chunk.timestamp_types, chunk.rows)
+    ),
+    "headers": Column("array<struct<key:string,value:binary>>", pa.list_(HEADER), _headers),
+}
+"""The columns of Spark's Kafka connector, in its order."""
+
+
+def column_names(include_headers: bool) -> tuple[str, ...]:
+    """The columns of a row, unless a query asks for fewer."""
+    return tuple(name for name in COLUMNS if include_headers or name != "headers")
+
+
+def spark_schema(names: Iterable[str]) -> str:
+    """Columns and types as Spark writes a schema."""
+    return ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in names)
+
+
+def arrow_schema(names: Iterable[str]) -> pa.Schema:
     """The schema of the batches that `record_batches` makes."""
-    fields: list[tuple[str, Any]] = [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-    ]
-    return pa.schema([*fields, ("headers", pa.list_(HEADER))] if include_headers else fields)
+    return pa.schema([(name, COLUMNS[name].arrow_type) for name in names])
 
 
-def record_batches(chunks: Iterable[Columns], tp: TopicPartition, include_headers: bool) -> Iterator[pa.RecordBatch]:
+def record_batches(chunks: Iterable[Columns], tp: TopicPartition, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The chunks as batches, small ones joined until they have TARGET_ROWS or TARGET_BYTES."""
-    schema = arrow_schema(include_headers)
+    schema = arrow_schema(names)
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for columns in chunks:
@@ -68,18 +101,4 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def record_batch(columns: Columns, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
     """One chunk as one batch of `arrow_schema`; the batch keeps the chunk's memory alive."""
-    rows = columns.rows
-    millis = fixed_array(pa.timestamp("ms", tz="UTC"), columns.timestamps, rows)
-    arrays = [
-        binary_array(columns.keys, rows),
-        binary_array(columns.values, rows),
-        pa.repeat(pa.scalar(tp.topic, pa.string()), rows),
-        pa.repeat(pa.scalar(tp.partition, pa.int32()), rows),
-        fixed_array(pa.int64(), columns.offsets, rows),
-        millis.cast(pa.timestamp("us", tz="UTC")),
-        fixed_array(pa.int32(), columns.timestamp_types, rows),
-    ]
-    if len(schema) > len(arrays):
-        assert columns.headers is not None, "headers were asked for but not decoded"
-        arrays.append(headers_array(columns.headers, rows))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([COLUMNS[name].array(columns, tp) for name in schema.names], schema=schema)

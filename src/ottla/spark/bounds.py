@@ -58,6 +58,19 @@ class AtTimestamp:
 Bound = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
 
 
+def moves(bound: Bound) -> bool:
+    """Whether new records move where it is: then a second look might find another place."""
+    match bound:
+        case Earliest():
+            return False
+        case Latest():
+            return True
+        case Specific(offsets):
+            return LATEST_MARK in offsets.values()
+        case AtTimestamps(_, latest_if_none) | AtTimestamp(_, latest_if_none):
+            return latest_if_none
+
+
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """As in Spark's checkpoints: {"topic": {"0": 12}}. Sorted, because Spark compares two offsets by their text."""
     nested: dict[str, dict[str, int]] = {}

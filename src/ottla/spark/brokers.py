@@ -6,33 +6,38 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from ottla.client import ranges
-from ottla.client.admin import KafkaAdminClient
-from ottla.errors import KafkaError, UnknownTopicOrPartitionError
-from ottla.model import TopicPartition
+from ottla.client.consumer import ranges
+from ottla.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records.columns import Columns
 from ottla.spark.bounds import Offsets, partition_list
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import SourceOptions, Subscription, connection_options
 
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import KafkaAdminClient
+
 log = logging.getLogger("ottla.spark")
 
 T = TypeVar("T")
 
-# As a consumer's exclude.internal.topics: a pattern such as .* does not mean these.
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
-
 
 class Brokers:
-    """Look-ups of partitions and offsets, each tried again as `fetchOffset.numRetries` says. A planning `Lookup`."""
+    """Look-ups of partitions and offsets, each tried again as `fetchOffset.numRetries` says. A planning `Lookup`.
+
+    Brokers that have not answered once are given one time limit (kafka.default.api.timeout.ms) and no second try: the
+    address is likely to be wrong.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         # A look-up must not create what it asks for; a consumer would.
         self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
         self._admin: KafkaAdminClient | None = None
+        self._reached = False
+        """Whether brokers have answered: then a running query waits for them longer than a new one."""
 
     def __enter__(self) -> Self:
         return self
@@ -58,6 +63,7 @@ class Brokers:
 
     def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
         if subscription.pattern is not None:
+            # As a consumer's exclude.internal.topics: a pattern such as .* does not mean these.
             return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - INTERNAL_TOPICS))
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
@@ -102,6 +108,9 @@ class Brokers:
         """Tell a group how far was read. A failure is a warning: only tools that show lag go by it."""
         try:
             if self._admin is None:
+                # Imported where it is needed: every worker of Spark imports this module.
+                from ottla.client.admin.admin import KafkaAdminClient
+
                 self._admin = KafkaAdminClient(connection_options(self._options.kafka))
             self._admin.alter_consumer_group_offsets(group, offsets)
         except KafkaError as error:
@@ -110,8 +119,15 @@ class Brokers:
     def _retrying(self, ask: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):
             try:
-                return ask()
+                answer = ask()
+                self._reached = True
+                return answer
             except KafkaError as error:
+                if isinstance(error, KafkaTimeoutError) and not self._reached:
+                    raise KafkaTimeoutError(
+                        f"no answer at {self._where}: {error}. Check the address and that its brokers run;"
+                        " kafka.default.api.timeout.ms says how long is waited"
+                    ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
                 log.warning("a look-up at %s failed and is tried again: %s", self._options.bootstrap_servers, error)
@@ -122,15 +138,33 @@ class Brokers:
 def check_exists(
     topics: Set[str], assigned: Set[TopicPartition] | None, found: Set[TopicPartition], where: str
 ) -> None:
-    """Raise UnknownTopicOrPartitionError for what was named but is not there."""
+    """Raise UnknownTopicOrPartitionError for a topic that is not there.
+
+    A partition that is not there is left out, as the connector does, with a warning.
+    """
     missing = topics - {tp.topic for tp in found}
     if missing:
-        raise UnknownTopicOrPartitionError(f"no such topic: {', '.join(sorted(missing))} ({where})")
+        option = "subscribe" if assigned is None else "assign"
+        raise UnknownTopicOrPartitionError(
+            f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
+        )
     if assigned is not None and assigned - found:
-        raise UnknownTopicOrPartitionError(f"no such partition: {partition_list(assigned - found)} ({where})")
+        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - found), where)
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
-    """The records of a range as columns. Raises OffsetOutOfRangeError where it is not all there."""
+    """The records of a range as columns.
+
+    Raises OffsetOutOfRangeError where it is not all there, KafkaTimeoutError where nothing comes for
+    kafkaConsumer.pollTimeoutMs.
+    """
     tp, start, end = wanted
-    return ranges.read_range(options.bootstrap_servers, tp, start, end, options.kafka, headers=options.include_headers)
+    return ranges.read_range(
+        options.bootstrap_servers,
+        tp,
+        start,
+        end,
+        options.kafka,
+        headers=options.include_headers,
+        poll_timeout_ms=options.poll_timeout_ms,
+    )

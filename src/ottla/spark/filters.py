@@ -93,8 +93,8 @@ def _offset(bounds: Bounds, one: Filter) -> Bounds:
     match one:
         case EqualTo():
             low, behind = max(low, one.value), min(behind, one.value + 1)
-        case In() if one.value:
-            low, behind = max(low, min(one.value)), min(behind, max(one.value) + 1)
+        case In() if known := [value for value in one.value if value is not None]:  # no offset equals null
+            low, behind = max(low, min(known)), min(behind, max(known) + 1)
         case GreaterThan():
             low = max(low, one.value + 1)
         case GreaterThanOrEqual():
@@ -112,7 +112,10 @@ def _timestamp(bounds: Bounds, one: Filter) -> Bounds:
     if one.value.tzinfo is None:
         return bounds
     millis = int(one.value.timestamp() * 1000) - 1  # one less: the time may have been rounded
-    return replace(bounds, first_time_ms=max(millis, bounds.first_time_ms or 0, 0))
+    if millis < 0:
+        # Records may be older than 1970 (those without a time have -1), and brokers take no such time.
+        return bounds
+    return replace(bounds, first_time_ms=max(millis, bounds.first_time_ms or 0))
 
 
 _COLUMNS: Final[dict[str, Callable[[Bounds, Filter], Bounds]]] = {

@@ -154,3 +154,11 @@ def _write_shim(home: Path, script: str) -> Path:
         os.chmod(draft, 0o755)
         os.replace(draft, target)
     return home
+
+
+def quoted(option: str) -> str:
+    """An option for a JVM as Spark's extraJavaOptions take it: they are cut at blanks, which a path may have."""
+    if not any(c.isspace() for c in option):
+        return option
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -6,30 +6,28 @@ No broker is asked; one may be writing there meanwhile. The executors have to se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.client.fetched import ABORT_MARKER, with_old_formats_converted
-from ottla.errors import CorruptMessageError
-from ottla.model import TopicPartition
+from ottla.client.consumer.fetched import ABORT_MARKER, with_old_formats_converted
+from ottla.errors import CorruptMessageError, OffsetOutOfRangeError
+from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records import formats
 from ottla.records.batch import MAGIC, BatchHeader, read_header
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
-from ottla.spark.arrow import record_batches
+from ottla.spark.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
 from ottla.spark.bounds import Offsets
-from ottla.spark.brokers import INTERNAL_TOPICS, check_exists
+from ottla.spark.brokers import check_exists
 from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.options import SourceOptions, Subscription
-from ottla.spark.reader import FilterPushdown, RangeReader
+from ottla.spark.reader import FilterPushdown, RangeReader, what_is_left
 from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
-
-ROWS: Final = 100_000
-"""Rows that are decoded before they are handed on."""
 
 
 class Aborted(NamedTuple):
@@ -69,11 +67,14 @@ class OfflineReader(RangeReader, DataSourceReader):
         if not isinstance(partition, OfflinePartition):
             # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
-        return record_batches(
-            columns_of(partition, headers=self.options.include_headers),
-            partition.range.topic_partition,
-            self.options.include_headers,
-        )
+
+        def lost(left: OffsetRange, error: OffsetOutOfRangeError) -> int:
+            self.report_loss(f"{left.topic_partition}: {error}")
+            return OfflineLog(partition.directory, left.start, left.end).start
+
+        read = partial(columns_of, partition=partition, headers=self.options.include_headers)
+        columns = what_is_left(partition.range, read, lost)
+        return record_batches(columns, partition.range.topic_partition, self.columns)
 
 
 class FilteredOfflineReader(FilterPushdown, OfflineReader):
@@ -156,9 +157,12 @@ def _is_abort(batch: StoredBatch) -> bool:
     return any(len(key) >= 4 and int.from_bytes(key[2:4], "big") == ABORT_MARKER for key in keys)
 
 
-def columns_of(partition: OfflinePartition, *, headers: bool) -> Iterator[Columns]:
-    """The records of a range, decoded as they lie in the mapped files."""
-    tp, start, end = partition.range
+def columns_of(wanted: OffsetRange, partition: OfflinePartition, *, headers: bool) -> Iterator[Columns]:
+    """The records of a range, decoded as they lie in the mapped files.
+
+    Raises OffsetOutOfRangeError where it begins with what is not there any more.
+    """
+    tp, start, end = wanted
     decoder = ColumnDecoder(headers=headers)
     for batch in OfflineLog(partition.directory, start, end).batches(start, end):
         if batch.header.is_control or _is_hidden(batch.header, partition.aborted):
@@ -167,7 +171,7 @@ def columns_of(partition: OfflinePartition, *, headers: bool) -> Iterator[Column
         if not _add(decoder, batch, start, end):
             yield decoder.take()
             assert _add(decoder, batch, start, end), "an empty decoder has room for any batch"
-        if decoder.row_count >= ROWS:
+        if decoder.row_count >= TARGET_ROWS or decoder.nbytes >= TARGET_BYTES:
             yield decoder.take()
     if decoder.row_count:
         yield decoder.take()

@@ -109,11 +109,21 @@ def _resolve_times(
 
 
 def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """The ranges of a batch read, cut to what the partitions hold; what was cut is reported."""
+    """The ranges of a batch read, cut to what the partitions hold; what was cut is reported.
+
+    Raises ConfigurationError for a start behind the end.
+    """
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     ranges = []
     for tp in sorted(starts):
         start, end = starts[tp], ends[tp]
+        if start > latest[tp]:
+            report_loss(f"{tp}: it ends at {latest[tp]}, before the startingOffsets {start}")
+        elif start > end and start > earliest[tp]:
+            raise ConfigurationError(
+                f"{tp}: what starting… says is offset {start}, behind {end}, which ending… says: choose an earlier"
+                " start or a later end"
+            )
         if start < end and start < earliest[tp]:
             report_loss(f"{tp}: offsets {start} to {min(end, earliest[tp]) - 1} are gone; it begins at {earliest[tp]}")
         if end > latest[tp]:
@@ -191,6 +201,7 @@ def _tasks(size: int, total: int, wanted: int) -> int:
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
     """`parts` pieces of nearly equal size, the larger ones last; pieces without an offset are left out."""
     bounds, left = [r.start], r.size
+    parts = min(parts, r.size)  # minPartitions may be any number
     for i in range(parts):
         bounds.append(bounds[-1] + left // (parts - i))
         left = r.end - bounds[-1]

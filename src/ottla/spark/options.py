@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
@@ -26,10 +26,9 @@ from ottla.spark.bounds import (
     parse_numbers,
     parse_partitions,
 )
+from ottla.spark.option_values import boolean, duration_ms, get, get_or, group, not_negative, paths, positive, strategy
 
 log = logging.getLogger("ottla.spark")
-
-T = TypeVar("T")
 
 
 class OptionRow(NamedTuple):
@@ -65,6 +64,10 @@ OPTIONS = (
     OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
     OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
     OptionRow("ottla.log.dirs", "", "batch", "Reads data directories, separated by commas, instead of asking brokers."),
+    OptionRow("groupIdPrefix", "", "both", "Accepted without effect: nothing is read through a group."),
+    OptionRow(
+        "kafkaConsumer.pollTimeoutMs", "120000", "both", "How long a task waits for the next record, in milliseconds."
+    ),
     OptionRow("fetchOffset.numRetries", "3", "both", "How often a look-up of offsets is tried again."),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "The pause before it, in milliseconds."),
 )
@@ -72,20 +75,20 @@ OPTIONS = (
 
 # Options of the connector for what this source does not have: accepted, so that a job need only change its format.
 _WITHOUT_EFFECT = (
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
     "kafka.consumer.cache.capacity",
     "checkpointLocation",
     "path",
+    "queryName",
 )
 
-_FORBIDDEN_KAFKA = {
+FORBIDDEN_KAFKA = {
     "auto.offset.reset": "set the option startingOffsets to earliest or latest; Spark keeps track of offsets itself",
     "key.deserializer": "keys arrive as binary; cast or parse the column key",
     "value.deserializer": "values arrive as binary; cast or parse the column value",
     "enable.auto.commit": "leave it out; offsets live in Spark's checkpoint",
     "interceptor.classes": "leave it out; interceptors could change what Spark reads",
 }
+"""What goes to no consumer, and what to do instead: Spark decides it."""
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
@@ -120,9 +123,12 @@ class SourceOptions:
     max_trigger_delay_ms: int = 15 * 60 * 1000
     commit_group_id: str | None = None
     include_headers: bool = False
+    columns: tuple[str, ...] = ()
+    """The columns that a query's own schema names; none means all."""
     fail_on_data_loss: bool = True
     retries: int = 3
     retry_interval_ms: int = 10
+    poll_timeout_ms: int = 120_000
     log_dirs: tuple[str, ...] = ()
     """Data directories to read without a broker."""
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -138,27 +144,30 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
     # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
     lowered = {name.lower(): value for name, value in given.items()}
-    log_dirs = _get(lowered, "ottla.log.dirs", _paths) or ()
-    kafka = kafka_options(lowered, _FORBIDDEN_KAFKA, with_brokers=not log_dirs)
+    log_dirs = get(lowered, "ottla.log.dirs", paths) or ()
+    kafka = kafka_options(lowered, FORBIDDEN_KAFKA, with_brokers=not log_dirs)
     warn_of_unknown(given, [row.name for row in OPTIONS], "source")
+    most_records = get(lowered, "maxRecordsPerPartition", positive)  # Batches ignore it, but not a wrong value.
     options = SourceOptions(
         subscription=_subscription(lowered),
         starting=_starting(lowered, streaming),
         ending=Latest() if streaming else _ending(lowered),
-        min_partitions=_get(lowered, "minPartitions", _positive),
-        max_records_per_partition=_get(lowered, "maxRecordsPerPartition", _positive) if streaming else None,
-        max_offsets_per_trigger=_get(lowered, "maxOffsetsPerTrigger", _positive),
-        min_offsets_per_trigger=_get(lowered, "minOffsetsPerTrigger", _positive),
-        max_trigger_delay_ms=_get(lowered, "maxTriggerDelay", _duration_ms) or 15 * 60 * 1000,
-        commit_group_id=_get(lowered, "commitGroupId", _name),
-        include_headers=_get(lowered, "includeHeaders", _boolean) or False,
-        fail_on_data_loss=_get(lowered, "failOnDataLoss", _boolean) is not False,
-        retries=_or(_get(lowered, "fetchOffset.numRetries", _not_negative), 3),
-        retry_interval_ms=_or(_get(lowered, "fetchOffset.retryIntervalMs", _not_negative), 10),
+        min_partitions=get(lowered, "minPartitions", positive),
+        max_records_per_partition=most_records if streaming else None,
+        max_offsets_per_trigger=get(lowered, "maxOffsetsPerTrigger", positive),
+        min_offsets_per_trigger=get(lowered, "minOffsetsPerTrigger", positive),
+        max_trigger_delay_ms=get_or(lowered, "maxTriggerDelay", duration_ms, 15 * 60 * 1000),
+        commit_group_id=get(lowered, "commitGroupId", group),
+        include_headers=get_or(lowered, "includeHeaders", boolean, False),
+        fail_on_data_loss=get_or(lowered, "failOnDataLoss", boolean, True),
+        retries=get_or(lowered, "fetchOffset.numRetries", not_negative, 3),
+        retry_interval_ms=get_or(lowered, "fetchOffset.retryIntervalMs", not_negative, 10),
+        poll_timeout_ms=get_or(lowered, "kafkaConsumer.pollTimeoutMs", positive, 120_000),
         log_dirs=log_dirs,
         kafka=kafka,
     )
     _check_stream(lowered, options, streaming)
+    _check_order(options.starting, options.ending)
     return options
 
 
@@ -220,7 +229,7 @@ def _pattern(text: str) -> str:
 
 
 def _starting(lowered: Mapping[str, str], streaming: bool) -> Bound:
-    latest_if_none = _get(lowered, "startingOffsetsByTimestampStrategy", _strategy) == "latest"
+    latest_if_none = get(lowered, "startingOffsetsByTimestampStrategy", strategy) == "latest"
     bound = _bound(lowered, "starting", latest_if_none) or (Latest() if streaming else Earliest())
     if not streaming and (isinstance(bound, Latest) or _has_mark(bound, LATEST_MARK)):
         raise ConfigurationError(
@@ -240,22 +249,46 @@ def _ending(lowered: Mapping[str, str]) -> Bound:
 
 def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound | None:
     """The bound of one side, in the connector's order of precedence; None where nothing is set."""
-    timestamp = _get(lowered, f"{side}Timestamp", _not_negative)
+    timestamp = get(lowered, f"{side}Timestamp", not_negative)
     if timestamp is not None:
         return AtTimestamp(timestamp, latest_if_none)
     by_time = f"{side}OffsetsByTimestamp"
     if by_time.lower() in lowered:
         return AtTimestamps(parse_numbers(by_time, lowered[by_time.lower()]), latest_if_none)
     name = f"{side}Offsets"
-    text = lowered.get(name.lower(), "").strip()
-    if not text:
+    text = lowered.get(name.lower())
+    if text is None:
         return None
+    text = text.strip()
     simple: dict[str, Bound] = {"earliest": Earliest(), "latest": Latest()}
     if text.lower() in simple:
         return simple[text.lower()]
     if not text.startswith("{"):
         raise ConfigurationError(f"{name}: {text!r} is not allowed; it must be earliest, latest or offsets as JSON")
     return Specific(parse_numbers(name, text))
+
+
+def _check_order(starting: Bound, ending: Bound) -> None:
+    """Raise ConfigurationError for a start behind the end, where that can be told without asking brokers."""
+    match starting, ending:
+        case AtTimestamp(start), AtTimestamp(end):
+            name, wrong = "Timestamp", [f"{start} and {end}"] if start > end else []
+        case AtTimestamps(starts), AtTimestamps(ends):
+            name, wrong = "OffsetsByTimestamp", _reversed(starts, ends)
+        case Specific(starts), Specific(ends):
+            name, wrong = "Offsets", _reversed(starts, ends)
+        case _:
+            return
+    if wrong:
+        raise ConfigurationError(
+            f"starting{name} lies behind ending{name} ({', '.join(wrong)}): set a start that is not behind the end"
+        )
+
+
+def _reversed(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[str]:
+    # Negative offsets are marks, and what is named on one side only is told when the partitions are known.
+    both = [(tp, start, ends[tp]) for tp, start in sorted(starts.items()) if tp in ends]
+    return [f"{tp}: {start} and {end}" for tp, start, end in both if start > end >= 0]
 
 
 def _has_mark(bound: Bound, mark: int) -> bool:
@@ -274,66 +307,3 @@ def _check_stream(lowered: Mapping[str, str], options: SourceOptions, streaming:
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
         raise ConfigurationError(f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})")
-
-
-def _get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    text = lowered.get(name.lower())
-    if text is None:
-        return None
-    try:
-        return parse(text.strip())
-    except ValueError as error:
-        raise ConfigurationError(f"{name}: {text!r} is not allowed: {error}") from None
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _whole(text: str, at_least: int) -> int:
-    if not re.fullmatch(r"-?\d+", text) or int(text) < at_least:
-        raise ValueError(f"a whole number of at least {at_least} is wanted")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _not_negative(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
-    return text.lower() == "true"
-
-
-def _name(text: str) -> str:
-    if not text:
-        raise ValueError("the id of a consumer group is wanted")
-    return text
-
-
-def _paths(text: str) -> tuple[str, ...]:
-    paths = tuple(path.strip() for path in text.split(",") if path.strip())
-    if not paths:
-        raise ValueError("one or more directories are wanted, as in a broker's log.dirs")
-    return paths
-
-
-def _strategy(text: str) -> str:
-    if text.lower() not in ("error", "latest"):
-        raise ValueError("error or latest is wanted")
-    return text.lower()
-
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
-
-
-def _duration_ms(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    if not match or match[2] not in _UNITS_MS:
-        raise ValueError("a duration such as 500ms, 30s, 15m or 1h is wanted")
-    return int(match[1]) * _UNITS_MS[match[2]]

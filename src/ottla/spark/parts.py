@@ -28,7 +28,7 @@ def parts_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Part]:
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()
     if topics is not None and topics.null_count:
-        raise ConfigurationError('a row has no topic: fill the column topic, or set .option("topic", "…")')
+        raise ConfigurationError('a row has null as its topic: fill the column topic, or set .option("topic", "…")')
     if topics is None and "partition" not in columns:
         yield _part(str(topic), None, columns)
         return

@@ -7,7 +7,7 @@ Planning runs in a Python process beside the driver, reading in Python workers b
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ottla.errors import KafkaError, OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.records.columns import Columns
-from ottla.spark.arrow import record_batches
+from ottla.spark.arrow import column_names, record_batches
 from ottla.spark.brokers import Brokers, read_range
 from ottla.spark.filters import Bounds
 from ottla.spark.offsets import Lookup, OffsetRange, batch_ranges, resolve, split
@@ -63,6 +63,11 @@ class RangeReader:
         self.options = options
         self.bounds = Bounds()
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows."""
+        return self.options.columns or column_names(self.options.include_headers)
+
     def report_loss(self, message: str) -> None:
         """Raise, or warn and go on, as failOnDataLoss says."""
         if self.options.fail_on_data_loss:
@@ -90,30 +95,36 @@ class RangeReader:
         if not isinstance(partition, RangePartition):
             # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
-        return record_batches(
-            self._columns(partition.range), partition.range.topic_partition, self.options.include_headers
-        )
+        columns = what_is_left(partition.range, lambda left: read_range(left, self.options), self._lost)
+        return record_batches(columns, partition.range.topic_partition, self.columns)
 
-    def _columns(self, wanted: OffsetRange) -> Iterator[Columns]:
-        position = wanted.start
-        while position < wanted.end:
-            try:
-                for columns in read_range(wanted._replace(start=position), self.options):
-                    if columns.rows:
-                        position = columns.offsets[columns.rows - 1] + 1
-                    yield columns
-                return
-            except OffsetOutOfRangeError:
-                # Deleted between planning and reading, by retention or with the topic.
-                position = self._after_loss(wanted, position)
-
-    def _after_loss(self, wanted: OffsetRange, position: int) -> int:
-        tp = wanted.topic_partition
+    def _lost(self, left: OffsetRange, _error: OffsetOutOfRangeError) -> int:
+        tp = left.topic_partition
         with Brokers(self.options) as brokers:
             earliest = brokers.earliest([tp])[tp]
-        self.report_loss(f"{tp}: offsets {position} to {wanted.end - 1} are not all there; it begins at {earliest}")
-        # An end that went back leaves nothing to read; a moved beginning does.
-        return earliest if earliest > position else wanted.end
+        self.report_loss(f"{tp}: offsets {left.start} to {left.end - 1} are not all there; it begins at {earliest}")
+        return earliest
+
+
+def what_is_left(
+    wanted: OffsetRange,
+    read: Callable[[OffsetRange], Iterator[Columns]],
+    lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
+) -> Iterator[Columns]:
+    """Read a range. Where records are gone, `lost` reports that (or raises) and tells where the log begins now."""
+    left = wanted
+    while left.start < left.end:
+        try:
+            for columns in read(left):
+                if columns.rows:
+                    left = left._replace(start=columns.offsets[columns.rows - 1] + 1)
+                yield columns
+            return
+        except OffsetOutOfRangeError as error:
+            # Deleted between planning and reading, by retention or with the topic.
+            begin = lost(left, error)
+            # An end that went back leaves nothing to read; a moved beginning does.
+            left = left._replace(start=begin if begin > left.start else left.end)
 
 
 class BatchReader(RangeReader, DataSourceReader):

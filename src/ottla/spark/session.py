@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.spark import register
-from ottla.spark.java import java_home
+from ottla.spark.aot import JAVA_OPTIONS, java_options
+from ottla.spark.extras import needed
+from ottla.spark.home import use_installed_pyspark
+from ottla.spark.java import cache_dir, find_java, java_home
+from ottla.spark.workers import check_workers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 LOCAL_DEFAULTS: dict[str, str] = {
@@ -29,6 +32,21 @@ LOCAL_DEFAULTS: dict[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+
+
+def prepare_environment() -> None:
+    """Set what Spark's launcher and workers read when a JVM starts here: JAVA_HOME, SPARK_LOCAL_IP, PYSPARK_PYTHON.
+
+    For sessions of one's own, such as `SparkSession.builder.remote("local[2]")`. What is set already stays, but for a
+    JAVA_HOME that Spark does not run on.
+
+    Raises:
+        ConfigurationError: no Java that Spark runs on was found, or PYSPARK_PYTHON is a Python without Ottla.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark's default is the python3 of the PATH, which need not be the one that Ottla is installed in.
+    check_workers(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
 
 
 def local_session(
@@ -49,16 +67,16 @@ def local_session(
         config: more Spark settings; they win over `LOCAL_DEFAULTS`.
 
     Raises:
-        ConfigurationError: no Java that Spark runs on was found.
+        ConfigurationError: no Java that Spark runs on was found, or PYSPARK_PYTHON is a Python without Ottla.
+        ImportError: pyspark or pyarrow is missing; the error names the extra to install.
     """
-    from pyspark.sql import SparkSession
+    with needed("local_session", extra="spark"):
+        from pyspark.sql import SparkSession
 
-    # Read by Spark's launcher and by its workers when the JVM starts, so they must stand in our own environment.
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark's default is the python3 of the PATH, which need not be the one that Ottla is installed in.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    prepare_environment()
+    use_installed_pyspark()
     settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
+    settings[JAVA_OPTIONS] = f"{_cached_classes()} {settings.get(JAVA_OPTIONS, '')}".strip()
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
@@ -67,3 +85,10 @@ def local_session(
     spark: SparkSession = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _cached_classes() -> str:
+    """Options of the JVM for what `ottla spark-warm-up` has left."""
+    import pyspark
+
+    return java_options(Path(pyspark.__file__).parent, find_java(), cache_dir())

@@ -1,7 +1,7 @@
 """Writing topics with `format("ottla")`: a Kafka transaction for each task of each micro-batch.
 
-The transactional id names query and partition. The marker is an offset of a consumer group of the same name, committed
-in the transaction, that carries the micro-batch's id. See `writer` for what that makes of it.
+The transactional id names query, topic and partition. The marker is an offset of a consumer group of the same name,
+committed in the transaction, that carries the micro-batch's id. See `writer` for what that makes of it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ottla.client.admin import KafkaAdminClient
-from ottla.client.producer import KafkaProducer
-from ottla.client.producer_core import ProducerRecord
+from ottla.client.producer.core import ProducerRecord
+from ottla.client.producer.producer import KafkaProducer
+from ottla.errors import KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.parts import Part, parts_of
 from ottla.spark.sink_options import SinkOptions
@@ -29,8 +29,12 @@ class TopicSink:
         self.sink_id = options.sink_id
 
     def name(self, share: Share) -> str:
-        """A share's transactional id, and the group that keeps its marker."""
-        return f"{self.options.prefix}-{share.query}-{share.partition}"
+        """A share's transactional id, and the group that keeps its marker.
+
+        With the topic: a copied checkpoint, or one sinkId for two writes, must not take one topic's rows for another's.
+        """
+        where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
+        return f"{self.options.prefix}-{where}-{share.partition}"
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write a task's rows and its marker in one transaction, unless the marker is there."""
@@ -41,7 +45,7 @@ class TopicSink:
         name = self.name(share)
         with KafkaProducer({**self.options.kafka, "transactional.id": name}) as producer:
             # First of all: an earlier attempt that still runs is fenced, and one that died half-way is rolled back.
-            producer.init_transactions()
+            self._init(producer)
             before = self._marker(name)
             if before is not None and before.batch_id >= share.batch_id:
                 rows = first.num_rows + sum(batch.num_rows for batch in filled)
@@ -52,10 +56,23 @@ class TopicSink:
                 producer.send_offsets_to_transaction({place: marker}, name)
         return Written(rows)
 
+    def _init(self, producer: KafkaProducer) -> None:
+        """Take the name over. KafkaTimeoutError, with the remedy, where no broker answers."""
+        try:
+            producer.init_transactions()
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
+                " address and that its brokers run; kafka.max.block.ms says how long is waited"
+            ) from error
+
     def _marker(self, group: str) -> Marker | None:
         """The last micro-batch that was written under a name."""
+        from ottla.client.admin.admin import KafkaAdminClient
+
         with KafkaAdminClient(self.options.connection) as admin:
-            found = admin.list_consumer_group_offsets(group)
+            # Stable: a broker may still be about to apply what an attempt before this one has committed.
+            found = admin.list_consumer_group_offsets(group, require_stable=True)
         return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in found.values()), default=None)
 
 

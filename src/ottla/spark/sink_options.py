@@ -23,9 +23,10 @@ FORBIDDEN: Final = {
     "key.serializer": "cast the column key to string or binary",
     "value.serializer": "cast the column value to string or binary",
     "transactional.id": "set transactionalIdPrefix; the ids are made of it, the query and the partition",
-    "enable.idempotence": "leave it out; the sink writes in transactions",
+    "enable.idempotence": "leave it out or set it to true; the sink writes in transactions",
     "interceptor.classes": "leave it out; interceptors could change what Spark writes",
 }
+IDEMPOTENCE: Final = "kafka.enable.idempotence"
 TRANSACTION_TIMEOUT_MS: Final = 900_000
 """The most that a broker allows by its default: a task writes for as long as it takes to compute its rows."""
 
@@ -49,6 +50,8 @@ class SinkOptions:
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
     lowered = {name.lower(): value for name, value in given.items()}
+    if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
+        lowered.pop(IDEMPOTENCE)  # Many a job says so; it is what transactions need anyway.
     warn_of_unknown(given, [row.name for row in SINK_OPTIONS], "sink")
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
     return SinkOptions(
@@ -63,7 +66,7 @@ def _text(lowered: Mapping[str, str], name: str) -> str | None:
     text = lowered.get(name.lower())
     if text is not None and not text.strip():
         raise ConfigurationError(f"{name}: it is empty")
-    return text
+    return None if text is None else text.strip()
 
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"

@@ -7,19 +7,23 @@ readers and writers check them.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
-from ottla.spark.arrow import HEADERS_SCHEMA, SPARK_SCHEMA
+from ottla.spark.arrow import column_names, spark_schema
 from ottla.spark.offline import FilteredOfflineReader, OfflineReader
-from ottla.spark.options import read_options
+from ottla.spark.options import SourceOptions, read_options
 from ottla.spark.reader import BatchReader, FilteredReader
-from ottla.spark.sink import TopicSink
 from ottla.spark.sink_options import check_columns, sink_options
 from ottla.spark.stream import StreamReader
 from ottla.spark.writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from ottla.spark.sink import TopicSink
 
 
 class OttlaSource(DataSource):
@@ -39,14 +43,29 @@ class OttlaSource(DataSource):
 
     def schema(self) -> str:
         """The schema of Spark's Kafka connector."""
+        return spark_schema(self._columns())
+
+    def _columns(self) -> tuple[str, ...]:
         headers = {k.lower(): v for k, v in self.given.items()}.get("includeheaders", "false").strip().lower()
         if headers not in ("true", "false"):
             raise ConfigurationError(f"includeHeaders: {headers!r} is not allowed: true or false is wanted")
-        return SPARK_SCHEMA + (HEADERS_SCHEMA if headers == "true" else "")
+        return column_names(headers == "true")
+
+    def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        """The options, with the columns that are wanted: all, or those of the user's `.schema(...)`."""
+        wanted = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+        offered = [spark_schema([name]) for name in self._columns()]
+        if not wanted or set(wanted) - set(offered):
+            raise ConfigurationError(
+                f".schema({schema.simpleString()!r}) is not allowed: the columns are {', '.join(offered)};"
+                " name some of these, or leave it out, and cast or parse the column value"
+            )
+        options = read_options(self.given, streaming=streaming)
+        return replace(options, columns=tuple(schema.names), include_headers="headers" in schema.names)
 
     def reader(self, schema: StructType) -> BatchReader | OfflineReader:
         """For `spark.read`."""
-        options = read_options(self.given, streaming=False)
+        options = self._options(schema, streaming=False)
         if options.log_dirs:
             return FilteredOfflineReader(options) if self.sees_filters else OfflineReader(options)
         return FilteredReader(options) if self.sees_filters else BatchReader(options)
@@ -58,19 +77,20 @@ class OttlaSource(DataSource):
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """For `df.writeStream`. ConfigurationError for the output mode complete: a topic only grows."""
-        if overwrite:
-            raise ConfigurationError('outputMode("complete") is not allowed: a topic only grows; use append or update')
+        """For `df.writeStream`. In the output mode complete each micro-batch writes all rows behind the older ones."""
         return StreamWriter(self._sink(schema))
 
     def _sink(self, schema: StructType) -> TopicSink:
+        # Imported where it is needed: Spark starts a process per query for planning, and readers need no producer.
+        from ottla.spark.sink import TopicSink
+
         options = sink_options(self.given)
         check_columns(schema, options)
         return TopicSink(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """For `spark.readStream`."""
-        return StreamReader(read_options(self.given, streaming=True))
+        return StreamReader(self._options(schema, streaming=True))
 
 
 class FilteringSource(OttlaSource):

@@ -1,6 +1,6 @@
 """Writing tables with `format("ottla.sql")`: PostgreSQL, MySQL/MariaDB and SQLite, without JDBC, from the executors.
 
-Each task writes its rows in one transaction, and in the same one its line of the table `ottla_batches`: which
+Each task writes its rows in one transaction, and in the same one its line of the table `ottla_sink_batches`: which
 micro-batch of which query that was. See `writer` for what that makes of it. That line is locked first, so a task that
 was thought dead and its second attempt go one after the other, and whoever comes second finds the rows written. A task
 holds its rows in memory until then, as it may have to write them again.
@@ -54,14 +54,22 @@ DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql
 ROWS_AT_ONCE: Final = 5_000
 TRIES: Final = 5
 """How often a transaction is made again that the database has given up to resolve a deadlock."""
+CONNECT_SECONDS: Final = 30
+"""The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
 KEY_LENGTH: Final = 255
 """Characters of a text column that is part of a key: MySQL indexes no text without a length."""
+KEY_TEXT: Final = sa.String(KEY_LENGTH).with_variant(
+    mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+)
+"""By its default collation MySQL takes /a and /A for the same key, and would update one row with the other."""
 
 METADATA: Final = sa.MetaData()
 BATCHES: Final = sa.Table(
-    "ottla_batches",
+    "ottla_sink_batches",
     METADATA,
     sa.Column("query", sa.String(200), primary_key=True),
+    # A copied checkpoint, or one sinkId for two writes, must not take the rows of one table for those of another.
+    sa.Column("written_table", sa.String(128), primary_key=True),
     sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("batch_id", sa.BigInteger, nullable=False),
     sa.Column("row_count", sa.BigInteger, nullable=False),
@@ -93,8 +101,10 @@ def sql_options(given: Mapping[str, str]) -> SqlOptions:
 def _checked_url(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
-    except ArgumentError:
-        raise ConfigurationError(f"url: {text!r} is not a URL such as postgresql://user@host/database") from None
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        # The text is not shown: who cannot be told from the rest of it is the password.
+        wanted = "postgresql://user:password@host:port/database"
+        raise ConfigurationError(f"url: it is not a URL such as {wanted}; write special characters as %40") from None
     backend = url.get_backend_name()
     if backend not in DRIVERS:
         raise ConfigurationError(f"url: {backend} is not known; sqlite, postgresql or mysql is wanted")
@@ -111,7 +121,7 @@ def column_types(schema: StructType, keys: tuple[str, ...]) -> dict[str, Any]:
 
 def _sql_type(name: str, kind: DataType, is_key: bool) -> Any:
     if isinstance(kind, StringType):
-        return sa.String(KEY_LENGTH) if is_key else sa.Text()
+        return KEY_TEXT if is_key else sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
     if isinstance(kind, DecimalType):
         return sa.Numeric(kind.precision, kind.scale)
     for spark, sql in TYPES.items():
@@ -127,7 +137,7 @@ TYPES: Final[dict[type[DataType], Any]] = {
     LongType: sa.BigInteger(),
     FloatType: sa.Float(24),
     DoubleType: sa.Float(53),
-    BinaryType: sa.LargeBinary(),
+    BinaryType: sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"),
     DateType: sa.Date(),
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
@@ -150,9 +160,11 @@ class SqlSource(DataSource):
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """For `df.writeStream`."""
-        if overwrite:
-            raise ConfigurationError('outputMode("complete") is not offered: use update with keyColumns, or append')
+        """For `df.writeStream`. The output mode complete updates rows by keyColumns; ConfigurationError without."""
+        if overwrite and not sql_options(self.options).keys:
+            raise ConfigurationError(
+                'outputMode("complete") needs the option keyColumns, by which rows are updated; or use append'
+            )
         return StreamWriter(self._sink(schema))
 
     def _sink(self, schema: StructType) -> SqlSink:
@@ -192,7 +204,7 @@ class SqlSink:
     def _engine(self) -> sa.Engine:
         url = _checked_url(self.options.url)
         try:
-            engine = sa.create_engine(url, poolclass=sa.NullPool)
+            engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=_patience(url))
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"url: {error}; install the driver, such as pip install psycopg[binary]"
@@ -202,7 +214,7 @@ class SqlSink:
         return engine
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows and its line of `ottla_batches` in one transaction, unless that has the micro-batch."""
+        """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
         held = [batch for batch in batches if batch.num_rows]
         engine = self._engine()
         try:
@@ -219,7 +231,7 @@ class SqlSink:
     def _write(self, engine: sa.Engine, share: Share, batches: list[pa.RecordBatch]) -> Written:
         count = sum(batch.num_rows for batch in batches)
         with engine.begin() as connection:
-            before = _locked_marker(connection, share)
+            before = _locked_marker(connection, share, self.options.table)
             if before.batch_id >= share.batch_id:
                 return recognized(share, before, count, "checkpoint and table")
             table = self._table(sa.MetaData())
@@ -227,30 +239,49 @@ class SqlSink:
             for batch in batches:
                 for first in range(0, batch.num_rows, ROWS_AT_ONCE):
                     connection.execute(statement, _rows(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
-            here = (BATCHES.c.query == share.query) & (BATCHES.c.task == share.partition)
+            here = _line_of(share, self.options.table)
             connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=count))
         return Written(count)
 
 
 def _rows(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     """The rows, in the order of their keys: tasks that update the same rows then wait for each other in one order."""
-    rows: list[dict[str, Any]] = batch.to_pylist()
+    rows: list[dict[str, Any]] = _in_utc(batch).to_pylist()
     if keys:
         # A key that comes twice in a statement is an error in PostgreSQL; the last one counts.
         rows = sorted({tuple(row[key] for key in keys): row for row in rows}.values(), key=lambda r: _order(r, keys))
     return rows
 
 
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Instants come in the session's time zone; what has no zone in a database would be another time by it.
+
+    And where clocks are set back, two instants would become one, and with keyColumns one row.
+    """
+    fields = [f.with_type(pa.timestamp(f.type.unit, "UTC")) if _has_zone(f.type) else f for f in batch.schema]
+    return batch.cast(pa.schema(fields))
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
 def _order(row: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(repr(row[key]) for key in keys)
 
 
-def _locked_marker(connection: sa.Connection, share: Share) -> Marker:
+def _line_of(share: Share, table: str) -> Any:
+    """The condition that finds a share's line."""
+    is_ours = (BATCHES.c.query == share.query) & (BATCHES.c.written_table == table)
+    return is_ours & (BATCHES.c.task == share.partition)
+
+
+def _locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
     """What the share has written last, with its line locked until the end of the transaction."""
-    nothing = {"query": share.query, "task": share.partition, "batch_id": -1, "row_count": 0}
+    nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
     connection.execute(_insert_missing(connection.dialect.name), nothing)
-    here = (BATCHES.c.query == share.query) & (BATCHES.c.task == share.partition)
-    row = connection.execute(sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(here).with_for_update()).one()
+    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
+    row = connection.execute(chosen.with_for_update()).one()
     return Marker(row.batch_id, row.row_count)
 
 
@@ -287,6 +318,12 @@ def _is_collision(error: OperationalError) -> bool:
         return True
     code = original.args[0] if original is not None and original.args else None
     return code in (1213, 1205, 1020) or "locked" in str(original)
+
+
+def _patience(url: sa.URL) -> dict[str, Any]:
+    """How long a server that does not answer is waited for; what the URL says wins."""
+    named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
+    return {} if named else {"connect_timeout": CONNECT_SECONDS}
 
 
 def _make_transactions_real(engine: sa.Engine) -> None:

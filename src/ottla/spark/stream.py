@@ -5,8 +5,8 @@ Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, "next 
 rests on Spark's own log: it writes `end` before the micro-batch runs and asks for the same range again after a crash.
 
 One thing that log lacks is where the first micro-batch began. If `latest` were looked up again after a crash in the
-first micro-batch, its records would be skipped. So a query that does not start at earliest has an empty first
-micro-batch: its end, which the log has, is where the query began.
+first micro-batch, its records would be skipped. So a query that starts where a second look might not find it again
+has an empty first micro-batch: its end, which the log has, is where the query began.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ottla.spark.bounds import Earliest, Offsets, offsets_from_json, offsets_to_json
+from ottla.spark.bounds import Offsets, moves, offsets_from_json, offsets_to_json
 from ottla.spark.brokers import Brokers
 from ottla.spark.offsets import check_start, limit_offsets, resolve, stream_ranges
 from ottla.spark.options import SourceOptions
@@ -32,10 +32,12 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         super().__init__(options)
         self._brokers: Brokers | None = None
         self._beginning: dict[str, Any] | None = None
-        """Where a new query begins, until its first micro-batch is planned."""
+        """Where a new query begins, if a second look might not find it, until its first micro-batch is planned."""
         self._available_now = False
         self._target: Offsets | None = None
         self._last_trigger = float("-inf")
+        self._held: Offsets | None = None
+        """The ends of the partitions as they were seen last."""
         self._told: Offsets = {}
         """What the group of commitGroupId was told last."""
 
@@ -55,8 +57,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         options = self.options
         partitions = self.brokers.partitions(options.subscription)
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
-        self._beginning = offsets_to_json(check_start(starts, self.brokers, self.report_loss))
-        return self._beginning
+        beginning = offsets_to_json(check_start(starts, self.brokers, self.report_loss))
+        self._beginning = beginning if moves(options.starting) else None
+        return beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - the name is Spark's
         """maxOffsetsPerTrigger, if set."""
@@ -73,13 +76,17 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             return start
         begin = offsets_from_json(start)
         self._tell_group(begin)
-        latest = self._latest(begin)
+        latest = self._held = self._latest(begin)
         if self._is_too_early(begin, latest):
             return start
         if isinstance(limit, ReadMaxRows):
             new = self.brokers.earliest(latest.keys() - begin.keys())
             latest = limit_offsets(limit.max_rows, begin, latest, new)
         return offsets_to_json(latest)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
+        """What there is to read, as it was when the last micro-batch was planned: a query's progress shows its lag."""
+        return None if self._held is None else offsets_to_json(self._held)
 
     def _tell_group(self, read: Offsets) -> None:
         """Commit to the group of commitGroupId. Here and not in `commit`, which Spark calls a micro-batch late.
@@ -93,7 +100,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def _takes_beginning(self, start: dict[str, Any]) -> bool:
         """Whether this is the first micro-batch of a query that begins where a second look might not find it again."""
-        is_first = self._beginning == start and not isinstance(self.options.starting, Earliest)
+        is_first = self._beginning == start
         self._beginning = None
         return is_first
 

@@ -99,7 +99,8 @@ class Log:
         self._doomed: deque[tuple[int, Segment]] = deque()
         self._flush_lock = Lock()
         """Around the recovery point: a flush on a worker must not move it past a cut that came meanwhile."""
-        self._cuts = 0
+        self.cuts = 0
+        """How often its end went back; who copies it has to look."""
         self._warm: deque[Segment] = deque()
         self._used = False
         """Whether something was written or read since the last `rest`."""
@@ -489,7 +490,7 @@ class Log:
 
         Callable from a worker thread. Raises KafkaStorageError; the recovery point then stays.
         """
-        cuts = self._cuts
+        cuts = self.cuts
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         if end <= self.recovery_point:
             return
@@ -505,7 +506,7 @@ class Log:
                 return  # deleted, or moved as a whole, while this ran: nothing is left to be flushed
             raise self._storage_error("flush", error) from error
         with self._flush_lock:
-            if cuts == self._cuts:
+            if cuts == self.cuts:
                 self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self.clock.now_ms()
 
@@ -533,6 +534,7 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Remove all records at `offset` and after; a batch that only begins before goes whole. True if any went."""
         if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(offset)  # an epoch without records may contradict the leader, too
             return False
         if offset <= self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -561,7 +563,7 @@ class Log:
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         with self._flush_lock:
-            self._cuts += 1
+            self.cuts += 1
             self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)

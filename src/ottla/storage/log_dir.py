@@ -483,6 +483,11 @@ def owner_of(path: Path | str) -> int | None:
     return int(owner) if owner is not None and owner.isdecimal() else None
 
 
+def cluster_of(path: Path | str) -> str | None:
+    """The id of the cluster that a data directory belongs to; None for a new one."""
+    return _read_properties(Path(path) / META_PROPERTIES).get("cluster.id")
+
+
 def _read_properties(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.errors import KafkaStorageError
+from ottla.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from ottla.model import TopicPartition
 from ottla.records import formats
 from ottla.records.batch import MAGIC, BatchHeader
@@ -52,7 +52,8 @@ class OfflineLog:
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         """The batches that hold offsets with start <= offset < end, in order.
 
-        Raises KafkaStorageError where a segment cannot be read, CorruptMessageError where there is no batch.
+        Raises OffsetOutOfRangeError where what begins there was deleted, KafkaStorageError where a segment cannot be
+        read, CorruptMessageError where there is no batch.
         """
         for attempt in range(TRIES):
             try:
@@ -67,11 +68,14 @@ class OfflineLog:
 
     def _batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         bases = self._bases()
-        first = max(bisect_right(bases, start) - 1, 0)
+        first = bisect_right(bases, start) - 1
+        if first < 0 and start < end:
+            # Compaction keeps the first segment's name: only retention, or the topic's end, takes it away.
+            raise OffsetOutOfRangeError(f"{self.directory}: offset {start} is not there any more")
         reached = start
-        for base in bases[first:]:
+        for base in bases[max(first, 0) :]:
             data = self._mapped(base) if base < end else memoryview(b"")
-            for position, header in _headers(data, self._position(base, start) if base <= start else 0):
+            for position, header in _headers(data, self._position(data, base, start) if base <= start else 0):
                 if header.last_offset < start:
                     continue
                 # The header of an old, compressed message tells only where it ends.
@@ -102,15 +106,33 @@ class OfflineLog:
             except ValueError:  # an empty file
                 return memoryview(b"")
 
-    def _position(self, base: int, offset: int) -> int:
-        """Where to look for an offset: the index may be missing (an active segment's is), and then it is the begin."""
+    def _position(self, data: memoryview, base: int, offset: int) -> int:
+        """Where to look for an offset: the index may be missing (an active segment's is), and then it is the begin.
+
+        So it is where the index does not fit: compaction may have put both files in place of those before by now.
+        """
         index = OffsetIndex(self.directory / file_name(base, INDEX_SUFFIX), base, INDEX_BYTES)
         try:
             index.open(writable=False)
             at = index.find(offset - base)
-            return index.entry(at)[1] if at >= 0 else 0
+            position = index.entry(at)[1] if at >= 0 else 0
+            return position if _is_start(data, position, offset) else 0
         finally:
             index.close()
+
+
+def _is_start(data: memoryview, position: int, offset: int) -> bool:
+    """Whether a whole batch begins at the position, none of which lies behind the offset."""
+    try:
+        if not 0 < position < data.nbytes or not formats.begins_in(data, position, data.nbytes - position):
+            return False
+        header = formats.read_header(data, position)
+        if header.last_offset > offset or position + header.size_in_bytes > data.nbytes:
+            return False
+        formats.verify(data, position, header)
+    except CorruptMessageError:
+        return False
+    return True
 
 
 def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:

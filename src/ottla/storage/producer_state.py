@@ -120,6 +120,17 @@ def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
     return _MARKER_KEY.pack(0, kind), _MARKER_VALUE.pack(0, coordinator_epoch)
 
 
+class VerificationGuard:
+    """Stands for a transaction that is being verified elsewhere; good until the next marker of its producer."""
+
+    __slots__ = ("epoch", "unused")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.unused = False
+        """Nobody asked for it since expired producers were looked for the last time."""
+
+
 class ProducerStates:
     """All producers of one log."""
 
@@ -133,6 +144,8 @@ class ProducerStates:
         """First offset → marker's offset of transactions that ended above the high watermark."""
         self._lowest: dict[int, tuple[int, int]] = {}
         """Epoch and lowest sequence seen of producers whose transaction has no batch here yet."""
+        self._guards: dict[int, VerificationGuard] = {}
+        """By producer, that its transaction is being verified and has no batch here yet."""
         self.end_offset = 0
         """The offset after the last batch that the state knows of."""
 
@@ -156,6 +169,24 @@ class ProducerStates:
         seen = self._lowest.get(producer_id)
         if seen is None or seen[0] != epoch or sequence < seen[1]:
             self._lowest[producer_id] = epoch, sequence
+
+    def guard(self, producer_id: int, epoch: int) -> VerificationGuard:
+        """Note that a producer's transaction is about to be verified by another broker (KIP-890).
+
+        Whether a marker comes in while that one is asked, `is_guarded` tells at the append.
+        """
+        known = self._guards.get(producer_id)
+        if known is not None and known.epoch == epoch:
+            known.unused = False
+            return known
+        guard = VerificationGuard(epoch)
+        if known is None or known.epoch < epoch:
+            self._guards[producer_id] = guard
+        return guard
+
+    def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether no marker of the producer has come since, and no newer instance of it."""
+        return self._guards.get(producer_id) is guard
 
     def check_bumped(self, producer_id: int, epoch: int) -> None:
         """Raise for a late marker of the newer transactions, whose markers bump the epoch (KIP-890).
@@ -237,6 +268,7 @@ class ProducerStates:
             producer = self.producers[header.producer_id] = Producer(header.producer_id)
         self._begin_epoch(producer, header.producer_epoch)
         producer.last_timestamp = header.max_timestamp
+        self._guards.pop(producer.id, None)
         if header.is_control:
             return None if marker is None else self._complete(producer, header, marker)
         producer.batches.append(
@@ -294,6 +326,10 @@ class ProducerStates:
             del self.producers[producer_id]
         for producer_id in self._lowest.keys() - self.producers.keys():
             del self._lowest[producer_id]
+        for producer_id, guard in list(self._guards.items()):
+            if guard.unused:
+                del self._guards[producer_id]
+            guard.unused = True
 
     def clear(self, end_offset: int = 0) -> None:
         """Forget everybody."""
@@ -301,6 +337,7 @@ class ProducerStates:
         self.ongoing.clear()
         self._unreplicated.clear()
         self._lowest.clear()
+        self._guards.clear()
         self.end_offset = end_offset
 
     # Snapshots

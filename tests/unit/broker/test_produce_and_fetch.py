@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
+from ottla.cluster.registry import Delete
 from ottla.errors import StartupError
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -379,13 +380,14 @@ def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_ends(tmp_path:
 
 
 def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(tmp_path: Path) -> None:
-    """The broker died between the registry's change and the log's removal."""
+    """Its nodes went while nobody could delete the log, as when they are deleted by hand."""
 
     async def first(client: Asker) -> None:
         await create(client)
         await produce(client, batch(b"old"))
-        client.services.controller._listeners.clear()
-        await client.services.controller.delete_topic("t")
+        paths = ["partitions/0/state", "partitions/0", "partitions", ""]
+        nodes = [Delete(f"/brokers/topics/t/{path}".rstrip("/")) for path in paths]
+        await client.services.controller._registry.multi([*nodes, Delete("/config/topics/t")])
 
     async def second(client: Asker) -> None:
         await create(client)

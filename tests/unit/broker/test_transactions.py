@@ -24,8 +24,7 @@ from tests.unit.broker.transacting import (
 
 from ottla.broker import participation
 from ottla.clock import ManualClock
-from ottla.cluster.metadata import TRANSACTION_STATE
-from ottla.coordinator import transaction_runtime
+from ottla.coordinator import transaction_endings
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import State, Transaction
 from ottla.errors import (
@@ -37,7 +36,7 @@ from ottla.errors import (
     NotLeaderOrFollowerError,
     TransactionCoordinatorFencedError,
 )
-from ottla.model import TopicPartition
+from ottla.model import TRANSACTION_STATE, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -183,7 +182,7 @@ def test_what_was_decided_is_finished_after_a_restart(tmp_path: Path, newer: boo
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"a") == 0
         assert await producer.commit_offset(T1, 5) == 0
-        client.services.transactions._markers = NoMarkers()
+        client.services.transactions.endings._markers = NoMarkers()
         assert await producer.end(commit) == 0
         assert await read_committed(client, T0) == []
         again = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=TIMEOUT_MS)
@@ -204,7 +203,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
         runtime = client.services.transactions
-        real, left = runtime._markers, [1, 2, 3]
+        real, left = runtime.endings._markers, [1, 2, 3]
 
         class Flaky:
             async def write(self, ending: Any, partitions: Any) -> Any:
@@ -213,13 +212,13 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
                 left.pop()
                 return dict.fromkeys(partitions, KafkaStorageError())
 
-        runtime._markers = Flaky()
+        runtime.endings._markers = Flaky()
         assert await producer.end() == 0
         await settle(client)
         assert not left
         assert await read_committed(client, T0) == [b"a"]
 
-    monkeypatch.setattr(transaction_runtime, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(transaction_endings, "RETRY_SECONDS", 0)
     at_clock(test, tmp_path)
 
 
@@ -238,7 +237,7 @@ def test_markers_that_can_never_be_written(tmp_path: Path, error: type[KafkaErro
             async def write(self, ending: Any, partitions: Any) -> Any:
                 return dict.fromkeys(partitions, error())
 
-        client.services.transactions._markers = Never()
+        client.services.transactions.endings._markers = Never()
         assert await producer.end() == 0
         await settle(client)
         assert client.services.transactions.by_id["tx"].state == state
@@ -251,20 +250,23 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
         producer = await begin(client, newer=True)
         assert await producer.send(T0, b"a") == 0
         runtime, released = client.services.transactions, asyncio.Event()
-        real = runtime._markers
+        real = runtime.endings._markers
 
         class Slow:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 await released.wait()
                 return await real.write(ending, partitions)
 
-        runtime._markers = Slow()
+        runtime.endings._markers = Slow()
         assert await producer.end() == 0
-        writing = asyncio.ensure_future(participation.join(client.services, writer_of(producer), [T1], JOINS))
+        admission = participation.Admission()
+        joining = participation.join(client.services, writer_of(producer), {T1: 0}, JOINS, admission)
+        writing = asyncio.ensure_future(joining)
         await asyncio.sleep(0)
         assert not writing.done()
         released.set()
         await writing
+        assert not admission.refused
         assert client.services.transactions.by_id["tx"].partitions == {T1}
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
@@ -436,7 +438,7 @@ def test_partition_that_was_not_added_is_refused_in_terms_of_the_version(tmp_pat
         stranger = Transactor(client, "other")
         stranger.producer_id, stranger.epoch = producer.producer_id, producer.epoch
         assert (await stranger.write(T1, b"b")).error_code == 49
-        client.services.transactions._markers = NoMarkers()
+        client.services.transactions.endings._markers = NoMarkers()
         assert await producer.end() == 0
         for version, code in ((10, 19), (11, 19), (12, CONCURRENT)):
             data = batch(b"b", transactional=True, producer_id=producer.producer_id, producer_epoch=0, base_sequence=0)
@@ -692,8 +694,8 @@ def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) ->
     async def second(client: Asker, clock: ManualClock) -> None:
         assert await level(client) == 0
         await begin(client)
-        log = next(p.log for p in client.services.transactions._log.led() if p.log.log_end_offset)
-        assert log.topic_partition.topic == TRANSACTION_STATE
+        states = [p.log for p in client.services.partitions if p.topic_partition.topic == TRANSACTION_STATE]
+        log = next(log for log in states if log.log_end_offset)
         ((_, data),) = log.batches_from(0)
         assert bytes(data).endswith(b"\xff" * 8 + b"\x00")  # version 0 ends with the start time; no headers
 

@@ -14,7 +14,7 @@ from ottla.cli.console_consumer import Format
 from ottla.cli.console_producer import Lines
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.table import lines
-from ottla.client.records import ConsumerRecord
+from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import ConfigurationError
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ottla.client.accumulator import Accumulator
 from ottla.client.futures import RecordFuture
 from ottla.client.metadata import Cluster, PartitionInfo, TopicInfo
-from ottla.client.producer_batch import ProducerBatch, Ready
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import ProducerBatch, Ready
 from ottla.errors import NetworkError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fields import ZERO_UUID

@@ -17,7 +17,7 @@ import pytest
 
 from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
-from ottla.client.admin_core import AdminCore
+from ottla.client.admin.core import AdminCore
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ottla.client.buffer_pool import BufferPool
+from ottla.client.producer.buffer_pool import BufferPool
 
 
 def test_a_buffer_of_the_batch_size_is_kept_and_used_again() -> None:

@@ -10,7 +10,6 @@ from ottla.client.connections import BackOff, Connections
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
-    BrokerNotAvailableError,
     IllegalStateError,
     SaslAuthenticationFailedError,
     UnsupportedVersionError,
@@ -137,8 +136,9 @@ def test_nobody_there_is_told_with_the_address() -> None:
     async def test() -> None:
         with pytest.raises(BrokerConnectionError, match=r"127\.0\.0\.1:1"):
             await made.ask_any(MetadataRequest())
-        with pytest.raises(BrokerNotAvailableError, match="broker 9"):
+        with pytest.raises(BrokerConnectionError, match="broker 9") as unknown:
             await made.ask(9, MetadataRequest())
+        assert unknown.value.retriable
 
     run(made, test)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.partitioner import (
+from ottla.client.producer.partitioner import (
     Asked,
     RoundRobin,
     StickyPartition,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla import KafkaProducer, ProducerRecord
-from ottla.client.partitioner import partition_for_key
+from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import (
     BufferExhaustedError,
     ConfigurationError,

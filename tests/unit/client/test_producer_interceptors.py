@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla import KafkaProducer, ProducerRecord
-from ottla.client.producer_interceptors import ProducerInterceptor
+from ottla.client.producer.interceptors import ProducerInterceptor
 from ottla.clock import ManualClock
 from ottla.errors import (
     BufferExhaustedError,

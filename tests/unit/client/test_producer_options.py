@@ -16,7 +16,7 @@ from scripts.tables import DOCS
 from ottla import KafkaProducer
 from ottla.client.connections import Connections
 from ottla.client.metadata import Cluster, PartitionInfo, TopicInfo
-from ottla.client.producer_core import ProducerCore
+from ottla.client.producer.core import ProducerCore
 from ottla.clock import ManualClock
 from ottla.config.client import ClientConfig
 from ottla.config.producer import ProducerConfig
@@ -429,7 +429,7 @@ def test_longer_queues_are_chosen_less_often_where_that_is_wanted(monkeypatch: p
         told.append(queued is not None)
         return 0
 
-    monkeypatch.setattr("ottla.client.partitioner.choose_partition", choose)
+    monkeypatch.setattr("ottla.client.producer.partitioner.choose_partition", choose)
     for wanted in (True, False):
         chosen(core_with(partitioner_adaptive_partitioning_enable=wanted))
         assert set(told) == {wanted}

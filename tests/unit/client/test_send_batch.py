@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla import KafkaProducer, TopicPartition, aio
-from ottla.client.columns_in import column
-from ottla.client.partitioner import partition_for_key
+from ottla.client.producer.columns_in import column
+from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.records.batch import records

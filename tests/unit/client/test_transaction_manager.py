@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ottla.client.producer_batch import ProducerBatch
-from ottla.client.transaction_manager import MAX_EPOCH, TransactionManager
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.transaction_manager import MAX_EPOCH, TransactionManager
 from ottla.errors import ClusterAuthorizationFailedError, OutOfOrderSequenceNumberError, UnknownProducerIdError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

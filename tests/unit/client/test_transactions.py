@@ -20,7 +20,9 @@ from ottla import (
     TopicPartition,
     aio,
 )
+from ottla.client.connections import DATA, Connections
 from ottla.errors import (
+    BrokerConnectionError,
     ConcurrentTransactionsError,
     IllegalGenerationError,
     IllegalStateError,
@@ -38,7 +40,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -62,7 +64,7 @@ def bootstrap() -> Iterator[str]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether partitions are announced to the coordinator, or join with their first batch (KIP-890)."""
     if request.param == "announced":
-        monkeypatch.setattr("ottla.client.transactions.NEWER", 99)
+        monkeypatch.setattr("ottla.client.producer.transactions.NEWER", 99)
     return str(request.param)
 
 
@@ -263,6 +265,20 @@ def test_a_coordinator_that_does_not_answer_costs_no_more_than_max_block_ms(sile
 # A coordinator with a script, in the older way
 
 
+def elsewhere(request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """The coordinator is a broker that the metadata does not know."""
+    found = [Coordinator(key=key, node_id=2, host="127.0.0.1", port=1) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(coordinators=found, node_id=2, host="127.0.0.1", port=1)
+
+
+def test_a_coordinator_that_nobody_knows_yet_is_looked_for_again() -> None:
+    with ScriptedBroker() as broker:
+        broker.on(FindCoordinatorRequest, elsewhere, times=2)
+        with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=10) as sender:
+            sender.init_transactions()
+        assert len(broker.asked(FindCoordinatorRequest)) == 3
+
+
 @pytest.fixture
 def scripted() -> Iterator[ScriptedBroker]:
     with ScriptedBroker() as broker:
@@ -270,6 +286,22 @@ def scripted() -> Iterator[ScriptedBroker]:
         broker.on(AddOffsetsToTxnRequest, lambda _: AddOffsetsToTxnResponse(), times=100)
         broker.on(EndTxnRequest, lambda _: EndTxnResponse(), times=100)
         yield broker
+
+
+def test_a_coordinator_that_goes_just_after_its_answer_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = Connections.connect, [BrokerConnectionError("gone")] * 3
+    with ScriptedBroker() as broker:
+
+        async def connect(self: Connections, node_id: int, purpose: str = DATA) -> Any:
+            if purpose == DATA and node_id >= 0 and failures and broker.asked(InitProducerIdRequest):
+                raise failures.pop()
+            return await real(self, node_id, purpose)
+
+        monkeypatch.setattr(Connections, "connect", connect)
+        with KafkaProducer(bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=10) as sender:
+            sender.init_transactions()
+        assert not failures
+        assert len(broker.asked(InitProducerIdRequest)) == 1
 
 
 def joined(request: AddPartitionsToTxnRequest, code: int = 0) -> AddPartitionsToTxnResponse:

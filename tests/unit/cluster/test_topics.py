@@ -36,17 +36,26 @@ def test_names_that_metrics_cannot_tell_apart_collide() -> None:
 
 
 def test_replicas_are_spread_evenly_and_never_doubled() -> None:
-    placed = topics.place(30, 3, range(5))
+    placed = topics.place(30, 3, dict.fromkeys(range(5)))
     assert all(len(set(replicas)) == 3 for replicas in placed)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
     assert set(Counter(b for replicas in placed for b in replicas).values()) == {18}
 
 
+def test_no_rack_holds_two_replicas_while_another_holds_none() -> None:
+    racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    placed = topics.place(36, 3, racks, first=1)
+    assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
+    uneven = topics.place(6, 4, racks)
+    assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in uneven)
+
+
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(InvalidReplicationFactorError, match="1 broker"):
-        topics.place(1, 2, [0])
+        topics.place(1, 2, {0: None})
     with pytest.raises(InvalidPartitionsError):
-        topics.place(0, 1, [0])
+        topics.place(0, 1, {0: None})
 
 
 @pytest.mark.parametrize("wrong", [{1: [0]}, {0: []}, {0: [0, 0]}, {0: [7]}, {0: [0], 1: [0, 1]}])

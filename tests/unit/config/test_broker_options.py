@@ -54,3 +54,10 @@ def test_node_id_and_log_dirs_win_over_their_older_names() -> None:
     config = BrokerConfig.from_kafka({"broker.id": 1, "node.id": 2, "log.dir": "/a", "log.dirs": "/b,/c"})
     assert config.id == 2
     assert config.data_dirs == ("/b", "/c")
+
+
+def test_acls_need_a_zookeeper_that_knows_the_broker() -> None:
+    with pytest.raises(ConfigurationError, match=r"zookeeper\.set\.acl.*zookeeper\.ssl\.keystore\.location"):
+        BrokerConfig({"zookeeper.set.acl": "true"})
+    secured = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "broker.pem"}
+    assert BrokerConfig({"zookeeper.set.acl": "true", **secured}).zookeeper_set_acl

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import REQUIRED, Config, Option, boolean, integer, number, one_of, text, words
 from ottla.errors import ConfigurationError
 
@@ -43,6 +44,11 @@ def test_a_wrong_value_names_option_value_and_what_is_allowed(key: str, value: o
         Example.from_kafka({key: value})
     assert key in str(error.value)
     assert repr(value) in str(error.value)
+
+
+def test_a_wrong_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"^sasl\.jaas\.config: (?!.*hush).*not allowed"):
+        ConsumerConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "SomeModule required password=hush"})
 
 
 def test_an_unknown_keyword_is_a_type_error_that_names_the_nearest() -> None:

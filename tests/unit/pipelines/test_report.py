@@ -11,9 +11,11 @@ pytest.importorskip("sqlalchemy")
 
 from rich.console import Console
 
-from ottla.pipelines.serve import chart, page, terminal
+from ottla.pipelines.serve import terminal
 from ottla.pipelines.serve.account import Account
-from ottla.pipelines.serve.report import Report, count_report, flight_report, grouped
+from ottla.pipelines.serve.build import PAGE_TEMPLATE
+from ottla.pipelines.serve.report import RunReport, count_report, flight_report, grouped
+from ottla.report import chart, page
 
 ACCOUNT = Account("flights", 30, 30, 0, 0, 0, 3, 99)
 
@@ -27,7 +29,7 @@ def row(weather: str, flights: int, cancelled: int, delayed: int, day: int = 1) 
 STATISTICS = [row("fair", 10, 0, 1), row("snow", 10, 5, 4, day=2), row("fair", 10, 0, 2, day=3)]
 
 
-def flights() -> Report:
+def flights() -> RunReport:
     return flight_report(STATISTICS, {"UA": "United <Air> Lines"}, ACCOUNT, [("replay", "5 events")])
 
 
@@ -59,7 +61,7 @@ def test_the_terminal_shows_tables_findings_and_rates():
 def test_the_page_is_whole_and_escaped(tmp_path: Path):
     chart.draw(flights(), tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    page.write(flights(), tmp_path / "c.png", tmp_path / "r.html")
+    page.write(flights(), tmp_path / "c.png", tmp_path / "r.html", PAGE_TEMPLATE)
     html = (tmp_path / "r.html").read_text()
     assert "United &lt;Air&gt; Lines" in html
     assert "30 of 30 flights, 0 lost, 0 doubled" in html

@@ -50,6 +50,18 @@ def test_memory_is_used_again_when_nobody_holds_a_frame() -> None:
     assert reader.space().obj is block
 
 
+def test_two_blocks_take_turns_while_each_frame_is_held_until_the_next_is_here() -> None:
+    reader = FrameReader(10_000, block_bytes=64)
+    blocks, held = {}, None
+    for number in range(50):
+        (frame,) = feed(reader, stream([bytes([number]) * 200]), 100)
+        assert bytes(frame) == bytes([number]) * 200
+        blocks[id(frame.obj)] = frame.obj
+        held = frame
+    assert held is not None
+    assert len(blocks) <= 3
+
+
 @pytest.mark.parametrize("size", [-1, 10_001, 0x7FFF_FFFF])
 def test_a_size_out_of_bounds_is_refused(size: int) -> None:
     reader = FrameReader(10_000)

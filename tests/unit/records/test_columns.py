@@ -92,6 +92,16 @@ def test_decoder_refuses_a_batch_beyond_its_bound_until_it_is_emptied(hot):
     assert decoder.add_batch(data, 0, header)
 
 
+def test_headers_count_towards_the_bound(hot):
+    data = build(hot, [(NOW, None, None, [("h", b"x" * 100)])])
+    decoder = hot.columns.ColumnDecoder(headers=True, max_bytes=250)
+    header = read_header(data)
+    assert decoder.add_batch(data, 0, header)
+    assert decoder.add_batch(data, 0, header)
+    assert decoder.nbytes == 202
+    assert not decoder.add_batch(data, 0, header)
+
+
 def test_damaged_batch_loses_nothing_before_it(hot):
     good = build(hot, [(NOW, b"a", None, [("h", b"v")]), (NOW, None, b"b")])
     bad = bytearray(build(hot, [(NOW, b"c", b"3", [("x", b"y")]), (NOW, b"d", b"4")]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,17 @@ class Held(Executor):
 
 
 def with_partition(
-    test: Callable[[Partition, Held], Coroutine[Any, Any, None]], data: Path, min_isr: int = 1, **config: Any
+    test: Callable[[Partition, Held], Coroutine[Any, Any, None]],
+    data: Path,
+    min_isr: int = 1,
+    image: PartitionImage = IMAGE,
+    **config: Any,
 ) -> None:
     async def run() -> None:
         log = open_log(data / "t-0", TopicPartition("t", 0), LogConfig(**config))
         held = Held()
-        partition = Partition(log, IMAGE, min_isr, held)
-        partition.lead(IMAGE)
+        partition = Partition(log, image, min_isr, held)
+        partition.lead(image)
         await asyncio.wait_for(test(partition, held), 10)
         log.close()
 
@@ -115,6 +120,14 @@ def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
         with pytest.raises(NotEnoughReplicasError, match=r"min\.insync\.replicas is 2"):
             partition.append(view(b"a"))
         assert partition.append(view(b"a"), acks=1).base_offset == 0
+
+    with_partition(test, tmp_path, min_isr=2, image=replace(IMAGE, replicas=(0, 1)))
+
+
+def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        assert partition.append(view(b"a")).base_offset == 0
+        assert partition.safe(1) is None
 
     with_partition(test, tmp_path, min_isr=2)
 

@@ -13,6 +13,7 @@ from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 from ottla.spark import arrow
 
 TP = TopicPartition("flights", 3)
+ALL = arrow.column_names(False)
 
 
 def ints(values: Sequence[int], code: str) -> memoryview:
@@ -33,8 +34,8 @@ def columns(keys: Sequence[bytes | None], first: int = 0, headers: HeadersColumn
 
 
 def test_a_row_has_the_connectors_columns():
-    (batch,) = arrow.record_batches([columns([b"k", None])], TP, include_headers=False)
-    assert batch.schema == arrow.arrow_schema(False)
+    (batch,) = arrow.record_batches([columns([b"k", None])], TP, ALL)
+    assert batch.schema == arrow.arrow_schema(ALL)
     assert batch.to_pylist()[1] == {
         "key": None,
         "value": b"v1",
@@ -49,7 +50,7 @@ def test_a_row_has_the_connectors_columns():
 
 def test_headers_are_a_list_and_null_where_there_are_none():
     headers = HeadersColumn(ints([0, 2, 2], "i"), binary([b"a", b"b"]), binary([b"1", None]))
-    (batch,) = arrow.record_batches([columns([b"k", b"l"], headers=headers)], TP, include_headers=True)
+    (batch,) = arrow.record_batches([columns([b"k", b"l"], headers=headers)], TP, arrow.column_names(True))
     assert batch.column("headers").to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None]
     batch.validate(full=True)
 
@@ -57,16 +58,21 @@ def test_headers_are_a_list_and_null_where_there_are_none():
 def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrow, "TARGET_ROWS", 4)
     chunks = [columns([b"k"] * 2, first) for first in range(0, 10, 2)]
-    batches = list(arrow.record_batches(chunks, TP, include_headers=False))
+    batches = list(arrow.record_batches(chunks, TP, ALL))
     assert [b.num_rows for b in batches] == [4, 4, 2]
     assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(10))
 
 
 def test_empty_chunks_make_no_batch():
-    assert list(arrow.record_batches([columns([])], TP, include_headers=False)) == []
+    assert list(arrow.record_batches([columns([])], TP, ALL)) == []
 
 
 def test_memory_is_wrapped_not_copied():
     chunk = columns([b"key"])
-    (batch,) = arrow.record_batches([chunk], TP, include_headers=False)
+    (batch,) = arrow.record_batches([chunk], TP, ALL)
     assert batch.column("value").buffers()[2].address == pa.py_buffer(chunk.values.data).address
+
+
+def test_only_the_columns_that_are_wanted_are_made():
+    (batch,) = arrow.record_batches([columns([b"k"], first=7)], TP, ["offset", "key"])
+    assert batch.to_pylist() == [{"offset": 7, "key": b"k"}]

@@ -61,6 +61,7 @@ WHOLE = {(t, p, 10, 20) for t in "ab" for p in range(2)}
         ),
         ([EqualTo(("offset",), 12)], {(t, p, 12, 13) for t in "ab" for p in range(2)}),
         ([In(("offset",), (12, 15))], {(t, p, 12, 16) for t in "ab" for p in range(2)}),
+        ([In(("offset",), (None, 15))], {(t, p, 15, 16) for t in "ab" for p in range(2)}),
         ([EqualTo(("offset",), 99)], set()),
         ([EqualTo(("value",), b"x"), IsNotNull(("offset",)), Not(EqualTo(("offset",), 3))], WHOLE),
         ([EqualTo(("headers", "key"), "x")], WHOLE),
@@ -75,3 +76,10 @@ def test_a_time_is_a_lower_bound_only() -> None:
     assert left(GreaterThanOrEqual(("timestamp",), at)) == {("a", 0, 14, 20), ("a", 1, 14, 20)}
     assert left(LessThan(("timestamp",), at)) == WHOLE
     assert left(GreaterThan(("timestamp",), at.replace(tzinfo=None))) == WHOLE
+
+
+@pytest.mark.parametrize("seconds", [-5_000, 0])
+def test_a_time_before_1970_leaves_out_nothing(seconds: int) -> None:
+    """A record without a time has -1, the last millisecond of 1969."""
+    at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+    assert left(GreaterThanOrEqual(("timestamp",), at)) == WHOLE

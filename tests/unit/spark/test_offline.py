@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
 from ottla.spark.offline import OfflineReader
 from ottla.spark.options import read_options
+from ottla.spark.reader import DataLossError
 from ottla.storage.offline import OfflineLog
 
 PARTITIONS = 2
@@ -177,3 +180,44 @@ def test_a_segment_that_compaction_takes_away_is_looked_for_again(
     log = OfflineLog(tmp_path / "t-0", 0, None)
     monkeypatch.setattr(OfflineLog, "_bases", once_too_many)
     assert sum(b.header.count for b in log.batches(0, log.end)) == sum(1 for row in expected if row[0] == 0)
+
+
+def test_segments_deleted_after_planning_are_a_loss(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 2000)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    strict, lenient = reader(tmp_path), reader(tmp_path, failOnDataLoss="false")
+    planned = [p for p in strict.partitions() if p.range.topic_partition.partition == 0]
+    first, second, *_ = sorted((tmp_path / "t-0").glob("*.log"))
+    first.unlink()
+    with pytest.raises(DataLossError, match=r"t-0: .*offset 0 is not there any more"):
+        [list(strict.read(p)) for p in planned]
+    found = [n for p in planned for batch in lenient.read(p) for n in batch["offset"].to_pylist()]
+    assert found == [row[1] for row in expected if row[0] == 0 and row[1] >= int(second.stem)]
+    shutil.rmtree(tmp_path / "t-0")
+    with pytest.raises(DataLossError, match=r"t-0: .*offset 0 is not there any more"):
+        [list(strict.read(p)) for p in planned]
+
+
+def test_an_index_of_other_files_is_not_believed(broker: Broker, tmp_path: Path) -> None:
+    """Compaction may put its files in place between a look at the log and one at the index."""
+    send(broker.bootstrap_servers, 2000)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    index = next(path for path in sorted((tmp_path / "t-0").glob("*.index")) if path.stat().st_size)
+    index.write_bytes(b"".join(struct.pack(">ii", n, 61 * n + 1) for n in range(1, 50)))
+    bounds = {"startingOffsets": '{"t": {"0": 60, "1": -2}}'}
+    assert rows(tmp_path, **bounds) == [row for row in expected if row[0] == 1 or row[1] >= 60]
+
+
+def test_large_values_do_not_pile_up(tmp_path: Path) -> None:
+    with (
+        Broker({"log.dirs": str(tmp_path)}) as broker,
+        KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        for _ in range(30):
+            producer.send("t", bytes(500_000), partition=0)
+    reading = reader(tmp_path)
+    sizes = [batch.nbytes for partition in reading.partitions() for batch in reading.read(partition)]
+    assert sum(sizes) > 15_000_000
+    assert max(sizes) < 6_000_000

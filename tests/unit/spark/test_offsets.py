@@ -157,3 +157,19 @@ def test_offsets_survive_the_checkpoint_and_have_one_text():
     offsets = {B0: 1, TopicPartition("a", 10): 2, A0: 3}
     assert offsets_from_json(offsets_to_json(offsets)) == offsets
     assert str(offsets_to_json(offsets)) == str(offsets_to_json(dict(reversed(offsets.items()))))
+
+
+def test_a_start_behind_the_end_is_wrong_and_behind_the_last_record_a_loss():
+    losses = Losses()
+    with pytest.raises(ConfigurationError, match=r"a-0.*offset 9, behind 7"):
+        batch_ranges({A0: 9, A1: 0}, {A0: 7, A1: 10}, TWO, losses)
+    assert batch_ranges({A0: 25, A1: 0}, {A0: 20, A1: 10}, TWO, losses) == [OffsetRange(A1, 0, 10)]
+    assert losses == ["a-0: it ends at 20, before the startingOffsets 25"]
+
+
+def test_an_end_before_what_is_still_there_is_no_range():
+    assert batch_ranges({A0: 5, A1: 0}, {A0: 3, A1: 10}, TWO, Losses()) == [OffsetRange(A1, 0, 10)]
+
+
+def test_no_wish_for_tasks_makes_more_than_there_are_offsets() -> None:
+    assert len(split([OffsetRange(A0, 0, 3), OffsetRange(A1, 0, 2)], 10**12)) == 5

@@ -119,3 +119,41 @@ def test_the_docs_list_every_option():
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
     for row in (*OPTIONS, *SINK_OPTIONS, *SQL_OPTIONS):
         assert f"| `{row.name}` | {row.default} | {row.applies_to} | {row.doc} |" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"startingOffsets": '{"a": {"0": 4}}', "endingOffsets": '{"a": {"0": 2}}'},
+            r"startingOffsets lies behind endingOffsets \(a-0: 4 and 2\)",
+        ),
+        ({"startingTimestamp": "9", "endingTimestamp": "2"}, "startingTimestamp.*endingTimestamp.*9 and 2"),
+        (
+            {"startingOffsetsByTimestamp": '{"a": {"0": 9}}', "endingOffsetsByTimestamp": '{"a": {"0": 2}}'},
+            "startingOffsetsByTimestamp.*a-0: 9 and 2",
+        ),
+    ],
+)
+def test_a_start_behind_the_end_is_refused(options: dict[str, str], words: str):
+    with pytest.raises(ConfigurationError, match=words):
+        batch(**options)
+
+
+def test_marks_are_in_no_order():
+    batch(startingOffsets='{"a": {"0": 4}}', endingOffsets='{"a": {"0": -1}}')
+
+
+def test_durations_are_those_of_spark():
+    assert [stream(maxTriggerDelay=text).max_trigger_delay_ms for text in ("5", "3000us", "2s", "1min", "1h")] == [
+        5,
+        3,
+        2000,
+        60_000,
+        3_600_000,
+    ]
+
+
+def test_a_wrong_value_is_told_where_it_would_be_ignored():
+    with pytest.raises(ConfigurationError, match="maxRecordsPerPartition: '0'"):
+        batch(maxRecordsPerPartition="0")

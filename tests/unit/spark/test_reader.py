@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from ottla.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ottla.errors import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.records.arrow import binary_column
 from ottla.records.columns import Columns
@@ -126,8 +126,8 @@ def test_subscriptions_mean_partitions(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("subscription", "message"),
     [
-        (Subscription(topics=("a", "nope")), "no such topic: nope .*h:1"),
-        (Subscription(assigned=frozenset({TopicPartition("a", 9)})), "no such partition: a-9"),
+        (Subscription(topics=("a", "nope")), "subscribe: no such topic: nope .*h:1"),
+        (Subscription(assigned=frozenset({TopicPartition("nope", 9)})), "assign: no such topic: nope"),
     ],
 )
 def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscription: Subscription, message: str):
@@ -135,6 +135,29 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, subscriptio
     with pytest.raises(UnknownTopicOrPartitionError, match=message):
         found.partitions(subscription)
     found.partitions(subscription, all_must_exist=False)
+
+
+def test_a_partition_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    found = looking(monkeypatch, FakePlanner(TOPICS))
+    assert found.partitions(Subscription(assigned=frozenset({A0, TopicPartition("a", 9)}))) == {A0}
+    assert "assign: no such partition, left out: a-9" in caplog.text
+
+
+def test_brokers_that_never_answered_are_not_asked_again(monkeypatch: pytest.MonkeyPatch):
+    found = looking(monkeypatch, FakePlanner(TOPICS, [KafkaTimeoutError("no metadata")]))
+    with pytest.raises(KafkaTimeoutError, match=r"kafka.bootstrap.servers h:1: no metadata.*default.api.timeout.ms"):
+        found.partitions(Subscription(topics=("a",)))
+
+
+def test_a_running_query_waits_for_brokers_that_have_answered(monkeypatch: pytest.MonkeyPatch):
+    planner = FakePlanner(TOPICS)
+    found = looking(monkeypatch, planner)
+    found.partitions(Subscription(topics=("a",)))
+    planner._errors = [KafkaTimeoutError("no metadata")] * 3
+    assert found.partitions(Subscription(topics=("a",))) == {A0, A1}
+    planner._errors = [KafkaTimeoutError("no metadata")] * 4
+    with pytest.raises(KafkaTimeoutError, match="no metadata"):
+        found.partitions(Subscription(topics=("a",)))
 
 
 def test_a_look_up_is_tried_again(monkeypatch: pytest.MonkeyPatch):

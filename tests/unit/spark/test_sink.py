@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 from tests.whole_topic import whole_topic
 
-from ottla import Broker, KafkaProducer
+from ottla import Broker, KafkaAdminClient, KafkaProducer
 from ottla.errors import ConfigurationError, IllegalStateError, MessageTooLargeError, ProducerFencedError
 from ottla.spark.parts import parts_of
 from ottla.spark.sink import TopicSink
@@ -100,6 +100,29 @@ def test_another_task_and_another_query_have_markers_of_their_own(bootstrap: str
     assert len(read(bootstrap, topic)) == 3
 
 
+def test_one_name_for_two_topics_writes_both(bootstrap: str, topic: str) -> None:
+    """As by a copied checkpoint, or by two writes of a foreachBatch with the same sinkId."""
+    for name in (f"{topic}-1", f"{topic}-2", f"{topic}-1"):
+        write_share(Share("twice", 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+    assert [len(read(bootstrap, f"{topic}-{i}")) for i in (1, 2)] == [1, 1]
+
+
+def test_a_marker_that_is_being_committed_is_waited_for(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Kafka answers with the offset before it, unless asked for what is stable (KIP-447)."""
+    asked = []
+    asking = KafkaAdminClient.list_consumer_group_offsets
+
+    def noted(self: KafkaAdminClient, *args: Any, **options: Any) -> Any:
+        asked.append(options)
+        return asking(self, *args, **options)
+
+    monkeypatch.setattr(KafkaAdminClient, "list_consumer_group_offsets", noted)
+    write_share(Share("stable", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"])]))
+    assert asked == [{"require_stable": True}]
+
+
 def test_a_failed_task_leaves_nothing_and_can_run_again(bootstrap: str, topic: str) -> None:
     options = options_for(bootstrap, topic)
 
@@ -148,7 +171,8 @@ def test_no_rows_need_no_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "remedy"), [({"topic": ["t", None]}, "no topic"), ({"topic": ["t", "t"], "partition": [0, -5]}, "-5")]
+    ("column", "remedy"),
+    [({"topic": ["t", None]}, "null as its topic"), ({"topic": ["t", "t"], "partition": [0, -5]}, "-5")],
 )
 def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigurationError, match=remedy):

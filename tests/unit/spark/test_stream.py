@@ -77,6 +77,16 @@ def test_the_limit_is_a_limit():
     assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 20, "1": 10}}
 
 
+def test_a_limited_micro_batch_tells_how_far_the_topics_are():
+    reader, brokers = made({A0: (0, 100), A1: (0, 50)}, maxOffsetsPerTrigger="30")
+    assert reader.reportLatestOffset() is None
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert reader.reportLatestOffset() == {"a": {"0": 100, "1": 50}}
+    brokers.held[A0] = (0, 120)
+    reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert reader.reportLatestOffset() == {"a": {"0": 120, "1": 50}}
+
+
 def test_available_now_has_an_end_that_does_not_move():
     reader, brokers = made({A0: (0, 10)})
     reader.prepareForTriggerAvailableNow()
@@ -111,6 +121,23 @@ def test_latest_begins_with_an_empty_micro_batch_that_fixes_it():
     assert reader.latestOffset(start, EVERYTHING) == start
     assert planned(reader, start, start) == []
     assert planned(reader, start, reader.latestOffset(start, EVERYTHING)) == [OffsetRange(A0, 5, 8)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "empty"),
+    [
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"a": {"0": 3}}'}, False),
+        ({"startingOffsets": '{"a": {"0": -2}}'}, False),
+        ({"startingOffsets": '{"a": {"0": -1}}'}, True),
+        ({"startingTimestamp": "9", "startingOffsetsByTimestampStrategy": "latest"}, True),
+    ],
+)
+def test_only_a_beginning_that_moves_has_an_empty_micro_batch(bound: dict[str, str], empty: bool):
+    reader, brokers = made({A0: (0, 5)}, **bound)
+    start = reader.initialOffset()
+    brokers.held[A0] = (0, 8)
+    assert (reader.latestOffset(start, EVERYTHING) == start) is empty
 
 
 def test_after_a_crash_in_that_micro_batch_nothing_is_skipped():

@@ -273,3 +273,35 @@ def test_transaction_whose_records_are_deleted_holds_nothing_back_before_the_log
     log.high_watermark = 2
     log.delete_records_before(1)
     assert log.last_stable_offset == 1
+
+
+def test_a_guard_holds_until_a_batch_or_a_marker_of_its_producer(make_log):
+    log = make_log()
+    states = log.producers
+    guard = states.guard(1, 0)
+    assert states.guard(1, 0) is guard
+    send(log, 0, producer_id=2)
+    assert states.is_guarded(1, guard)
+    end(log, ABORT)
+    assert not states.is_guarded(1, guard)
+    guard = states.guard(1, 0)
+    send(log, 0, transactional=True)
+    assert not states.is_guarded(1, guard)
+
+
+def test_a_guard_belongs_to_one_epoch(make_log):
+    states = make_log().producers
+    old = states.guard(1, 0)
+    new = states.guard(1, 1)
+    assert not states.is_guarded(1, old)
+    assert not states.is_guarded(1, states.guard(1, 0)), "a fenced producer takes nothing away"
+    assert states.is_guarded(1, new)
+
+
+def test_guards_that_nobody_asks_for_are_forgotten(make_log):
+    states = make_log().producers
+    guard = states.guard(1, 0)
+    states.remove_expired(NOW)
+    assert states.is_guarded(1, guard), "it may be asked about just now"
+    states.remove_expired(NOW)
+    assert not states.is_guarded(1, guard)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from ottla.broker import topic_creation
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
-from ottla.cluster.metadata import CONSUMER_OFFSETS
 from ottla.coordinator.state_log import Producer
+from ottla.model import CONSUMER_OFFSETS
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 

@@ -6,11 +6,11 @@ whether the partitions are in the transaction. All partitions are taken in or no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
-from ottla.cluster.metadata import INTERNAL_TOPICS
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.errors import (
@@ -21,7 +21,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -51,12 +51,12 @@ async def _answer(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitio
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, call)))
+    # all at once: each waits for its replicas
+    results = await asyncio.gather(*(_transaction(wanted, call) for wanted in request.transactions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=wanted.transactional_id, topic_results=_by_topic(await _transaction(wanted, call))
-            )
-            for wanted in request.transactions
+            AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=_by_topic(codes))
+            for wanted, codes in zip(request.transactions, results, strict=True)
         ]
     )
 

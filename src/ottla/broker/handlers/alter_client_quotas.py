@@ -42,7 +42,7 @@ async def _alter(entry: EntryData, validate_only: bool, call: Call) -> None:
     for op in entry.ops:
         _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
     if not validate_only:
-        await call.services.controller.set_options(path, options)
+        await call.services.options.set(path, options)
 
 
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:

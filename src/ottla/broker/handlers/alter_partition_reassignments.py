@@ -1,19 +1,14 @@
-"""AlterPartitionReassignments: move partitions to other brokers. Served in all versions.
+"""AlterPartitionReassignments: move partitions to other brokers, or take that back (KIP-455). Served in all versions.
 
-On one node the only place is where a partition is already: such a move is done at once, any other is refused as in
-Kafka.
+A move begins here and goes on by itself; ListPartitionReassignments tells how far it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from ottla.broker.services import Call
-from ottla.cluster.topics import given
-from ottla.errors import (
-    KafkaError,
-    NoReassignmentInProgressError,
-    UnknownTopicOrPartitionError,
-    code_of,
-)
+from ottla.errors import KafkaError, NotControllerError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -24,33 +19,30 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
-    """Look at each partition by itself."""
+def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Awaitable[AlterPartitionReassignmentsResponse]:
+    """Begin each partition's move by itself."""
+    return _answer(request, call)
+
+
+async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name, partitions=[_move(topic.name, p, call) for p in topic.partitions]
+                name=topic.name, partitions=[await _move(topic.name, p, call) for p in topic.partitions]
             )
             for topic in request.topics
         ],
     )
 
 
-def _move(topic: str, wish: ReassignablePartition, call: Call) -> ReassignablePartitionResponse:
+async def _move(topic: str, wish: ReassignablePartition, call: Call) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=wish.partition_index, error_message=None)
     try:
-        _check(TopicPartition(topic, wish.partition_index), wish.replicas, call)
+        await call.services.controller.reassign(TopicPartition(topic, wish.partition_index), wish.replicas)
+    except NotControllerError:
+        raise
     except KafkaError as error:
         result.error_code, result.error_message = code_of(error), error.message
     return result
-
-
-def _check(tp: TopicPartition, replicas: list[int] | None, call: Call) -> None:
-    image = call.services.image
-    if image.partition(tp) is None:
-        raise UnknownTopicOrPartitionError
-    if replicas is None:
-        raise NoReassignmentInProgressError
-    given({0: replicas}, image.brokers)

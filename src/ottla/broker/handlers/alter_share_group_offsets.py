@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_internal
-from ottla.cluster.metadata import SHARE_GROUP_STATE
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import (
     KafkaError,
@@ -18,7 +17,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import SHARE_GROUP_STATE, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
 
 
@@ -58,7 +57,7 @@ async def _alter_topic(
 
 def _reset(group_id: str, tp: TopicPartition, start: int, call: Call) -> asyncio.Future[None] | None:
     topic = call.services.image.topics.get(tp.topic)
-    partition = call.services.partitions.get(tp)
+    partition = call.services.partitions.led(tp)
     if topic is None or partition is None:
         raise UnknownTopicOrPartitionError(f"{tp} does not exist.")
     if not 0 <= start <= partition.high_watermark:

@@ -66,7 +66,7 @@ async def _alter(user: str, changes: list[Change], call: Call) -> None:
             options[mechanism.name] = credential(mechanism, change.salt, change.salted_password, change.iterations)
         elif options.pop(mechanism.name, None) is None:
             raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
-    await call.services.controller.set_options(path, options)
+    await call.services.options.set(path, options)
 
 
 def _mechanism(number: int) -> Mechanism:

@@ -10,6 +10,7 @@ from ottla.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
     KafkaError,
+    NotControllerError,
     UnknownTopicOrPartitionError,
     code_of,
 )
@@ -35,6 +36,8 @@ async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartit
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
+            if not call.services.controller.is_active:
+                raise NotControllerError
             added = _plan(topic, call)
             if not request.validate_only:
                 quota.record(len(added))
@@ -56,8 +59,7 @@ def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
             f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
         )
     if wish.assignments is None:
-        factor = len(topic.partitions[0].replicas)
-        return topics.place(wish.count, factor, list(image.brokers), first=len(image.topics))[old:]
+        return topics.more_places([p.replicas for p in topic.partitions], wish.count, image.racks)
     if len(wish.assignments) != wish.count - old:
         raise InvalidReplicaAssignmentError(
             f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"

@@ -9,7 +9,7 @@ from ottla.broker import topic_creation
 from ottla.broker.config_entries import topic_entries
 from ottla.broker.quotas import MutationQuota
 from ottla.broker.services import Call
-from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.errors import InvalidRequestError, KafkaError, NotControllerError, code_of
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -34,6 +34,8 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
     for name in seen:
         topic = next(t for t in request.topics if t.name == name)
         try:
+            if not call.services.controller.is_active:
+                raise NotControllerError
             if seen[name] > 1:
                 raise InvalidRequestError(f"Topic '{name}' is named twice in the request.")
             results.append(await _create(topic, request.validate_only, quota, call))

@@ -1,9 +1,16 @@
-"""DeleteRecords: move the start of a log forward. Offset -1 means the high watermark. Served in all versions."""
+"""DeleteRecords: move the start of a log forward. Offset -1 means the high watermark. Served in all versions.
+
+The answer is given when the records are gone from all replicas that live, or the time is over (KIP-107).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Collection
+from typing import NamedTuple
+
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, OffsetOutOfRangeError, PolicyViolationError, code_of
+from ottla.errors import KafkaError, OffsetOutOfRangeError, PolicyViolationError, RequestTimedOutError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -12,22 +19,52 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import wait_all
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    """Cut each partition."""
-    return DeleteRecordsResponse(
+class Waiting(NamedTuple):
+    """A partition whose followers have not followed yet."""
+
+    partition: Partition
+    gone: asyncio.Future[None]
+    result: DeleteRecordsPartitionResult
+
+
+def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    """Cut each partition; wait for the followers of those that have some."""
+    waiting: list[Waiting] = []
+    response = DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=t.name, partitions=[_answer(t.name, p, call) for p in t.partitions])
+            DeleteRecordsTopicResult(name=t.name, partitions=[_answer(t.name, p, call, waiting) for p in t.partitions])
             for t in request.topics
         ]
     )
+    return _when_gone(response, waiting, request.timeout_ms, call) if waiting else response
 
 
-def _answer(topic: str, want: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:
+async def _when_gone(
+    response: DeleteRecordsResponse, waiting: list[Waiting], timeout_ms: int, call: Call
+) -> DeleteRecordsResponse:
+    await wait_all([w.gone for w in waiting], timeout_ms)
+    for partition, gone, result in waiting:
+        error = (gone.exception() if gone.done() else None) or (None if gone.done() else RequestTimedOutError())
+        gone.cancel()
+        result.low_watermark = partition.low_watermark(_alive(call))
+        result.error_code = code_of(error) if isinstance(error, KafkaError) else 0
+    return response
+
+
+def _alive(call: Call) -> Collection[int]:
+    return call.services.image.brokers.keys()
+
+
+def _answer(
+    topic: str, want: DeleteRecordsPartition, call: Call, waiting: list[Waiting]
+) -> DeleteRecordsPartitionResult:
     services = call.services
     try:
         partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition_index))
@@ -42,4 +79,8 @@ def _answer(topic: str, want: DeleteRecordsPartition, call: Call) -> DeleteRecor
         return DeleteRecordsPartitionResult(
             partition_index=want.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
         )
-    return DeleteRecordsPartitionResult(partition_index=want.partition_index, low_watermark=log.log_start_offset)
+    result = DeleteRecordsPartitionResult(partition_index=want.partition_index, low_watermark=log.log_start_offset)
+    gone = partition.deleted(offset, lambda: _alive(call))
+    if gone is not None:
+        waiting.append(Waiting(partition, gone, result))
+    return result

@@ -11,6 +11,7 @@ from ottla.errors import (
     InvalidRequestError,
     InvalidTopicError,
     KafkaError,
+    NotControllerError,
     TopicDeletionDisabledError,
     UnknownTopicIdError,
     code_of,
@@ -35,6 +36,8 @@ async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsR
     for name, topic_id in wanted:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         try:
+            if not call.services.controller.is_active:
+                raise NotControllerError
             result.name = _name(name, topic_id, call)
             topic = call.services.image.topics.get(result.name)
             await _delete(result.name, quota, call)

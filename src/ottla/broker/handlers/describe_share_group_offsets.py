@@ -70,7 +70,7 @@ def _partition(
     answer = m.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NOT_BEGUN)
     if shared is not None:
         answer.start_offset = shared.start
-        partition = call.services.partitions.get(TopicPartition(topic.name, index))
+        partition = call.services.partitions.led(TopicPartition(topic.name, index))
         if partition is not None:
             answer.lag = partition.high_watermark - shared.start - shared.done
     return answer

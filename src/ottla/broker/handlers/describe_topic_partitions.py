@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.authorized_operations import TOPIC
 from ottla.broker.services import Call
-from ottla.cluster.metadata import TopicImage
-from ottla.errors import UnknownTopicOrPartitionError, code_of
+from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
+from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -39,7 +39,7 @@ def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopic
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         end = min(len(topic.partitions), first_partition + left)
-        answer.topics.append(_topic(topic, range(first_partition, end)))
+        answer.topics.append(_topic(topic, range(first_partition, end), call))
         left -= end - first_partition
         if end < len(topic.partitions):
             answer.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -48,23 +48,25 @@ def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopic
     return answer
 
 
-def _topic(topic: TopicImage, shown: range) -> DescribeTopicPartitionsResponseTopic:
-    partitions = [
-        DescribeTopicPartitionsResponsePartition(
-            partition_index=index,
-            leader_id=topic.partitions[index].leader,
-            leader_epoch=topic.partitions[index].leader_epoch,
-            replica_nodes=list(topic.partitions[index].replicas),
-            isr_nodes=list(topic.partitions[index].isr),
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-        )
-        for index in shown
-    ]
+def _topic(topic: TopicImage, shown: range, call: Call) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=partitions,
+        partitions=[_partition(index, topic.partitions[index], call) for index in shown],
         topic_authorized_operations=TOPIC,
+    )
+
+
+def _partition(index: int, p: PartitionImage, call: Call) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=code_of(LeaderNotAvailableError()) if p.leader == NO_LEADER else 0,
+        partition_index=index,
+        leader_id=p.leader,
+        leader_epoch=p.leader_epoch,
+        replica_nodes=list(p.replicas),
+        isr_nodes=list(p.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[replica for replica in p.replicas if replica not in call.services.image.brokers],
     )

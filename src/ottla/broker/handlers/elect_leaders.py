@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from ottla.broker.services import Call
+from ottla.cluster.elections import Reason
 from ottla.cluster.metadata import NO_LEADER
 from ottla.errors import (
     ElectionNotNeededError,
@@ -26,18 +27,36 @@ from ottla.protocol.messages.elect_leaders import (
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+def handle(request: ElectLeadersRequest, call: Call) -> Awaitable[ElectLeadersResponse]:
     """Look at each partition; of all partitions, those that need no election are not told."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequestError(f"there is no election type {request.election_type}")
+    return _elect(request, call)
+
+
+async def _elect(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+    asked = [(topic, list(partitions)) for topic, partitions in _asked(request, call)]
+    needed = {tp: _why_not_needed(tp, request.election_type, call) for tp in _named(asked)}
+    reason = Reason.PREFERRED if request.election_type == PREFERRED else Reason.UNCLEAN
+    elected = await call.services.controller.elect(reason, [tp for tp, error in needed.items() if error is None])
     results = []
-    for topic, partitions in _asked(request, call):
-        found = [_elect(TopicPartition(topic, index), request.election_type, call) for index in partitions]
+    for topic, partitions in asked:
+        found = []
+        for index in partitions:
+            tp = TopicPartition(topic, index)
+            error = needed[tp] if tp not in elected else None
+            if error is None and (tp not in elected or elected[tp].leader == NO_LEADER):
+                error = _why_not_elected(tp, reason, call)
+            found.append(_result(index, error))
         if request.topic_partitions is None:
             found = [result for result in found if result.error_code != ElectionNotNeededError.code]
         if found:
             results.append(ReplicaElectionResult(topic=topic, partition_result=found))
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _named(asked: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic, partitions in asked for index in partitions]
 
 
 def _asked(request: ElectLeadersRequest, call: Call) -> Iterable[tuple[str, Iterable[int]]]:
@@ -46,23 +65,26 @@ def _asked(request: ElectLeadersRequest, call: Call) -> Iterable[tuple[str, Iter
     return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
 
 
-def _elect(tp: TopicPartition, election_type: int, call: Call) -> PartitionResult:
-    result = PartitionResult(partition_id=tp.partition, error_message=None)
-    try:
-        _check(tp, election_type, call)
-    except KafkaError as error:
-        result.error_code, result.error_message = code_of(error), error.message
-    return result
+def _result(index: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=index, error_message=None)
+    return PartitionResult(partition_id=index, error_code=code_of(error), error_message=error.message)
 
 
-def _check(tp: TopicPartition, election_type: int, call: Call) -> None:
-    """Raise what Kafka answers. A broker by itself leads all that it has, so there is never anything to elect."""
+def _why_not_needed(tp: TopicPartition, election_type: int, call: Call) -> KafkaError | None:
     partition = call.services.image.partition(tp)
     if partition is None:
-        raise UnknownTopicOrPartitionError("The partition does not exist.")
-    led = partition.leader != NO_LEADER
+        return UnknownTopicOrPartitionError("The partition does not exist.")
     if election_type == UNCLEAN:
-        raise ElectionNotNeededError("the partition has a leader") if led else EligibleLeadersNotAvailableError
+        return None if partition.leader == NO_LEADER else ElectionNotNeededError("the partition has a leader")
     if partition.leader == partition.replicas[0]:
-        raise ElectionNotNeededError("the preferred replica leads already")
-    raise PreferredLeaderNotAvailableError(f"broker {partition.replicas[0]} is not there")
+        return ElectionNotNeededError("the preferred replica leads already")
+    return None
+
+
+def _why_not_elected(tp: TopicPartition, reason: Reason, call: Call) -> KafkaError:
+    if reason is Reason.UNCLEAN:
+        return EligibleLeadersNotAvailableError()
+    partition = call.services.image.partition(tp)
+    first = "?" if partition is None else partition.replicas[0]
+    return PreferredLeaderNotAvailableError(f"broker {first} is not there, or not in sync")

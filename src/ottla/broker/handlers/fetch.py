@@ -5,7 +5,8 @@ when `min_bytes` are there, when a partition has an error, or when `max_wait_ms`
 partitions themselves, so nothing polls. Limits are those of KIP-74: the first batch of the first partition with data is
 answered whole, whatever its size.
 
-Left out on purpose: reading from followers and the epochs of replicas (they come with the cluster).
+Followers read to the end of the log, and tell by where they go on what they have. Consumers read up to the high
+watermark, from version 11 on at followers too, and may be sent to one that is nearer (KIP-392).
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from itertools import groupby
+from typing import Any
 
+from ottla.broker import new_leaders
 from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
+from ottla.broker.read_replicas import preferred
 from ottla.broker.services import Call
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -34,20 +38,28 @@ from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.protocol.wire import RecordData
 from ottla.records import formats
 from ottla.records.batch import MAGIC
 from ottla.records.message_set import from_batches
-from ottla.replication.partition import Partition
+from ottla.replication.partition import FollowerFetch, Partition
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Log
 
 READ_COMMITTED = 1
+CONSUMER = -1
+"""The replica id of who is no replica."""
+FOLLOWERS_SINCE = 11
+"""The version from which consumers may read at followers."""
 FORMAT_1_SINCE = 2
 BATCHES_SINCE = 4
 ZSTD_SINCE = 10
+LEADERS_SINCE = 12
+ADDRESSES_SINCE = 16
 Result = tuple[PartitionKey, Wanted, PartitionData]
 
 
@@ -68,31 +80,43 @@ class Fetch:
     def __init__(self, request: FetchRequest, context: FetchContext, call: Call) -> None:
         self._request = request
         self._context = context
+        self._call = call
         self._services = call.services
         self._version = call.version
         self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
         self._missing = 0
         self._more = False
         self._enough: asyncio.Event | None = None
+        state = request.replica_state
+        self._replica_id, self._broker_epoch = (
+            (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
+        )
+        self._is_follower = self._replica_id != CONSUMER
+        self._told = False
+        """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
 
     def read(self) -> list[Result]:
         """What there is now, within the limits."""
         left = self._max_bytes
         results: list[Result] = []
         nothing_yet = True
+        skips, now = self._is_follower and self._context.incremental, self._services.clock.monotonic()
         for key, wanted in self._context.partitions:
-            data = self._read_one(key, wanted.want, left, nothing_yet)
+            if skips and wanted.is_quiet(now):
+                continue
+            data = self._read_one(key, wanted, left, nothing_yet)
             if data.records is not None and data.records.nbytes:
                 nothing_yet = False
                 left = max(0, left - data.records.nbytes)
             results.append((key, wanted, data))
+        self._told = True
         return results
 
     def satisfied(self, results: list[Result]) -> bool:
         """Whether the request may be answered now; else notes how many bytes are missing."""
         size = 0
         for _, _, data in results:
-            if data.error_code or data.diverging_epoch is not None:
+            if data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
                 return True
             size += data.records.nbytes if data.records is not None else 0
         self._missing = self._request.min_bytes - size
@@ -105,7 +129,7 @@ class Fetch:
         watched = [p for p in map(self._partition, self._context.partitions) if p is not None]
         self._enough = asyncio.Event()
         for partition in watched:
-            partition.watch(self._on_news)
+            partition.watch(self._on_news, appends=self._is_follower)
         try:
             while True:
                 results = self.read()
@@ -125,6 +149,8 @@ class Fetch:
     def response(self, results: list[Result]) -> FetchResponse:
         """The answer: everything, or within a session what is news."""
         session = self._context.session
+        if self._is_follower:
+            self._count(results)
         if self._context.incremental and session is not None:
             results = [r for r in results if r[1].news(r[2])]
         elif session is not None:
@@ -138,7 +164,26 @@ class Fetch:
             FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data for _, _, data in group])
             for (topic, topic_id), group in groupby(results, key=lambda r: (r[0].topic, r[0].topic_id))
         ]
-        return FetchResponse(session_id=self._context.session_id, responses=topics)
+        response = FetchResponse(session_id=self._context.session_id, responses=topics)
+        return response if self._is_follower or self._version < LEADERS_SINCE else self._with_leaders(response)
+
+    def _with_leaders(self, response: FetchResponse) -> FetchResponse:
+        """Tell who leads instead of this broker (KIP-951)."""
+        names = self._services.image.names
+        failed = (
+            (TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index), data)
+            for topic in response.responses
+            for data in topic.partitions
+            if data.error_code
+        )
+        leaders = new_leaders.tell(
+            self._call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
+        )
+        if self._version >= ADDRESSES_SINCE:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in leaders
+            ]
+        return response
 
     def _on_news(self, gained: int) -> None:
         self._missing -= gained
@@ -148,6 +193,8 @@ class Fetch:
             self._enough.set()
 
     def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
+        if item[1].partition is not None:
+            return item[1].partition
         try:
             return self._find(item[0])
         except KafkaError:
@@ -163,25 +210,27 @@ class Fetch:
             topic = found
         if not topic:
             raise UnknownTopicOrPartitionError
-        return services.partitions.leader(services.image, TopicPartition(topic, key.partition))
+        tp = TopicPartition(topic, key.partition)
+        if self._is_follower or self._version < FOLLOWERS_SINCE:
+            return services.partitions.leader(services.image, tp)
+        return services.partitions.readable(services.image, tp)
 
-    def _read_one(self, key: PartitionKey, want: FetchPartition, left: int, first: bool) -> PartitionData:
+    def _read_one(self, key: PartitionKey, wanted: Wanted, left: int, first: bool) -> PartitionData:
+        want = wanted.want
         try:
             partition = self._find(key)
             partition.check_epoch(want.current_leader_epoch)
             log = partition.log
             diverging = self._diverging(partition, want)
             if diverging is not None:
-                return PartitionData(
-                    partition_index=key.partition,
-                    high_watermark=log.high_watermark,
-                    last_stable_offset=log.last_stable_offset,
-                    log_start_offset=log.log_start_offset,
-                    diverging_epoch=diverging,
-                    records=memoryview(b""),
-                )
-            committed = self._request.isolation_level == READ_COMMITTED
+                return _of(log, key, diverging_epoch=diverging)
             size = min(left, want.partition_max_bytes)
+            if self._is_follower:
+                return self._read_for_follower(partition, key, wanted, size, first)
+            elsewhere = preferred(self._services, partition, self._request.rack_id, want.fetch_offset)
+            if elsewhere >= 0:
+                return _of(log, key, preferred_read_replica=elsewhere)
+            committed = self._request.isolation_level == READ_COMMITTED
             self._check_known(log.config)
             data: RecordData = partition.read(want.fetch_offset, size, committed_only=committed, at_least_one=first)
             # a read ends with its segment: with a younger one there is more to be had, and nothing to wait for
@@ -193,14 +242,47 @@ class Fetch:
             return PartitionData(
                 partition_index=key.partition, error_code=code_of(error), high_watermark=-1, records=memoryview(b"")
             )
-        return PartitionData(
-            partition_index=key.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=aborted,
-            records=data,
-        )
+        return _of(log, key, data, aborted_transactions=aborted)
+
+    def _read_for_follower(
+        self, partition: Partition, key: PartitionKey, wanted: Wanted, size: int, first: bool
+    ) -> PartitionData:
+        log, want = partition.log, wanted.want
+        if self._is_held_back(partition):
+            size, first = 0, False
+        data = partition.read_to_end(want.fetch_offset, size, at_least_one=first)
+        if not self._told:
+            try:
+                wanted.follower = partition.fetched(
+                    FollowerFetch(
+                        self._replica_id,
+                        self._broker_epoch,
+                        want.current_leader_epoch,
+                        want.fetch_offset,
+                        want.log_start_offset,
+                    )
+                )
+            except KafkaError:
+                data.release()
+                raise
+        wanted.partition = partition
+        return _of(log, key, data)
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Whether this broker has sent as much of throttled replicas as it may; those in sync are never held back."""
+        if not partition.throttled_leader or self._replica_id in partition.image.isr:
+            return False
+        return self._services.partitions.leader_quota.is_exceeded(self._services.clock.monotonic())
+
+    def _count(self, results: list[Result]) -> None:
+        """What is sent of throttled replicas."""
+        now, quota = self._services.clock.monotonic(), self._services.partitions.leader_quota
+        for _, wanted, data in results:
+            read = wanted.partition
+            if read is None or data.records is None or not read.throttled_leader:
+                continue
+            if self._replica_id not in read.image.isr:
+                quota.take(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
         """Raise where the topic holds what this version's clients cannot read."""
@@ -240,6 +322,19 @@ class Fetch:
         if epoch < 0 or (epoch == want.last_fetched_epoch and end >= want.fetch_offset):
             return None
         return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _of(log: Log, key: PartitionKey, records: RecordData | None = None, **more: Any) -> PartitionData:
+    """What there is to tell of a partition: its offsets, and what was read, or nothing."""
+    return PartitionData(
+        partition_index=key.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        # of its own each time, as it is released where the answer is not sent
+        records=memoryview(b"") if records is None else records,
+        **more,
+    )
 
 
 def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:

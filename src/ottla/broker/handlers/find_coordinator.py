@@ -12,10 +12,10 @@ from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
-from ottla.cluster.metadata import CONSUMER_OFFSETS, NO_LEADER, TRANSACTION_STATE
+from ottla.cluster.metadata import NO_LEADER
 from ottla.coordinator.state_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
-from ottla.model import Node
+from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.services import Call
+from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -10,7 +11,9 @@ def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     """List what passes the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    runtime = call.services.groups
     return ListGroupsResponse(
+        error_code=code_of(CoordinatorLoadInProgressError()) if runtime.shards.are_loading else 0,
         groups=[
             ListedGroup(
                 group_id=group.id,
@@ -18,7 +21,7 @@ def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
                 group_state=group.state_name,
                 group_type=group.type,
             )
-            for group in call.services.groups.groups.by_id.values()
+            for group in runtime.groups.by_id.values()
             if (not states or group.state_name.lower() in states) and (not types or group.type in types)
-        ]
+        ],
     )

@@ -5,7 +5,8 @@ as many as it wants. Names for certain offsets came one by one (see `KNOWN_SINCE
 local offset is the log's start, and there is no last tiered or first pending one.
 
 A consumer sees offsets up to the high watermark, or the last stable offset with read_committed; a replica up to the
-log's end.
+log's end. Right after an election the high watermark may lie below what the leader before has shown, and a consumer
+would be sent back: it is told to come again (KIP-207).
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.broker.services import Call
-from ottla.errors import InvalidRequestError, KafkaError, UnsupportedVersionError, code_of
+from ottla.errors import (
+    InvalidRequestError,
+    KafkaError,
+    LeaderNotAvailableError,
+    OffsetNotAvailableError,
+    UnsupportedVersionError,
+    code_of,
+)
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,6 +44,8 @@ KNOWN_SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version that brought each name for an offset."""
+NOT_AVAILABLE_SINCE = 5
+"""The version that brought OFFSET_NOT_AVAILABLE; before it, the leader is not available."""
 NOTHING = OffsetAndTimestamp(-1, -1, -1)
 READ_COMMITTED = 1
 CONSUMER = -1
@@ -75,6 +85,8 @@ def _answer(
             )
         partition.check_epoch(want.current_leader_epoch)
         found = _look_up(partition, want.timestamp, _end(partition, request))
+        if request.replica_id == CONSUMER and partition.is_behind_election and _is_late(want.timestamp, found):
+            raise OffsetNotAvailableError if call.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=want.partition_index, error_code=code_of(error))
     return ListOffsetsPartitionResponse(
@@ -91,6 +103,13 @@ def _end(partition: Partition, request: ListOffsetsRequest) -> int:
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _is_late(timestamp: int, found: OffsetAndTimestamp) -> bool:
+    """Whether the answer would be another one if the high watermark were further on."""
+    return timestamp == LATEST_TIMESTAMP or (
+        found is NOTHING and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+    )
 
 
 def _segments(partition: Partition, want: ListOffsetsPartition, *, from_consumer: bool) -> list[int]:

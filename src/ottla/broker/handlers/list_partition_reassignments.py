@@ -1,14 +1,42 @@
-"""ListPartitionReassignments: partitions that are on their way; on one node none ever is. Served in all versions."""
+"""ListPartitionReassignments: partitions that are on their way to other brokers. Served in all versions."""
 
 from __future__ import annotations
 
 from ottla.broker.services import Call
+from ottla.cluster.metadata import TopicImage
+from ottla.cluster.reassignments import is_moving
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
 def handle(request: ListPartitionReassignmentsRequest, call: Call) -> ListPartitionReassignmentsResponse:
-    """A move to where the partition is already ends as soon as it is asked for."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """Those that were asked for, as far as they move; the controller knows."""
+    call.services.controller.office  # noqa: B018 - raises on brokers that may not know
+    topics = call.services.image.topics
+    if request.topics is None:
+        asked = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}
+    else:
+        asked = {t.name: t.partition_indexes for t in request.topics if t.name in topics}
+    found = [(name, _moving(topics[name], indexes)) for name, indexes in asked.items()]
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[OngoingTopicReassignment(name=n, partitions=moving) for n, moving in found if moving],
+    )
+
+
+def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReassignment]:
+    known = [(index, topic.partitions[index]) for index in indexes if 0 <= index < len(topic.partitions)]
+    return [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(p.replicas),
+            adding_replicas=list(p.adding),
+            removing_replicas=list(p.removing),
+        )
+        for index, p in known
+        if is_moving(p)
+    ]

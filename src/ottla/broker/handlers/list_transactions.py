@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.broker.services import Call
 from ottla.coordinator import regex
 from ottla.coordinator.transaction import State, Transaction
+from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -24,7 +25,9 @@ def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResp
     if request.transactional_id_pattern:
         matching = regex.matching(request.transactional_id_pattern, [t.id for t in found])
         found = [t for t in found if t.id in matching]
+    loading = call.services.transactions.shards.are_loading
     return ListTransactionsResponse(
+        error_code=code_of(CoordinatorLoadInProgressError()) if loading else 0,
         unknown_state_filters=[wanted for wanted in request.state_filters if wanted not in states],
         transaction_states=[
             TransactionState(transactional_id=t.id, producer_id=t.producer_id, transaction_state=t.state) for t in found

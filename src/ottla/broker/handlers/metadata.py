@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Iterable
 from ottla.broker.authorized_operations import CLUSTER, TOPIC, UNASKED
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
-from ottla.cluster.metadata import NO_LEADER, TopicImage
+from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
 from ottla.cluster.topics import check_name
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailableError,
+    ReplicaNotAvailableError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -36,7 +37,7 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable
     """Describe what is asked for; create what is missing first."""
     image = call.services.image
     if request.topics is None or (call.version == 0 and not request.topics):
-        return _response(request, call, [_topic(topic, _operations(request)) for topic in image.topics.values()])
+        return _response(request, call, [_topic(topic, _operations(request), call) for topic in image.topics.values()])
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
@@ -72,7 +73,7 @@ def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError])
         name = name or ""
         found = image.topics.get(name)
         if found is not None and name not in errors:
-            topics.append(_topic(found, _operations(request)))
+            topics.append(_topic(found, _operations(request), call))
         else:
             error = errors.get(name) or _why_missing(name)
             topics.append(MetadataResponseTopic(error_code=code_of(error), name=name))
@@ -103,22 +104,31 @@ def _operations(request: MetadataRequest) -> int:
     return TOPIC if request.include_topic_authorized_operations else UNASKED
 
 
-def _topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
-    partitions = [
-        MetadataResponsePartition(
-            error_code=code_of(LeaderNotAvailableError()) if p.leader == NO_LEADER else 0,
-            partition_index=index,
-            leader_id=p.leader,
-            leader_epoch=p.leader_epoch,
-            replica_nodes=list(p.replicas),
-            isr_nodes=list(p.isr),
-        )
-        for index, p in enumerate(topic.partitions)
-    ]
+def _topic(topic: TopicImage, operations: int, call: Call) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=partitions,
+        partitions=[_partition(index, p, call) for index, p in enumerate(topic.partitions)],
         topic_authorized_operations=operations,
+    )
+
+
+def _partition(index: int, p: PartitionImage, call: Call) -> MetadataResponsePartition:
+    """One partition. Clients of version 0 look every replica up among the brokers, and fail where it is not there."""
+    brokers = call.services.image.brokers
+    leader = p.leader if p.leader in brokers else NO_LEADER
+    offline = [replica for replica in p.replicas if replica not in brokers]
+    replicas, isr, code = list(p.replicas), list(p.isr), 0
+    if call.version == 0:
+        replicas, isr = ([r for r in ids if r in brokers] for ids in (replicas, isr))
+        code = code_of(ReplicaNotAvailableError()) if offline else 0
+    return MetadataResponsePartition(
+        error_code=code_of(LeaderNotAvailableError()) if leader == NO_LEADER else code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=p.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
     )

@@ -31,28 +31,22 @@ IN_REGISTRY = 0
 TOPIC_IDS_SINCE = 10
 
 
-def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def handle(request: OffsetCommitRequest, call: Call) -> Awaitable[OffsetCommitResponse]:
     """Commit what may be committed; answer when it is safe."""
-    if call.version == IN_REGISTRY:
-        return _commit_in_registry(request, call)
+    return _commit_in_registry(request, call) if call.version == IN_REGISTRY else _commit(request, call)
+
+
+async def _commit(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     runtime = call.services.groups
     epoch = request.generation_id_or_member_epoch
+    accepted: list[Record] = []
     try:
+        # in one step with the append: in between the group could be lost to another broker, and come back changed
         runtime.check(request.group_id)
         who = Committer(request.member_id, request.group_instance_id, epoch)
         runtime.offsets.check_commit(request.group_id, who, call.version)
-    except KafkaError as error:
-        return _all_failed(request, error)
-    accepted: list[Record] = []
-    response = OffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
-    return _commit(request, response, accepted, call) if accepted else response
-
-
-async def _commit(
-    request: OffsetCommitRequest, response: OffsetCommitResponse, accepted: list[Record], call: Call
-) -> OffsetCommitResponse:
-    try:
-        await call.services.groups.append(request.group_id, accepted)
+        response = OffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
+        await runtime.append(request.group_id, accepted)
     except KafkaError as error:
         return _all_failed(request, error)
     return response

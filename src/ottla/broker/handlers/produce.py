@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 
-from ottla.broker import participation
-from ottla.broker.participation import Rules, Writer
+from ottla.broker import new_leaders, participation
+from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
-from ottla.cluster.metadata import INTERNAL_TOPICS
 from ottla.coordinator.state_log import Producer
 from ottla.errors import (
     InvalidRecordError,
@@ -31,10 +30,12 @@ from ottla.errors import (
     UnsupportedCompressionTypeError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -61,10 +62,13 @@ from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError
 
 BATCHES_SINCE = 3
 """The version from which clients send batches of format 2, one per partition."""
+LEADERS_SINCE = 10
 ABORTABLE_SINCE = 11
 ZSTD_SINCE = 7
 JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
+NOT_ASKED = Admission()
+"""Nobody else had to be asked."""
 Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
 
 
@@ -72,64 +76,85 @@ def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[P
     """Append to each partition; wait where an append is not safe yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _refused(request, InvalidRequiredAcksError())
-    if request.transactional_id is not None and call.version >= JOINS_SINCE:
+    if request.transactional_id is None:
+        return _append_all(request, call, NOT_ASKED)
+    if call.version >= JOINS_SINCE or participation.is_elsewhere(call.services, request.transactional_id):
         return _join_and_append(request, call)
-    return _append_all(request, call, None)
+    return _append_all(request, call, NOT_ASKED)
 
 
 async def _join_and_append(request: ProduceRequest, call: Call) -> ProduceResponse | None:
-    refused = None
-    try:
-        await _join(request, call)
-    except KafkaError as error:
-        refused = error
-    answer = _append_all(request, call, refused)
+    answer = _append_all(request, call, await _join(request, call))
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-async def _join(request: ProduceRequest, call: Call) -> None:
+async def _join(request: ProduceRequest, call: Call) -> Admission:
     """Have the partitions of transactional batches join the transaction."""
-    partitions: dict[Producer, list[TopicPartition]] = {}
+    written: dict[Producer, dict[TopicPartition, int]] = {}
     for tp, header in _transactional(request, call):
-        partitions.setdefault(Producer(header.producer_id, header.producer_epoch), []).append(tp)
-    for producer, written in partitions.items():
+        producer = Producer(header.producer_id, header.producer_epoch)
+        written.setdefault(producer, {})[tp] = header.base_sequence
+    admission = Admission()
+    for producer, sequences in written.items():
         writer = Writer(request.transactional_id or "", producer)
-        await participation.join(call.services, writer, written, _rules(call))
+        await participation.join(call.services, writer, sequences, _rules(call), admission)
+    return admission
 
 
 def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """The partitions led here that transactional batches are for."""
+    """The partitions led here that transactional batches are for, those left out that are in the log already."""
     for topic in request.topic_data:
         name = _name(topic, call)
         for data in topic.partition_data:
             records = data.records
-            tp = TopicPartition(name or "", data.index)
-            if records is not None and _is_transactional(records) and call.services.partitions.get(tp) is not None:
-                yield tp, read_header(records)
+            partition = call.services.partitions.led(TopicPartition(name or "", data.index))
+            if records is None or partition is None or not _is_transactional(records):
+                continue
+            header = read_header(records)
+            if partition.log.producers.duplicate_of(header) is None:
+                yield partition.topic_partition, header
 
 
 def _append_all(
-    request: ProduceRequest, call: Call, refused: KafkaError | None
+    request: ProduceRequest, call: Call, admission: Admission
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append everything; transactional batches only where their partitions were not `refused`."""
+    """Append everything; transactional batches only where their partitions take part."""
     waits: Waits = []
     response = ProduceResponse(
-        responses=[_append_topic(topic, request, call, waits, refused) for topic in request.topic_data]
+        responses=[_append_topic(topic, request, call, waits, admission) for topic in request.topic_data]
     )
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
             raise HangupError("a batch was refused that was sent with acks=0")
         return None
-    return _when_safe(response, waits, request.timeout_ms) if waits else response
+    return _when_safe(response, waits, request, call) if waits else _with_leaders(response, request, call)
 
 
-async def _when_safe(response: ProduceResponse, waits: Waits, timeout_ms: int) -> ProduceResponse:
+async def _when_safe(response: ProduceResponse, waits: Waits, request: ProduceRequest, call: Call) -> ProduceResponse:
+    timeout_ms = request.timeout_ms
     await wait_all([future for _, future in waits], timeout_ms)
     for answer, future in waits:
         error = future.exception() if future.done() else RequestTimedOutError()
         if error is not None:
             answer.error_code = code_of(error)
             answer.base_offset = -1
+    return _with_leaders(response, request, call)
+
+
+def _with_leaders(response: ProduceResponse, request: ProduceRequest, call: Call) -> ProduceResponse:
+    """Tell who leads instead of this broker (KIP-951)."""
+    if call.version < LEADERS_SINCE:
+        return response
+    failed = (
+        (TopicPartition(_name(asked, call) or "", answer.index), answer)
+        for asked, topic in zip(request.topic_data, response.responses, strict=True)
+        for answer in topic.partition_responses
+        if answer.error_code
+    )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
+        for n in new_leaders.tell(call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch))
+    ]
     return response
 
 
@@ -138,7 +163,7 @@ def _name(topic: TopicProduceData, call: Call) -> str | None:
 
 
 def _append_topic(
-    topic: TopicProduceData, request: ProduceRequest, call: Call, waits: Waits, refused: KafkaError | None
+    topic: TopicProduceData, request: ProduceRequest, call: Call, waits: Waits, admission: Admission
 ) -> TopicProduceResponse:
     name = _name(topic, call)
     answers = []
@@ -146,7 +171,7 @@ def _append_topic(
         try:
             if name is None:
                 raise UnknownTopicIdError
-            answers.append(_append(name, data, request, call, waits, refused))
+            answers.append(_append(name, data, request, call, waits, admission))
         except KafkaError as error:
             answers.append(_failed(data.index, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
@@ -170,7 +195,7 @@ def _append(
     request: ProduceRequest,
     call: Call,
     waits: Waits,
-    refused: KafkaError | None,
+    admission: Admission,
 ) -> PartitionProduceResponse:
     services = call.services
     partition = services.partitions.leader(services.image, TopicPartition(name, data.index))
@@ -184,9 +209,7 @@ def _append(
     elif len(records) and magic_of(records) < MAGIC:
         records = memoryview(to_batches(records))
     if _is_transactional(records):
-        if refused is not None:
-            raise refused
-        _check_transaction(request, records, partition, call)
+        _check_transaction(request, records, partition, call, admission)
     appended = partition.append(records, request.acks)
     answer = PartitionProduceResponse(
         index=data.index,
@@ -195,7 +218,7 @@ def _append(
         log_start_offset=appended.log_start_offset,
     )
     if request.acks:
-        safe = partition.safe(appended.last_offset + 1)
+        safe = partition.safe(appended.last_offset + 1, request.acks)
         if safe is not None:
             waits.append((answer, safe))
     return answer
@@ -221,14 +244,16 @@ def _rules(call: Call) -> Rules:
     return Rules(call.version >= JOINS_SINCE, call.version >= ABORTABLE_SINCE, NotEnoughReplicasError)
 
 
-def _check_transaction(request: ProduceRequest, records: RecordData, partition: Partition, call: Call) -> None:
+def _check_transaction(
+    request: ProduceRequest, records: RecordData, partition: Partition, call: Call, admission: Admission
+) -> None:
     if request.transactional_id is None:
         raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
         return  # answered with where it lies already, even if its transaction has ended since
     writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
-    participation.check(call.services, writer, partition, _rules(call), header.base_sequence)
+    participation.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
 
 
 def _refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:

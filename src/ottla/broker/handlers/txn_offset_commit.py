@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker import participation
-from ottla.broker.participation import Rules, Writer
+from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
 from ottla.coordinator.any_group import Committer
 from ottla.coordinator.effects import Record
@@ -70,9 +70,10 @@ async def _commit(request: TxnOffsetCommitRequest, call: Call, accepted: list[Re
         abortable=call.version >= ABORTABLE_SINCE,
         come_again=CoordinatorLoadInProgressError,
     )
-    await participation.join(services, writer, [offsets], rules)
+    admission = Admission()
+    await participation.join(services, writer, {offsets: NO_SEQUENCE}, rules, admission)
     partition = services.partitions.leader(services.image, offsets)
-    participation.check(services, writer, partition, rules, NO_SEQUENCE)
+    participation.check(services, writer, partition, rules, NO_SEQUENCE, admission)
     who = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, transactional=True
     )

@@ -6,6 +6,7 @@ transaction that was left open.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
@@ -29,7 +30,8 @@ def handle(request: WriteTxnMarkersRequest, call: Call) -> Awaitable[WriteTxnMar
 
 
 async def _answer(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await _write(marker, call) for marker in request.markers])
+    # all at once: each waits for its replicas
+    return WriteTxnMarkersResponse(markers=await asyncio.gather(*(_write(marker, call) for marker in request.markers)))
 
 
 async def _write(marker: WritableTxnMarker, call: Call) -> WritableTxnMarkerResult:

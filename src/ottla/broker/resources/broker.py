@@ -54,7 +54,7 @@ class BrokerResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.controller.set_options(_path(name), options)
+        await call.services.options.set(_path(name), options)
 
 
 def _path(name: str) -> str:

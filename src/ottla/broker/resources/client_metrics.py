@@ -47,7 +47,7 @@ class ClientMetricsResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.controller.set_options(entities.entity(entities.CLIENT_METRICS, name), options)
+        await call.services.options.set(entities.entity(entities.CLIENT_METRICS, name), options)
 
 
 def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:

@@ -69,7 +69,7 @@ class GroupResource:
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
         """Have just these options from now on."""
-        await call.services.controller.set_options(entities.entity(entities.GROUPS, name), options)
+        await call.services.options.set(entities.entity(entities.GROUPS, name), options)
 
 
 def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:

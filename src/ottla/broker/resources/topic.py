@@ -32,7 +32,7 @@ class TopicResource:
         return topic_creation.check_options(options)
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.controller.set_topic_options(name, options)
+        await call.services.options.set_topic(name, options)
 
 
 def _topic(name: str, call: Call) -> TopicImage:

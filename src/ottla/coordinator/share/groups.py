@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
 from ottla.clock import Clock
@@ -33,7 +33,11 @@ class ShareGroups:
     """The share groups of one coordinator; `by_id` holds groups of all kinds."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], by_id: dict[str, AnyGroup]
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+        by_id: MutableMapping[str, AnyGroup],
     ) -> None:
         self._config = config
         self._clock = clock

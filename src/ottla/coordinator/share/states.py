@@ -1,7 +1,7 @@
 """All partitions that share groups read, with their log (`__share_group_state`) and the time that members have.
 
-Kept are the start and what was acknowledged or delivered before, not who has a record now: after a restart nobody has.
-Loop thread.
+Kept are the start and what was acknowledged or delivered before, not who has a record now: a new leader knows of
+nobody. Loop thread.
 """
 
 from __future__ import annotations
@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import SHARE_GROUP_STATE, ClusterImage
+from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Record
 from ottla.coordinator.group_options import SHARE, GroupOptions
+from ottla.coordinator.shards import ByShard
 from ottla.coordinator.share import state_records as records
 from ottla.coordinator.share.partition import Limits, SharePartition
 from ottla.coordinator.share.state_records import Progress, ShareKey
 from ottla.coordinator.state_log import StateLog
 from ottla.errors import KafkaError
-from ottla.replication.partitions import Partitions
+from ottla.model import SHARE_GROUP_STATE
+from ottla.records.batch import BatchHeader
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -40,27 +42,42 @@ class Kept:
 class ShareStates:
     """The progress of all share groups in the partitions that this broker leads."""
 
-    def __init__(
-        self, config: BrokerConfig, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage]
-    ) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
         self._config = config
         self._clock = clock
         self._image = image
-        self._log = StateLog(SHARE_GROUP_STATE, clock, partitions, image)
-        self._kept: dict[ShareKey, Kept] = {}
+        self._log = StateLog(SHARE_GROUP_STATE, clock, image, self)
+        self.shards = self._log.shards
+        """Told which partitions this broker leads."""
+        self._sees_all_topics = config.zookeeper_connect is None
+        """In a cluster a topic may be there that this broker has not heard of yet, so what is kept of it must stay."""
+        self._kept: ByShard[ShareKey, Kept] = ByShard(lambda key: self._log.kept_in(str(key)))
         self._due: list[tuple[float, ShareKey]] = []
         self._watched: dict[ShareKey, float] = {}
         """When each of them is looked at: when the first of its records comes back."""
         self._timer: asyncio.TimerHandle | None = None
         self.options = GroupOptions(SHARE, config, image)
 
-    def start(self) -> None:
-        """Read what the log holds."""
-        for partition in self._log.led():
-            for header, data in partition.log.batches_from(partition.log.log_start_offset):
-                if not header.is_control:
-                    self._log.read_batch(data, self.replay)
-        self.topics_deleted()
+    async def start(self) -> None:
+        """Wait until everything is read that is led by now."""
+        await self.shards.all_loaded()
+
+    def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
+        """Take a batch of a partition over that is being read."""
+        return 1 if header.is_control else self._log.read_batch(index, data, self.replay)
+
+    def loaded(self, index: int) -> None:
+        """A partition of the log is in memory."""
+        if self._sees_all_topics:  # one may have been deleted just before the broker died
+            kept, known = self._kept.keys_of(index), self._image().names
+            self._forget([key for key in kept if key.topic_id not in known])
+
+    def unload(self, index: int) -> None:
+        """Another broker keeps what is in a partition of the log; who waits here is woken, and finds out."""
+        for key, kept in self._kept.drop(index).items():
+            self._watched.pop(key, None)
+            for waiter in list(kept.partition.waiters):
+                waiter()
 
     def close(self) -> None:
         """Stop the timer."""
@@ -122,10 +139,10 @@ class ShareStates:
         """Forget how far a group was."""
         self._forget(self.of_group(group_id))
 
-    def topics_deleted(self) -> None:
+    def topics_deleted(self, ids: Collection[UUID]) -> None:
         """Forget partitions of topics that are no more."""
-        known = self._image().names
-        self._forget([key for key in self._kept if key.topic_id not in known])
+        for index in self.shards.indexes:
+            self._forget([key for key in self._kept.keys_of(index) if key.topic_id in ids])
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Take a record over that the log holds."""
@@ -134,7 +151,8 @@ class ShareStates:
             return
         share_key, progress = found
         if progress is None:
-            self._kept.pop(share_key, None)
+            if share_key in self._kept:
+                del self._kept[share_key]
         else:
             self._restore(share_key, progress)
 

@@ -50,6 +50,19 @@ def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
                 continue
 
 
+def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) -> KafkaProducer:
+    """One for many events: each arrives once, in large batches."""
+    return KafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        acks="all",
+        enable_idempotence=True,
+        compression_type="lz4",
+        linger_ms=20,
+        batch_size=128 * 1024,
+        delivery_timeout_ms=delivery_timeout_ms,
+    )
+
+
 def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[TopicPartition, int]:
     """The number of the last event in each partition that has one."""
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
@@ -129,16 +142,7 @@ def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float 
         total = total or sum(1 for _ in events_of(run))
         rate = max(total, 1) / seconds
     tell(total=total)
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap_servers,
-        acks="all",
-        enable_idempotence=True,
-        compression_type="lz4",
-        linger_ms=20,
-        batch_size=128 * 1024,
-        delivery_timeout_ms=_NEVER_MS,
-    )
-    with producer:
+    with bulk_producer(bootstrap_servers, delivery_timeout_ms=_NEVER_MS) as producer:
         work = Replay(producer, last, rate)
         work.run(number(events_of(run)))
     run.save_end_offsets(_checked_ends(run, bootstrap_servers, work.seen))

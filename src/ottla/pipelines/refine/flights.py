@@ -137,10 +137,16 @@ def moved_frontiers(
 
 def parse_flights(values: DataFrame) -> DataFrame:
     """JSON to columns, with the scheduled time (UTC) and the local day that it falls on."""
-    parsed = values.select("value", F.from_json("value", _FLIGHT_SCHEMA).alias("flight")).select("value", "flight.*")
-    scheduled = F.expr("time_hour + make_interval(0, 0, 0, 0, 0, minute)")
-    day = F.window(F.from_utc_timestamp(scheduled, NEW_YORK), "1 day").getField("start").cast("date")
+    parsed, scheduled, day = flight_columns(values)
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
+
+
+def flight_columns(values: DataFrame, *kept: str) -> tuple[DataFrame, Column, Column]:
+    """JSON to columns besides those that are kept; the scheduled time, and, of a row that has it, the local day."""
+    flight = F.from_json("value", _FLIGHT_SCHEMA).alias("flight")
+    parsed = values.select("value", flight, *kept).select("value", "flight.*", *kept)
+    day = F.window(F.from_utc_timestamp("scheduled", NEW_YORK), "1 day").getField("start").cast("date")
+    return parsed, F.expr("time_hour + make_interval(0, 0, 0, 0, 0, minute)"), day
 
 
 def join_weather(flights: DataFrame, weather: DataFrame, frontiers: DataFrame) -> DataFrame:

@@ -1,7 +1,4 @@
-"""What a run has to say, before it is known where: sentences, tables, bars, rates and the account.
-
-`terminal`, `chart` and `page` each show a Report; `flight_report` and `count_report` make one from the statistics.
-"""
+"""What a run has to say: a report with the account. `flight_report` and `count_report` make one from the statistics."""
 
 from __future__ import annotations
 
@@ -12,39 +9,18 @@ from typing import Any, NamedTuple
 
 from ottla.pipelines.catalog import WEATHER_CLASSES
 from ottla.pipelines.serve.account import Account
+from ottla.report.report import Bars, Report, TableData
 
 Statistics = Sequence[Mapping[str, Any]]
 
 _TOP = 10
 
 
-class TableData(NamedTuple):
-    """A table: its title, its columns and its cells as text; all columns but the first are numbers."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-class Bars(NamedTuple):
-    """A bar chart: a number per label."""
-
-    title: str
-    unit: str
-    labels: Sequence[str]
-    values: Sequence[float]
-
-
 @dataclass(frozen=True)
-class Report:
-    """Everything that is shown at the end of a run."""
+class RunReport(Report):
+    """The same with the account of every row."""
 
-    title: str
-    findings: Sequence[str]
-    tables: Sequence[TableData]
-    bars: Sequence[Bars]
-    account: Account
-    rates: Sequence[tuple[str, str]] = field(default=())
+    account: Account = field(kw_only=True)
 
 
 class Group(NamedTuple):
@@ -97,7 +73,7 @@ def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) ->
 
 def flight_report(
     statistics: Statistics, airlines: Mapping[str, str], account: Account, rates: Sequence[tuple[str, str]]
-) -> Report:
+) -> RunReport:
     """Delays by weather, airport, airline, month and day."""
     order = {name: i for i, (name, _) in enumerate(WEATHER_CLASSES)}
     weather = sorted(grouped(statistics, lambda s: str(s["weather"])), key=lambda g: order[g.name])
@@ -108,7 +84,7 @@ def flight_report(
     days = sorted(grouped(statistics, lambda s: str(s["day"])), key=lambda g: -g.mean_delay)
     crossed = grouped(statistics, lambda s: f"{s['airport']} {s['weather']}")
     crossed.sort(key=lambda g: (g.name.split()[0], order[g.name.split()[1]]))
-    return Report(
+    return RunReport(
         "Flights from New York in 2013 and the weather",
         _flight_findings(weather, airports, days),
         [
@@ -123,8 +99,8 @@ def flight_report(
             _bars("Mean delay by airline", "minutes", carriers, lambda g: g.mean_delay),
             _bars("Cancelled by month", "%", months, lambda g: g.cancelled_percent),
         ],
-        account,
         rates,
+        account=account,
     )
 
 
@@ -171,7 +147,7 @@ def _bars(title: str, unit: str, groups: Sequence[Group], value: Callable[[Group
     return Bars(title, unit, [g.name for g in groups], [value(g) for g in groups])
 
 
-def count_report(name: str, statistics: Statistics, account: Account, rates: Sequence[tuple[str, str]]) -> Report:
+def count_report(name: str, statistics: Statistics, account: Account, rates: Sequence[tuple[str, str]]) -> RunReport:
     """Events by group and by hour."""
     by_group: dict[str, int] = {}
     by_hour: dict[str, int] = {}
@@ -184,7 +160,7 @@ def count_report(name: str, statistics: Statistics, account: Account, rates: Seq
     findings = [f"{len(by_group):,} groups over {len(by_hour):,} hours."]
     if busiest[0]:
         findings.append(f"The busiest hour began at {busiest[0]}, with {busiest[1]:,} events.")
-    return Report(
+    return RunReport(
         f"Events of {name}",
         findings,
         [TableData("The largest groups", ("group", "events"), [(g, f"{n:,}") for g, n in groups])],
@@ -192,6 +168,6 @@ def count_report(name: str, statistics: Statistics, account: Account, rates: Seq
             Bars("The largest groups", "events", [g for g, _ in groups], [n for _, n in groups]),
             Bars("Events by hour", "events", [h or "no time" for h, _ in hours], [n for _, n in hours]),
         ],
-        account,
         rates,
+        account=account,
     )

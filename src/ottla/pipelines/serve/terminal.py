@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from ottla.pipelines.serve.report import Report, TableData
+from ottla.report.report import Report, TableData
 
 if TYPE_CHECKING:
     from rich.console import Console

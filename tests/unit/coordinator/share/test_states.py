@@ -10,14 +10,12 @@ from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.coordinator.share.states import ShareStates
-from ottla.replication.partitions import Partitions
 
 
 def test_the_shortest_time_decides_when_partitions_are_looked_at() -> None:
     async def test() -> None:
         config, clock, image = BrokerConfig({}), ManualClock(), ClusterImage("c")
-        partitions = Partitions(0, [], None, None, None)  # type: ignore[arg-type]
-        states = ShareStates(config, clock, partitions, lambda: image)
+        states = ShareStates(config, clock, lambda: image)
         slow, fast = ShareKey("slow", UUID(int=1), 0), ShareKey("fast", UUID(int=1), 0)
         states.watch(slow, 60.0)
         states.watch(fast, 20.0)

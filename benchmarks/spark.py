@@ -1,0 +1,242 @@
+"""The same Spark jobs over `format("ottla")` and over Spark's own Kafka connector, as ratios.
+
+    python -m benchmarks.spark                          5 million records of 100 B, local[2]; some 15 minutes
+    python -m benchmarks.spark --records 1000000 --brokers ottla --jobs count,parquet
+
+Each broker (Apache Kafka, Ottla) has a topic of 6 partitions. In one session the jobs run in turns, one source after
+the other, after one round that is not counted:
+
+    count     df.count()
+    sum       sum(length(value))
+    parquet   key, value, topic, partition, offset and timestamp as Parquet
+    stream    AvailableNow into the sink noop
+
+`offline` is `ottla.log.dirs` over the broker's data directory. A ratio is the median over the rounds of rows/s by the
+connector's of the same round, with its least and greatest value; CPU is the seconds of Spark (JVM and Python workers)
+per million rows. Trust both more than the rates: machines with shared cores scatter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scripts import apache_kafka, spark_jars
+
+from benchmarks.compare import Broker, ottla_command
+from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
+
+PARTITIONS = 6
+BATCH_ROWS = 100_000
+TOPIC = "benchmark"
+CHECKPOINT_SECONDS = 60
+TICKS = os.sysconf("SC_CLK_TCK")
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
+SOURCES = ("kafka", "ottla", "offline")
+
+
+class Figure(NamedTuple):
+    """One run of a job."""
+
+    rows_per_second: float
+    cpu: float
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """The topic with its records: 100 B, no two alike within a batch."""
+    import pyarrow as pa
+
+    from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+    values = pa.array([b"%020d" % i * 5 for i in range(BATCH_ROWS)], pa.binary())
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for partition in range(PARTITIONS):
+            left = records // PARTITIONS
+            while left:
+                rows = min(left, BATCH_ROWS)
+                producer.send_batch(TOPIC, values.slice(0, rows), partition=partition)
+                left -= rows
+
+
+class Jobs:
+    """What is measured, over a topic of one broker."""
+
+    def __init__(self, spark: Any, bootstrap: str, logs: Path, records: int, scratch: Path) -> None:
+        self.spark = spark
+        self._bootstrap = bootstrap
+        self._logs = logs
+        self._records = records
+        self._scratch = scratch
+
+    def run(self, job: str, source: str) -> int:
+        """Run one job; the rows that it read."""
+        match job:
+            case "count":
+                return int(self._rows(source).count())
+            case "sum":
+                return self._sum(source)
+            case "parquet":
+                self._rows(source).select(*COLUMNS).write.mode("overwrite").parquet(str(self._scratch / "parquet"))
+                return self._records
+            case _:
+                return self._stream(source)
+
+    def _options(self, source: str) -> dict[str, str]:
+        place = {"kafka.bootstrap.servers": self._bootstrap}
+        if source == "offline":
+            place = {"ottla.log.dirs": str(self._logs)}
+        return {**place, "subscribe": TOPIC, "startingOffsets": "earliest"}
+
+    def _rows(self, source: str) -> Any:
+        name = "kafka" if source == "kafka" else "ottla"
+        return self.spark.read.format(name).options(**self._options(source)).load()
+
+    def _sum(self, source: str) -> int:
+        from pyspark.sql import functions as f
+
+        (row,) = self._rows(source).agg(f.sum(f.length("value")), f.count("value")).collect()
+        assert row[0] == 100 * row[1], row
+        return int(row[1])
+
+    def _stream(self, source: str) -> int:
+        from pyspark.sql import functions as f
+
+        checkpoint = tempfile.mkdtemp(dir=self._scratch)
+        rows = self.spark.readStream.format(source).options(**self._options(source)).load()
+        writer = rows.select(f.length("value")).writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", checkpoint).start()
+        query.awaitTermination()
+        return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def measured(jobs: Jobs, job: str, source: str, records: int) -> Figure:
+    """Run a job and see what it took. RuntimeError where rows are missing."""
+    before, begin = spark_cpu(), time.perf_counter()
+    found = jobs.run(job, source)
+    seconds = time.perf_counter() - begin
+    cpu = spark_cpu() - before
+    if found != records:
+        raise RuntimeError(f"{job} of {source}: {found} rows, {records} expected")
+    return Figure(records / seconds, cpu / records * 1e6)
+
+
+def spark_cpu() -> float:
+    """CPU seconds of everything that this process has started: the JVM and its Python workers."""
+    parents, used = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                used[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+    return sum(seconds for pid, seconds in used.items() if _descends(pid, parents))
+
+
+def _descends(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == os.getpid():
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def spark_session(memory: str) -> Iterator[Any]:
+    """local[2] with both sources."""
+    from ottla.spark.session import local_session
+
+    config = {"spark.jars": spark_jars.paths(), "spark.log.level": "ERROR"}
+    spark = local_session("benchmark", memory=memory, config=config)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Figure]]]:
+    """All jobs over all sources, in turns; the first round warms up."""
+    found: dict[str, dict[str, list[Figure]]] = {}
+    for repeat in range(args.repeats + 1):
+        for job in args.jobs.split(","):
+            for source in SOURCES:
+                if job == "stream" and source == "offline":
+                    continue
+                figure = measured(jobs, job, source, args.records)
+                print(f"{name} {job} {source}: {figure.rows_per_second:,.0f} rows/s", file=sys.stderr)
+                if repeat:
+                    found.setdefault(job, {}).setdefault(source, []).append(figure)
+    return found
+
+
+def show(name: str, found: dict[str, dict[str, list[Figure]]]) -> None:
+    """The table of one broker."""
+    print(f"\n{name}: rows/s (CPU s per million), and the ratio to Spark's connector")
+    for job, by_source in found.items():
+        theirs = by_source["kafka"]
+        for source, ours in by_source.items():
+            rate = statistics.median(x.rows_per_second for x in ours)
+            cpu = statistics.median(x.cpu for x in ours)
+            ratios = sorted(a.rows_per_second / b.rows_per_second for a, b in zip(ours, theirs, strict=True))
+            told = f"{statistics.median(ratios):5.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            print(f"  {job:<8} {source:<8} {rate:>12,.0f} ({cpu:4.2f})  {told if source != 'kafka' else ''}")
+
+
+def brokers(wanted: str) -> list[Broker]:
+    """The brokers by name."""
+    known = {"kafka": Broker("kafka", apache_kafka.prepare_node), "ottla": Broker("ottla", ottla_command)}
+    return [known[name] for name in wanted.split(",")]
+
+
+def wait_for_checkpoint(logs: Path, records: int) -> None:
+    """Until the high watermarks on disk cover all records: reading log directories ends there."""
+    deadline = time.monotonic() + CHECKPOINT_SECONDS
+    while sum(n for tp, n in read_offsets(logs / HIGH_WATERMARKS).items() if tp.topic == TOPIC) < records:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"no checkpoint of all records in {logs}")
+        time.sleep(0.2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--brokers", default="kafka,ottla")
+    parser.add_argument("--jobs", default="count,sum,parquet,stream")
+    parser.add_argument("--memory", default="2g", help="the JVM's heap")
+    args = parser.parse_args()
+    args.records -= args.records % PARTITIONS
+    reason = apache_kafka.missing() or spark_jars.missing()
+    if reason is not None:
+        raise SystemExit(reason)
+    scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
+    results = {}
+    with spark_session(args.memory) as spark:
+        for broker in brokers(args.brokers):
+            broker.start()
+            try:
+                bootstrap = f"127.0.0.1:{broker.port}"
+                fill(bootstrap, args.records)
+                logs = broker.directory / "log" if broker.name == "kafka" else broker.directory
+                wait_for_checkpoint(logs, args.records)
+                jobs = Jobs(spark, bootstrap, logs, args.records, scratch)
+                results[broker.name] = compare(broker.name, jobs, args)
+            finally:
+                broker.stop()
+    shutil.rmtree(scratch, ignore_errors=True)
+    for name, found in results.items():
+        show(f"on {name}", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""AlterPartition: a leader tells the controller which replicas are in sync (KIP-497). Between brokers.
+
+Served in all versions, by the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+
+from ottla.broker.services import Call
+from ottla.cluster.controller import Proposal
+from ottla.cluster.metadata import PartitionImage
+from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
+from ottla.model import TopicPartition
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    AlterPartitionTopic,
+    AlterPartitionTopicResult,
+)
+
+TOPIC_IDS_SINCE = 2
+
+
+def handle(request: AlterPartitionRequest, call: Call) -> Awaitable[AlterPartitionResponse]:
+    """Decide about each proposal."""
+    return _answer(request, call)
+
+
+async def _answer(request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
+    proposals = list(_proposals(request, call))
+    states = await call.services.controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
+    by_partition = {proposal.tp: state for proposal, state in zip(proposals, states, strict=True)}
+    return AlterPartitionResponse(topics=[_topic(topic, by_partition, call) for topic in request.topics])
+
+
+def _proposals(request: AlterPartitionRequest, call: Call) -> Iterator[Proposal]:
+    for topic in request.topics:
+        name = _name(topic, call)
+        for p in topic.partitions if name is not None else ():
+            epochs = {member.broker_id: member.broker_epoch for member in p.new_isr_with_epochs}
+            isr = tuple(epochs) or tuple(p.new_isr)
+            yield Proposal(
+                TopicPartition(name or "", p.partition_index), p.leader_epoch, p.partition_epoch, isr, epochs
+            )
+
+
+def _name(topic: AlterPartitionTopic, call: Call) -> str | None:
+    return call.services.image.names.get(topic.topic_id) if call.version >= TOPIC_IDS_SINCE else topic.topic_name
+
+
+def _topic(
+    topic: AlterPartitionTopic, states: dict[TopicPartition, PartitionImage | KafkaError], call: Call
+) -> AlterPartitionTopicResult:
+    name = _name(topic, call)
+    unknown = UnknownTopicIdError() if name is None else UnknownTopicOrPartitionError()
+    found = [(p, states.get(TopicPartition(name or "", p.partition_index), unknown)) for p in topic.partitions]
+    return AlterPartitionTopicResult(
+        topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=[_result(p, state) for p, state in found]
+    )
+
+
+def _result(p: AlterPartitionData, state: PartitionImage | KafkaError) -> AlterPartitionResult:
+    if isinstance(state, KafkaError):
+        return AlterPartitionResult(partition_index=p.partition_index, error_code=code_of(state))
+    return AlterPartitionResult(
+        partition_index=p.partition_index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=state.state_version,
+    )

@@ -1,0 +1,50 @@
+"""StopReplica: the controller tells this broker that replicas are not its own any more. Between brokers.
+
+Served in all versions. Logs are deleted here and nowhere else, and only of partitions that this broker has no replica
+of by what it knows: a request that comes late must not take a log that was given back to it. A replica that stops
+without being deleted belongs to a broker that is about to stop: it fetches no more, or it would come back in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.services import Call
+from ottla.cluster.changes import DELETED
+from ottla.errors import FencedLeaderEpochError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+
+
+def handle(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+    """Delete what is to be deleted."""
+    call.services.following.check(request.controller_epoch, request.broker_epoch)
+    return StopReplicaResponse(
+        partition_errors=[
+            StopReplicaPartitionError(
+                topic_name=tp.topic, partition_index=tp.partition, error_code=_stop(tp, epoch, delete, call)
+            )
+            for tp, epoch, delete in _partitions(request)
+        ]
+    )
+
+
+def _stop(tp: TopicPartition, epoch: int, delete: bool, call: Call) -> int:
+    known = call.services.image.partition(tp)
+    late = epoch == DELETED or 0 <= epoch < (known.leader_epoch if known is not None else 0)
+    if known is not None and late:  # a topic that is deleted is not known any more: this one was made since
+        return FencedLeaderEpochError.code or 0
+    call.services.partitions.stop(tp, delete)
+    return 0
+
+
+def _partitions(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
+    """(partition, leader epoch or -1, whether to delete) in any of the forms of the request."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
+    for old in request.topics:
+        for index in old.partition_indexes:
+            yield TopicPartition(old.name, index), -1, request.delete_partitions
+    for oldest in request.ungrouped_partitions:
+        yield TopicPartition(oldest.topic_name, oldest.partition_index), -1, request.delete_partitions

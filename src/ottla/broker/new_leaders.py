@@ -1,0 +1,37 @@
+"""Who leads instead: told together with NOT_LEADER_OR_FOLLOWER, so that clients need not ask (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from ottla.broker.services import Call
+from ottla.cluster.metadata import NO_LEADER
+from ottla.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
+from ottla.model import Node, TopicPartition
+
+CODES = frozenset({NotLeaderOrFollowerError.code, FencedLeaderEpochError.code})
+"""The errors that another leader is told with."""
+
+L = TypeVar("L")
+
+
+class Answer(Protocol[L]):
+    """A partition's part of a response to Produce or Fetch."""
+
+    error_code: int
+    current_leader: L | None
+
+
+def tell(
+    call: Call, answers: Iterable[tuple[TopicPartition, Answer[L]]], leader_and_epoch: Callable[[int, int], L]
+) -> list[Node]:
+    """Put the leader into the answers that it helps; the brokers that lead, for the response's addresses."""
+    image, leaders = call.services.image, set()
+    for tp, answer in answers:
+        known = image.partition(tp) if answer.error_code in CODES else None
+        if known is not None and known.leader not in (NO_LEADER, call.services.broker_id):
+            answer.current_leader = leader_and_epoch(known.leader, known.leader_epoch)
+            leaders.add(known.leader)
+    listener = call.connection.listener.name
+    return [image.brokers[leader].node(listener) for leader in sorted(leaders) if leader in image.brokers]

@@ -1,0 +1,24 @@
+"""Which replica a consumer should read from: the nearest one that has what it asks for (KIP-392)."""
+
+from __future__ import annotations
+
+from ottla.broker.services import Services
+from ottla.config.broker import RACK_AWARE
+from ottla.replication.partition import Partition
+
+NONE = -1
+"""The reader goes on where it is."""
+
+
+def preferred(services: Services, partition: Partition, rack: str, offset: int) -> int:
+    """The broker in the reader's rack that is as far as the leader, or nearly; -1 to stay with the leader."""
+    if not rack or services.config.replica_selector_class != RACK_AWARE:
+        return NONE
+    brokers = services.image.brokers
+    own = brokers.get(services.broker_id)
+    if own is not None and own.rack == rack:
+        return NONE
+    near = [
+        r for r in partition.readers_of(offset) if (broker := brokers.get(r.id)) is not None and broker.rack == rack
+    ]
+    return max(near, key=lambda r: (r.log_end, r.caught_up_at)).id if near else NONE

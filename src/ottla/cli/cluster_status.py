@@ -1,0 +1,108 @@
+"""What a local cluster is like: its processes, and what its brokers say of leaders and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.table import lines
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.client.metadata import PartitionInfo
+from ottla.errors import KafkaError
+
+ASK_MS: Final = 5_000
+SHOWN: Final = 10
+"""How many partitions are named on the terminal."""
+
+
+@dataclass
+class Status:
+    """The cluster at one moment. What brokers say is None where none of them answers; `error` tells why."""
+
+    directory: str
+    zookeeper: dict[str, Any]
+    brokers: list[dict[str, Any]]
+    controller: int | None = None
+    topics: int | None = None
+    partitions: int | None = None
+    under_replicated: list[str] | None = None
+    offline: list[str] | None = None
+    error: str | None = field(default=None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every process runs, every broker is in the cluster, every partition has a leader and all replicas in sync."""
+        processes = [self.zookeeper["running"], *(b["running"] and b["registered"] for b in self.brokers)]
+        partitions = self.under_replicated == [] and self.offline == []
+        return all(processes) and partitions and self.controller is not None
+
+
+def status(cluster: LocalCluster) -> Status:
+    """Look at the processes, and ask those brokers that run."""
+    zookeeper = {"address": cluster.zookeeper.connect, "pid": cluster.zookeeper_pid}
+    found = Status(
+        str(cluster.directory),
+        {**zookeeper, "running": cluster.zookeeper_is_running()},
+        [
+            {"id": b.id, "address": b.address, "pid": b.pid, "running": cluster.is_running(b), "registered": False}
+            for b in cluster.brokers
+        ],
+    )
+    servers = ",".join(broker["address"] for broker in found.brokers if broker["running"])
+    if not servers:
+        found.error = "no broker runs"
+        return found
+    try:
+        _ask(servers, found)
+    except KafkaError as error:
+        found.error = str(error)
+    return found
+
+
+def _ask(servers: str, found: Status) -> None:
+    limits: dict[str, Any] = {"request_timeout_ms": ASK_MS, "default_api_timeout_ms": ASK_MS}
+    with KafkaAdminClient(bootstrap_servers=servers, **limits) as admin:
+        described = admin.describe_cluster()
+        topics = admin.describe_topics().values()
+    there = {node.id for node in described.nodes}
+    for broker in found.brokers:
+        broker["registered"] = broker["id"] in there
+    found.controller = None if described.controller is None else described.controller.id
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    found.topics, found.partitions = len(topics), len(partitions)
+    found.offline = [_name(p) for p in partitions if p.leader < 0]
+    found.under_replicated = [_name(p) for p in partitions if len(p.isr) < len(p.replicas)]
+
+
+def _name(partition: PartitionInfo) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def as_text(found: Status) -> Iterator[str]:
+    """Lines for a terminal."""
+    zookeeper = found.zookeeper
+    rows = [("zookeeper", zookeeper["address"], zookeeper["pid"] or None, "up" if zookeeper["running"] else "down", "")]
+    for broker in found.brokers:
+        role = "controller" if broker["id"] == found.controller else ""
+        rows.append((f"broker {broker['id']}", broker["address"], broker["pid"] or None, _state(broker), role))
+    yield from lines(("PROCESS", "ADDRESS", "PID", "STATE", "ROLE"), rows)
+    if found.error is not None:
+        yield f"The brokers do not say more: {found.error}"
+        return
+    yield f"{found.topics} topics with {found.partitions} partitions"
+    yield _named("under-replicated", found.under_replicated or [])
+    yield _named("offline", found.offline or [])
+
+
+def _state(broker: dict[str, Any]) -> str:
+    if not broker["running"]:
+        return "down"
+    return "up" if broker["registered"] else "not in the cluster"
+
+
+def _named(what: str, partitions: list[str]) -> str:
+    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
+    names = ": " + ", ".join(partitions[:SHOWN]) + more if partitions else ""
+    return f"{len(partitions)} {what}{names}"

@@ -1,0 +1,82 @@
+"""Processes that outlive the command that started them, found again by their id.
+
+An id may belong to somebody else by now: a process is ours only if its command line names what it was started with.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+LOOK_SECONDS: Final = 0.02
+_children: Final[list[subprocess.Popen[bytes]]] = []
+"""Those that this very process started, which it has to wait for when they have ended."""
+
+
+def start(command: Sequence[str], log: Path) -> int:
+    """Start it in a session of its own, so that Ctrl+C here does not reach it; its id."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True
+        )
+    _children.append(process)
+    # for a moment after the start Linux has no command line of it yet
+    while process.poll() is None and not _command_line(process.pid):
+        time.sleep(LOOK_SECONDS)
+    return process.pid
+
+
+def is_running(pid: int, word: str) -> bool:
+    """Whether the process runs, or is stopped, and has `word` in its command line."""
+    for child in _children:
+        child.poll()
+    return pid > 0 and word in _command_line(pid)
+
+
+def wait_for_end(pid: int, word: str, seconds: float) -> bool:
+    """Wait until it has ended; whether it has in time."""
+    deadline = time.monotonic() + seconds
+    while is_running(pid, word):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def end(pid: int, word: str, seconds: float) -> bool:
+    """End it in order; by force, and then False, where that takes longer."""
+    if not send(pid, word, signal.SIGCONT):
+        return True
+    send(pid, word, signal.SIGTERM)
+    if wait_for_end(pid, word, seconds):
+        return True
+    send(pid, word, signal.SIGKILL)
+    wait_for_end(pid, word, seconds)
+    return False
+
+
+def send(pid: int, word: str, number: signal.Signals) -> bool:
+    """Send a signal; False where the process does not run."""
+    if not is_running(pid, word):
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _command_line(pid: int) -> str:
+    """Empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        if Path("/proc/self").exists():
+            return ""
+    told = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
+    return told.stdout

@@ -1,0 +1,1 @@
+"""KafkaAdminClient: a file per subject."""

@@ -1,0 +1,69 @@
+"""Topics with all that Metadata leaves out, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client.admin.calls import AdminCalls, check
+from ottla.client.metadata import TopicInfo, partition_info
+from ottla.model import TopicPartition
+from ottla.protocol.messages import describe_topic_partitions as pages
+
+
+class Cursor(NamedTuple):
+    """Where the next page begins."""
+
+    topic_name: str
+    partition_index: int
+
+
+class TopicPartitionsPage(NamedTuple):
+    """Some partitions of some topics; `next_cursor` None at the end."""
+
+    topics: list[TopicInfo]
+    eligible_leader_replicas: dict[TopicPartition, tuple[int, ...]]
+    last_known_elr: dict[TopicPartition, tuple[int, ...]]
+    next_cursor: Cursor | None
+
+
+class TopicPagesAdmin(AdminCalls):
+    """The call about them."""
+
+    async def describe_topic_partitions(
+        self,
+        topics: Iterable[str],
+        response_partition_limit: int = 2000,
+        cursor: Cursor | None = None,
+        timeout_ms: float | None = None,
+    ) -> TopicPartitionsPage:
+        """One page of topics with the replicas that may be elected though not in sync (KIP-966); brokers from 3.7."""
+        names = sorted(topics)
+
+        async def attempt() -> TopicPartitionsPage:
+            request = pages.DescribeTopicPartitionsRequest(
+                topics=[pages.TopicRequest(name=name) for name in names],
+                response_partition_limit=response_partition_limit,
+                cursor=None if cursor is None else pages.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+            )
+            return _page(await self.connections.ask_any(request))
+
+        return await self.retried(attempt, timeout_ms)
+
+
+def _page(response: pages.DescribeTopicPartitionsResponse) -> TopicPartitionsPage:
+    topics: list[TopicInfo] = []
+    eligible: dict[TopicPartition, tuple[int, ...]] = {}
+    last_known: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in response.topics:
+        name = topic.name or ""
+        check(topic.error_code, name)
+        partitions = tuple(partition_info(name, p) for p in topic.partitions)
+        topics.append(TopicInfo(name, topic.topic_id, topic.is_internal, partitions))
+        for p in topic.partitions:
+            eligible[TopicPartition(name, p.partition_index)] = tuple(p.eligible_leader_replicas or ())
+            last_known[TopicPartition(name, p.partition_index)] = tuple(p.last_known_elr or ())
+    cursor = response.next_cursor
+    return TopicPartitionsPage(
+        topics, eligible, last_known, None if cursor is None else Cursor(cursor.topic_name, cursor.partition_index)
+    )

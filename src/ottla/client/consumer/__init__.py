@@ -1,0 +1,1 @@
+"""KafkaConsumer: membership, positions, fetching."""

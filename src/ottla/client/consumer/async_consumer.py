@@ -1,0 +1,336 @@
+"""`KafkaConsumer` for asyncio: the core itself, on the loop that runs it. `ottla.aio` has it under its name.
+
+The same methods as the blocking one, in the same order; those that wait are coroutines. Every await may be cancelled:
+records are taken without one, so that none is lost, and the next call goes on where the last one was.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from ottla.client import telemetry
+from ottla.client.consumer.core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
+from ottla.client.consumer.member import GroupMembershipOperation
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.consumer.subscription import SubscriptionPattern
+from ottla.client.metadata import PartitionInfo
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import IllegalStateError
+from ottla.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from ottla.records.columns import Columns
+
+T = TypeVar("T")
+Taken = TypeVar("Taken", bound=dict[Any, Any])
+
+
+class KafkaConsumer:
+    """Reads records from Kafka; belongs to one event loop. `start` and `stop`, or `async with`.
+
+    Listeners, callbacks of commits and interceptors are called on the loop; a listener's methods may be coroutines.
+    """
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        mappings = [t for t in topics if isinstance(t, Mapping)]
+        self._names = [t for t in topics if isinstance(t, str)]
+        if mappings:
+            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
+        else:
+            self.config = ConsumerConfig.from_keywords(**options)
+        self._core = ConsumerCore(self.config)
+        self._default_timeout = self.config.default_api_timeout_ms / 1000
+        self._closing = self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<KafkaConsumer {self._core.client_id}>"
+
+    async def start(self) -> None:
+        """Begin to work."""
+        await self._core.start()
+        if self._names:
+            self.subscribe(self._names)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Read topics, or all that match `pattern`, instead of what was read before."""
+        self._check_open()
+        self._core.subscribe(topic_names(topics), pattern, listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        self._check_open()
+        await self._core.unsubscribe()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; no group decides, offsets can still be committed for one."""
+        self._check_open()
+        self._core.assign(partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read at present."""
+        return set(self._core.subscription.partitions)
+
+    def subscription(self) -> set[str]:
+        """The topics that were subscribed to, or match the pattern at present."""
+        return set(self._core.subscription.topics)
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group rebalance with the next poll()."""
+        self._check_open()
+        self._core.membership.rejoin(reason or "rebalance enforced by user")
+
+    # Reading
+
+    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Records that are there; waits up to `timeout_ms` for the first. Does the group's work, too."""
+        check_max_records(max_records)
+        self._core.end_iteration()
+        return await self._poll(timeout_ms / 1000, lambda: self._take(max_records))
+
+    def _take(self, at_most: int | None = None) -> Records:
+        return self._core.take(at_most or self.config.max_poll_records, self._core.fetcher.wake)
+
+    async def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        self._core.poll_metrics.begin()
+        try:
+            while await self._core.prepare(max(0.0, deadline - time.monotonic())):
+                found = take()
+                if found or time.monotonic() >= deadline:
+                    return found
+            return take()
+        finally:
+            self._core.poll_metrics.end()
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> Records:
+        """aiokafka's name for poll()."""
+        if partitions:
+            raise ValueError("partitions cannot be chosen here; pause() the others")
+        return await self.poll(timeout_ms, max_records)
+
+    async def getone(self) -> ConsumerRecord:
+        """aiokafka's name for the next record of an iteration."""
+        return await anext(self)
+
+    async def poll_batch(
+        self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, Columns]:
+        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record."""
+        ends = until or {}
+        self._core.end_iteration()
+        return await self._poll(
+            timeout_ms / 1000, lambda: self._core.take_columns(self._core.fetcher.wake, headers, ends)
+        )
+
+    def wakeup(self) -> None:
+        """Have a call that waits raise WakeupError, or else the next one that would wait. On the loop's thread."""
+        self._core.wakeups.wakeup()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        deadline = None
+        while not self._closed:
+            record = self._core.iteration.next()
+            if record is not None:
+                return record
+            now = time.monotonic()
+            deadline = deadline or now + self.config.consumer_timeout_ms / 1000
+            if now > deadline:
+                break
+            self._core.iteration.begin(await self._poll(min(1.0, deadline - now), self._take))
+        raise StopAsyncIteration
+
+    # Positions
+
+    async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The next offset to be returned."""
+        return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on reading a partition at `offset`."""
+        self._check_open()
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on reading at the first record (of all partitions when none is named)."""
+        self._check_open()
+        self._core.reset([TopicPartition(*tp) for tp in partitions], EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on reading behind the last record (of all partitions when none is named)."""
+        self._check_open()
+        self._core.reset([TopicPartition(*tp) for tp in partitions], LATEST_TIMESTAMP)
+
+    async def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
+        """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
+        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        await self._wait(self._core.seek_to_time(wanted, self._seconds(timeout_ms)))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no more records of these partitions until resume()."""
+        self._check_open()
+        self._core.pause([TopicPartition(*tp) for tp in partitions], True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._check_open()
+        self._core.pause([TopicPartition(*tp) for tp in partitions], False)
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of a partition as of its last fetch; None before the first one."""
+        return self._core.subscription.state(TopicPartition(*partition)).high_watermark
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many records are ahead of the position, as of the last fetch; None before the first one."""
+        return self._core.lag(TopicPartition(*partition))
+
+    # Committing
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Store positions (or the given offsets) for the group, and wait for it."""
+        await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
+
+    commit_sync = commit
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll()."""
+        self._check_open()
+        self._core.commits.later(self._core.consumed(offsets), callback)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group, for a producer's send_offsets_to_transaction."""
+        return self._core.group_metadata()
+
+    async def committed(
+        self,
+        partition: TopicPartition | set[TopicPartition] | list[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The group's stored offset of a partition, or OffsetAndMetadata with `metadata`; of several, a dictionary."""
+        return await self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
+
+    # Asking
+
+    async def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of a topic's partitions; None when it does not exist."""
+        found = await self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        return {p.partition for p in found} or None
+
+    async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
+        """A topic's partitions with leaders and replicas."""
+        return list(await self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
+
+    async def topics(self) -> set[str]:
+        """All topics that this client may see."""
+        return set(await self.list_topics())
+
+    async def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see, with their partitions."""
+        found = await self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        return {topic: list(partitions) for topic, partitions in found.items()}
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return await self._wait(self._core.lookups.positions(partitions, EARLIEST_TIMESTAMP, self._seconds(timeout_ms)))
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition."""
+        return await self._wait(self._core.lookups.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms)))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
+        return await self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
+
+    async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError if it gives none."""
+        return await telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms))
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.told_metrics(raw)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached."""
+        return bool(self._core.metadata.cluster.nodes)
+
+    # The end
+
+    async def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm."""
+        if self._closing:
+            return
+        self._closing = True  # not closed yet: the listener may commit
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        try:
+            await self._core.stop(timeout, autocommit, group_membership)
+        finally:
+            self._closed = True
+
+    stop = close
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._default_timeout if timeout_ms is None else timeout_ms / 1000
+
+    async def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            coroutine.close()
+        self._check_open()
+        return await self._core.wakeups.interruptible(coroutine)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")

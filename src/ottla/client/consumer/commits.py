@@ -1,0 +1,160 @@
+"""When and in which order a consumer commits: automatically, at a rebalance, at the end, and in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.consumer.group_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.interceptors import ConsumerInterceptors
+from ottla.client.consumer.subscription import Subscription
+from ottla.client.io_thread import run_at_caller
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import KafkaError, RetriableCommitFailedError, StaleMemberEpochError
+from ottla.model import OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("ottla.client")
+
+CommitCallback = Callable[[Offsets, BaseException | None], Any]
+
+
+class Commits:
+    """On the loop, but for `consumed` and `is_due`, which the polling thread asks too."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        group_offsets: GroupOffsets,
+        subscription: Subscription,
+        interceptors: ConsumerInterceptors,
+    ) -> None:
+        self.group_offsets = group_offsets
+        self.subscription = subscription
+        self.interceptors = interceptors
+        self.automatic = config.enable_auto_commit and config.group_id is not None
+        self._interval = config.auto_commit_interval_ms / 1000
+        self._back_off = config.retry_backoff_ms / 1000
+        self._api_timeout = config.default_api_timeout_ms / 1000
+        self._default_callback: CommitCallback | None = config.default_offset_commit_callback
+        self._rebalance_timeout = config.max_poll_interval_ms / 1000
+        self.next_due = time.monotonic() + self._interval
+        self._on_their_way: set[asyncio.Task[None]] = set()
+        self.callbacks: deque[Callable[[], Any]] = deque()
+        """Of asynchronous commits that have ended, in that order: the next poll (or commit) calls them."""
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions of all partitions, with the leader epochs of the last records."""
+        return {
+            tp: OffsetAndMetadata(state.position, "", state.epoch)
+            for tp, state in self.subscription.partitions.items()
+            if state.position is not None
+        }
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for an automatic commit."""
+        return self.automatic and time.monotonic() >= self.next_due
+
+    def make_due(self) -> None:
+        """Begin an automatic commit when it is time for one, and the last one has ended."""
+        if self.is_due:
+            self.next_due = time.monotonic() + self._interval
+            offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
+            if offsets and not self._on_their_way:
+                self._begin(offsets, None, self._automatic_ended)
+
+    def _automatic_ended(self, error: BaseException | None) -> None:
+        if isinstance(error, RetriableCommitFailedError):
+            self.next_due = min(self.next_due, time.monotonic() + self._back_off)
+
+    async def now(self, offsets: Offsets, deadline: float) -> None:
+        """Commit, behind those that are on their way, and wait for it; their callbacks come first."""
+        await self.group_offsets.commit(offsets, deadline)
+        await asyncio.sleep(0)  # what has ended before us may not have put its callback down yet
+        self._committed(offsets)
+        await self.run_callbacks()
+
+    def later(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        """Commit beside everything else, in one try; `callback(offsets, error)` is called by a later poll."""
+        self._begin(offsets, callback, lambda error: None)
+
+    def _begin(
+        self, offsets: Offsets, callback: CommitCallback | None, then: Callable[[BaseException | None], None]
+    ) -> None:
+        callback = callback or self._default_callback
+        task = asyncio.get_running_loop().create_task(self._try(offsets))
+        self._on_their_way.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._on_their_way.discard(task)
+            if task.cancelled():
+                return
+            error = task.exception()
+            then(error)
+            if error is None:
+                self._committed(offsets)
+            else:
+                level = logging.DEBUG if isinstance(error, RetriableCommitFailedError) else logging.WARNING
+                log.log(level, "group %s: offsets were not committed: %s", self.group_offsets.group_id, error)
+            if callback is not None:
+                self.callbacks.append(lambda: callback(offsets, error))
+
+        task.add_done_callback(ended)
+
+    async def _try(self, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        deadline = time.monotonic() + self._api_timeout
+        try:
+            await self.group_offsets.commit_once(offsets, self.group_offsets.membership.committer(), deadline)
+        except KafkaError as error:
+            if error.retriable or isinstance(error, StaleMemberEpochError):
+                raise RetriableCommitFailedError(f"{RetriableCommitFailedError.__doc__} ({error})") from error
+            raise
+
+    async def run_callbacks(self) -> None:
+        """Call back where poll() was called."""
+        while self.callbacks:
+            await run_at_caller(self.callbacks.popleft())
+
+    async def before_revoke(self) -> None:
+        """The last automatic commit before partitions are given up: as long as the group waits for us."""
+        if self.automatic:
+            await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
+
+    async def last(self, deadline: float, automatic: bool) -> None:
+        """Before the end: wait for what is on its way, commit automatically, call back."""
+        if self._on_their_way:
+            await asyncio.wait(self._on_their_way, timeout=max(0.0, deadline - time.monotonic()))
+        if self.automatic and automatic:
+            await self._commit_quietly(deadline)
+        await asyncio.sleep(0)
+        await self.run_callbacks()
+
+    async def _commit_quietly(self, deadline: float) -> None:
+        offsets = self.consumed()
+        try:
+            await self.group_offsets.commit(offsets, deadline)
+        except KafkaError as error:
+            log.warning(
+                "group %s: offsets were not committed before partitions are given up: %s",
+                self.group_offsets.group_id,
+                error,
+            )
+        else:
+            self._committed(offsets)
+
+    def _committed(self, offsets: Offsets) -> None:
+        if self.interceptors and offsets:
+            self.callbacks.append(lambda: self.interceptors.on_commit(offsets))
+
+    async def close(self) -> None:
+        """Give up what is on its way."""
+        tasks = list(self._on_their_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

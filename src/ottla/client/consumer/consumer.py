@@ -1,0 +1,453 @@
+"""`KafkaConsumer`: the blocking face. For one thread at a time.
+
+A poll that finds records ready takes and decodes them in the caller's thread; the I/O thread only fetches ahead.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, overload
+from uuid import UUID
+
+from ottla.client import telemetry
+from ottla.client.consumer.core import CommitCallback, ConsumerCore, Offsets, Records, check_max_records, topic_names
+from ottla.client.consumer.member import GroupMembershipOperation
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.consumer.subscription import SubscriptionPattern
+from ottla.client.io_thread import IoThread
+from ottla.client.metadata import PartitionInfo
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import IllegalStateError
+from ottla.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from ottla.records.columns import Columns
+
+T = TypeVar("T")
+Taken = TypeVar("Taken", bound=dict[Any, Any])
+
+STOP_MARGIN_SECONDS = 10.0
+"""Closing waits for nothing beyond its time limit; this only keeps a bug from hanging a program's end."""
+
+
+class KafkaConsumer:
+    """Reads records from Kafka.
+
+        with KafkaConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
+            for record in consumer:
+                print(record.offset, record.value)
+
+    Topics come first. Options as keywords (`group_id="g"`) or as one mapping with Kafka's names (`{"group.id": "g"}`);
+    see `ottla.config.consumer.ConsumerConfig` for all of them. Raises ConfigurationError for a value that is not
+    allowed, TypeError for an unknown keyword.
+
+    Calls that wait raise KafkaTimeoutError after `timeout_ms` (default.api.timeout.ms), and WakeupError after
+    `wakeup()`. Names are kafka-python's; Java's are there as well, in Python's spelling.
+    """
+
+    def __init__(self, *topics: str | Mapping[str, Any], **options: Any) -> None:
+        mappings = [t for t in topics if isinstance(t, Mapping)]
+        names = [t for t in topics if isinstance(t, str)]
+        if mappings:
+            self.config = ConsumerConfig.from_kafka(mappings[0], **options)
+        else:
+            self.config = ConsumerConfig.from_keywords(**options)
+        self._core = core = ConsumerCore(self.config)
+        self._io = IoThread(f"ottla-{core.client_id}")
+        self._io.on_fork = self._forked
+        self._refusal: str | None = None
+        self._closing = False
+        self._owner: int | None = None
+        self._default_timeout = self.config.default_api_timeout_ms / 1000
+        self._io.start()
+        try:
+            self._io.run(core.start())
+            if names:
+                self.subscribe(names)
+        except BaseException:
+            self.close(autocommit=False, timeout_ms=0)
+            raise
+
+    def __repr__(self) -> str:
+        return f"<KafkaConsumer {self._core.client_id}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: Any = None,
+    ) -> None:
+        """Read topics (all that match `pattern`, anywhere in the name), shared with the other members of the group.
+
+        Without a group_id all partitions of the topics are read, as in kafka-python. A SubscriptionPattern is evaluated
+        by the broker, against whole names (group.protocol=consumer only).
+
+        The listener hears of partitions that come and go (see ConsumerRebalanceListener). Replaces what was asked for
+        before; no topics and no pattern mean unsubscribe().
+        """
+        names = topic_names(topics)
+        if not names and pattern is None:
+            self.unsubscribe()
+        else:
+            self._do(lambda: self._core.subscribe(names, pattern, listener))
+
+    def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        self._run(self._core.unsubscribe())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; no group decides, offsets can still be committed for one."""
+        wanted = list(partitions)
+        if wanted:
+            self._do(lambda: self._core.assign(wanted))
+        else:
+            self.unsubscribe()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read at present."""
+        return set(self._core.subscription.partitions)
+
+    def subscription(self) -> set[str]:
+        """The topics that were subscribed to, or match the pattern at present."""
+        return set(self._core.subscription.topics)
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group rebalance with the next poll(). Not with group.protocol=consumer, where the broker decides."""
+        self._do(lambda: self._core.membership.rejoin(reason or "rebalance enforced by user"))
+
+    # Reading
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
+        """Records that are there, at most `max_records` (max.poll.records); waits up to `timeout_ms` for the first.
+
+        Also does the group's work: joins, calls the listener, commits. Raises what goes wrong for good:
+        NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
+        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError when nothing is subscribed to.
+        """
+        check_max_records(max_records)
+        at_most = max_records or self.config.max_poll_records
+        self._enter()
+        try:
+            if self._core.iteration.has_rest:
+                self._do(self._core.end_iteration)
+            return self._poll(timeout_ms / 1000, lambda: self._core.take(at_most, self._wake))
+        finally:
+            self._owner = None
+
+    def _poll(self, timeout: float, take: Callable[[], Taken]) -> Taken:
+        self._core.poll_metrics.begin()
+        try:
+            return self._poll_until(time.monotonic() + timeout, take)
+        finally:
+            self._core.poll_metrics.end()
+
+    def _poll_until(self, deadline: float, take: Callable[[], Taken]) -> Taken:
+        core = self._core
+        if core.idle():
+            core.membership.last_poll = time.monotonic()
+            found = take()
+            if found:
+                return found
+        while self._io.run(core.prepare(max(0.0, deadline - time.monotonic()))):
+            found = take()
+            if found or time.monotonic() >= deadline:
+                return found
+        return take()
+
+    def _wake(self) -> None:
+        self._io.call_soon(self._core.fetcher.wake)
+
+    def poll_batch(
+        self, timeout_ms: float = 0, *, headers: bool = False, until: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, Columns]:
+        """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record.
+
+        Deserializers and interceptors are not used. `until` has offsets at which partitions end: records from there on
+        are left out.
+        """
+        ends = until or {}
+        self._enter()
+        try:
+            if self._core.iteration.has_rest:
+                self._do(self._core.end_iteration)
+            return self._poll(timeout_ms / 1000, lambda: self._core.take_columns(self._wake, headers, ends))
+        finally:
+            self._owner = None
+
+    def wakeup(self) -> None:
+        """Have a call that waits raise WakeupError, or else the next one that would wait. From any thread."""
+        if self._refusal is None:
+            self._io.call_soon(self._core.wakeups.wakeup)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        deadline = None
+        while True:
+            record = self._core.iteration.next()
+            if record is not None:
+                return record
+            now = time.monotonic()
+            deadline = deadline or now + self.config.consumer_timeout_ms / 1000
+            if now > deadline:
+                raise StopIteration
+            self._core.iteration.begin(self._next_records(min(1.0, deadline - now)))
+
+    def _next_records(self, timeout: float) -> Records:
+        self._enter()
+        try:
+            return self._poll(timeout, lambda: self._core.take(self.config.max_poll_records, self._wake))
+        finally:
+            self._owner = None
+
+    # Positions
+
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
+        """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
+        self._check_open()
+        tp = TopicPartition(*partition)
+        state = self._core.subscription.state(tp)
+        if state.position is not None:
+            return state.position
+        return self._wait(self._core.positions.position(tp, self._seconds(timeout_ms)))
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on reading a partition at `offset`. With a leader epoch (OffsetAndMetadata) the place is checked first."""
+        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        self._do(lambda: self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on reading at the first record (of all partitions when none is named)."""
+        self._reset(partitions, EARLIEST_TIMESTAMP)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on reading behind the last record (of all partitions when none is named)."""
+        self._reset(partitions, LATEST_TIMESTAMP)
+
+    def _reset(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
+        self._do(lambda: self._core.reset([TopicPartition(*tp) for tp in partitions], timestamp))
+
+    def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
+        """Go on reading at the first record at or after each time (ms since 1970), or behind the last record."""
+        wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
+        self._wait(self._core.seek_to_time(wanted, self._seconds(timeout_ms)))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no more records of these partitions until resume()."""
+        self._pause(partitions, paused=True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again."""
+        self._pause(partitions, paused=False)
+
+    def _pause(self, partitions: Sequence[TopicPartition], *, paused: bool) -> None:
+        self._do(lambda: self._core.pause([TopicPartition(*tp) for tp in partitions], paused))
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of a partition as of its last fetch; None before the first one."""
+        return self._core.subscription.state(TopicPartition(*partition)).high_watermark
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many records are ahead of the position, as of the last fetch; None before the first one."""
+        return self._core.lag(TopicPartition(*partition))
+
+    # Committing
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout_ms: float | None = None
+    ) -> None:
+        """Store positions (or the given offsets: the next ones to read) for the group, and wait for it.
+
+        Callbacks of asynchronous commits before this one are called first. Raises CommitFailedError when the group has
+        gone on without this consumer, FencedInstanceIdError, KafkaTimeoutError.
+        """
+        self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
+
+    commit_sync = commit
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """Store positions in the background, in one try; `callback(offsets, error)` is called in a later poll().
+
+        The error is a RetriableCommitFailedError when another commit may succeed.
+        """
+        wanted = self._core.consumed(offsets)
+        self._do(lambda: self._core.commits.later(wanted, callback))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group, for a producer's send_offsets_to_transaction (KIP-447)."""
+        return self._core.group_metadata()
+
+    @overload
+    def committed(
+        self, partition: TopicPartition, metadata: Literal[False] = False, timeout_ms: float | None = None
+    ) -> int | None: ...
+    @overload
+    def committed(
+        self, partition: TopicPartition, metadata: Literal[True], timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None: ...
+    @overload
+    def committed(
+        self,
+        partition: set[TopicPartition] | list[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
+    def committed(
+        self,
+        partition: TopicPartition | set[TopicPartition] | list[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The group's stored offset of a partition, with its metadata on request; None when there is none.
+
+        Of a set or list of partitions, as in Java: OffsetAndMetadata or None of each.
+        """
+        return self._wait(self._core.committed(partition, metadata, self._seconds(timeout_ms)))
+
+    # Asking
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of a topic's partitions; None when it does not exist."""
+        found = self._wait(self._core.lookups.partitions_for(topic, self._default_timeout))
+        return {p.partition for p in found} or None
+
+    def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
+        """A topic's partitions with leaders and replicas, as Java's partitionsFor."""
+        return list(self._wait(self._core.lookups.partitions_for(topic, self._seconds(timeout_ms))))
+
+    def topics(self) -> set[str]:
+        """All topics that this client may see."""
+        return set(self.list_topics())
+
+    def list_topics(self, timeout_ms: float | None = None) -> dict[str, list[PartitionInfo]]:
+        """All topics that this client may see, with their partitions."""
+        found = self._wait(self._core.lookups.topics(self._seconds(timeout_ms)))
+        return {topic: list(partitions) for topic, partitions in found.items()}
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._ends(partitions, EARLIEST_TIMESTAMP, timeout_ms)
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition."""
+        return self._ends(partitions, LATEST_TIMESTAMP, timeout_ms)
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, int]:
+        return self._wait(self._core.lookups.positions(partitions, timestamp, self._seconds(timeout_ms)))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where no record is that late."""
+        return self._wait(self._core.lookups.for_times(timestamps, self._seconds(timeout_ms)))
+
+    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
+        """The id under which the cluster knows this client's metrics (KIP-714). KafkaTimeoutError if it gives none."""
+        return self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
+        return self._core.told_metrics(raw)
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached."""
+        return bool(self._core.metadata.cluster.nodes)
+
+    # The end
+
+    def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """Commit (with auto commit), leave the group and end, within `timeout_ms`. Twice does no harm.
+
+        A dynamic member leaves at once, a static one stays for the session timeout, unless `group_membership` says
+        otherwise (KIP-1092). What the listener raises meanwhile is raised when all has ended.
+        """
+        if self._refusal is not None or self._closing:
+            return
+        self._closing = True  # not closed yet: the listener may commit
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        limit = (self._default_timeout if timeout is None else timeout) + STOP_MARGIN_SECONDS
+        try:
+            self._io.run(self._core.stop(timeout, autocommit, group_membership), limit)
+        finally:
+            self._refusal = "the consumer is closed"
+            self._io.stop()
+
+    # Small things
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._default_timeout if timeout_ms is None else timeout_ms / 1000
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """A call that wakeup() interrupts."""
+        return self._run(self._core.wakeups.interruptible(coroutine))
+
+    def _do(self, change: Callable[[], Any]) -> None:
+        """Something short on the loop."""
+
+        async def run() -> None:
+            change()
+
+        self._run(run())
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._refusal is not None:
+            coroutine.close()
+        self._check_open()
+        return self._io.run(coroutine)
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise IllegalStateError(self._refusal)
+
+    def _enter(self) -> None:
+        """Let one thread in: two that poll at once would tear the positions apart."""
+        self._check_open()
+        me = threading.get_ident()
+        if self._owner is not None and self._owner != me:
+            raise IllegalStateError("the consumer is in use by another thread")
+        self._owner = me
+
+    def _forked(self) -> None:
+        self._refusal = "the consumer was made before a fork; make a new one in this process"
+
+
+__all__ = ["CommitCallback", "KafkaConsumer", "Offsets", "Records"]

@@ -1,0 +1,391 @@
+"""Membership in a group of KIP-848, whose broker assigns. Kafka's `ConsumerMembershipManager`.
+
+Heartbeats, on the loop by themselves, carry everything: joining, what the member reads, and the broker's answer what
+it is to read. Taking that over (revoke, commit, give up, take, acknowledge) happens while the consumer's caller waits
+in poll(), since his listener takes part in it. The table MOVES says which state may follow which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from ottla import errors
+from ottla.client.consumer.group_heartbeat import GroupHeartbeat
+from ottla.client.consumer.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
+from ottla.client.consumer.metrics import CoordinatorMetrics
+from ottla.client.consumer.subscription import Subscription
+from ottla.client.coordinator import Coordinator
+from ottla.client.metadata import Metadata
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import KafkaError, UnsupportedVersionError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+log = logging.getLogger("ottla.client")
+
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""A static member goes, and comes back."""
+FIRST_INTERVAL: Final = 5.0
+"""Seconds between heartbeats until the broker has told its own."""
+UNKNOWN_TOPICS_PAUSE: Final = 1.0
+"""Seconds before metadata is asked for again when a topic of the assignment is not in it."""
+
+FENCED: Final = (errors.FencedMemberEpochError, errors.UnknownMemberIdError)
+
+
+class State(enum.Enum):
+    """Where a member stands."""
+
+    OUTSIDE = "outside"
+    JOINING = "joining"
+    STABLE = "stable"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    FENCED = "fenced"
+    STALE = "stale"
+    FAILED = "failed"
+
+
+MOVES: Final[Mapping[State, frozenset[State]]] = {
+    # The next poll joins.
+    State.OUTSIDE: frozenset({State.JOINING}),
+    # Heartbeats of epoch 0 are sent until one is answered.
+    State.JOINING: frozenset({State.STABLE, State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}),
+    # What the broker wants is what the member reads.
+    State.STABLE: frozenset({State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}),
+    # The broker wants something else: the next poll takes it over.
+    State.RECONCILING: frozenset(
+        {State.ACKNOWLEDGING, State.STABLE, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}
+    ),
+    # It was taken over; the next heartbeat, sent at once, says so.
+    State.ACKNOWLEDGING: frozenset(
+        {State.STABLE, State.RECONCILING, State.FENCED, State.STALE, State.FAILED, State.OUTSIDE}
+    ),
+    # The broker has dropped the member: the next poll tells of the loss and joins.
+    State.FENCED: frozenset({State.JOINING, State.OUTSIDE}),
+    # The member has left, as poll() was not called: the same.
+    State.STALE: frozenset({State.JOINING, State.OUTSIDE}),
+    # An error that stays; every poll raises it, until unsubscribe().
+    State.FAILED: frozenset({State.OUTSIDE}),
+}
+NEEDS_POLL: Final = (State.OUTSIDE, State.FENCED, State.STALE, State.RECONCILING)
+IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
+
+
+class ConsumerMembership(Member):
+    """One member of one group whose broker assigns."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        coordinator: Coordinator,
+        metadata: Metadata,
+        subscription: Subscription,
+        metrics: CoordinatorMetrics,
+    ) -> None:
+        super().__init__(config, coordinator, subscription, metrics)
+        self.metadata = metadata
+        self.state = State.OUTSIDE
+        self.interval = FIRST_INTERVAL
+        """Seconds between heartbeats, as the broker wants it."""
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._beats = GroupHeartbeat(config, subscription)
+        self._wanted: Assignment | None = None
+        """The broker's last word, while some of its topics are not known by name."""
+        self._target: dict[TopicPartition, uuid.UUID] = {}
+        """What this member is to read, with the topics' ids: a topic made anew is another one."""
+        self._owned: dict[TopicPartition, uuid.UUID] = {}
+        """What it reads, in the same way: the broker hears of it."""
+        self._names: dict[uuid.UUID, str] = {}
+        """Of every topic that was assigned: what it is called is not asked for twice."""
+        self._retry: asyncio.TimerHandle | None = None
+
+    def _move(self, state: State) -> None:
+        if state is not self.state:
+            assert state in MOVES[self.state], f"a member does not go from {self.state} to {state}"
+            self.state = state
+
+    # What the core asks
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the next poll has to join, to take over an assignment, or to raise."""
+        if self.error is not None:
+            return True
+        return self.subscription.by_group and self.state in NEEDS_POLL
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member."""
+        return self.state in IS_MEMBER
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """Those of the partitions that are to be taken over."""
+        return frozenset(tp.topic for tp in self._target)
+
+    async def settle(self, deadline: float) -> bool:
+        """Join, and take over what the broker wants. Waits for nothing but the listener and the last commit."""
+        self._raise_error()
+        if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
+            await self._lose()
+            self._join()
+        while self._goes_on():
+            await self._reconcile(self._target)
+        if self._beats.is_behind:
+            self._hurry.set()
+        self.raise_listener_error()
+        return True
+
+    def _raise_error(self) -> None:
+        if self.error is not None:
+            error = self.error
+            if self.state is not State.FAILED:
+                self.error = None
+            raise error
+
+    def rejoin(self, reason: str) -> None:
+        """The broker alone decides about rebalances here, as in Java."""
+        log.warning("group %s: a rebalance cannot be called for with group.protocol=consumer", self.group_id)
+
+    def metadata_changed(self) -> None:
+        """Topics that the broker has named by id may be known now."""
+        if self._wanted is not None and self.state in IS_MEMBER:
+            self._resolve()
+
+    def follow(self, error: type[KafkaError]) -> None:
+        """What an error of the coordinator means for this membership."""
+        self.coordinator.follow(error)
+        if issubclass(error, FENCED):
+            if self.state in (*IS_MEMBER, State.JOINING):
+                self._out(State.FENCED)
+        elif issubclass(error, errors.StaleMemberEpochError):
+            self._hurry.set()
+
+    # Being dropped, and joining
+
+    def _out(self, state: State) -> None:
+        """Be no member any more; the next poll finds out."""
+        if self.state is State.RECONCILING:
+            self.metrics.rebalance_failed()
+        self._move(state)
+        self.generation = NOBODY
+        self._stop_heartbeats()
+        self.changed()
+
+    def _fail(self, error: KafkaError) -> None:
+        self._out(State.FAILED)
+        self.fail(error)
+
+    async def _lose(self) -> None:
+        owned = set(self.subscription.partitions)
+        self.subscription.assign(())
+        if owned:
+            await self.tell("on_partitions_lost", owned)
+
+    def _join(self) -> None:
+        # The id is made here (KIP-1082), so that a member whose first answer is lost does not become two.
+        self.member_id = self.member_id or str(uuid.uuid4())
+        self._wanted, self._target, self._owned = None, {}, {}
+        self._beats.forget()
+        self._move(State.JOINING)
+        self._hurry.set()
+        self._stop_heartbeats()
+        self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+
+    # Taking over an assignment
+
+    def _goes_on(self) -> bool:
+        """Whether taking over is still wanted: while a listener or a commit takes its time, the group may drop us."""
+        return self.state is State.RECONCILING
+
+    async def _reconcile(self, target: dict[TopicPartition, uuid.UUID]) -> None:
+        """Give up what is not ours any more, take what is new, and have that acknowledged."""
+        self.metrics.rebalance_began()
+        revoked = {tp for tp, topic_id in self._owned.items() if target.get(tp) != topic_id}
+        if revoked:
+            await self.before_revoke()
+            if not self._goes_on():
+                return
+            await self.tell("on_partitions_revoked", revoked)
+            if not self._goes_on():
+                return
+            self._owned = {tp: topic_id for tp, topic_id in self._owned.items() if tp not in revoked}
+            self.subscription.assign(self._owned)
+        added = target.keys() - self._owned.keys()
+        self._owned = target
+        self.subscription.assign(target)
+        log.info("group %s, epoch %d: %s", self.group_id, self.generation, ", ".join(map(str, sorted(target))))
+        self.metrics.rebalance_ended()
+        await self.tell("on_partitions_assigned", set(added))
+        if self._goes_on() and target == self._target:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        self._move(State.ACKNOWLEDGING)
+        self._hurry.set()
+
+    def _resolve(self) -> None:
+        """Topics have ids in an assignment: find their names, by new metadata if need be."""
+        wanted = self._wanted
+        assert wanted is not None
+        known = {info.topic_id: name for name, info in self.metadata.cluster.topics.items()}
+        self._names.update({t.topic_id: known[t.topic_id] for t in wanted.topic_partitions if t.topic_id in known})
+        found = [t for t in wanted.topic_partitions if t.topic_id in self._names]
+        self._target = {TopicPartition(self._names[t.topic_id], p): t.topic_id for t in found for p in t.partitions}
+        self.metadata.add_topics({self._names[t.topic_id] for t in found})
+        complete = len(found) == len(wanted.topic_partitions)
+        if complete:
+            self._wanted = None
+            self.metadata.all_topics = self.subscription.pattern is not None
+        elif self._retry is None:
+            self._ask_for_topics()
+            self._retry = asyncio.get_running_loop().call_later(UNKNOWN_TOPICS_PAUSE, self._retry_topics)
+        # The first assignment is taken over, and told to the listener, even when it is empty.
+        if self._target != self._owned or (complete and self.state is State.JOINING):
+            self._move(State.RECONCILING)
+            self.changed()
+        elif self.state in (State.JOINING, State.RECONCILING):
+            self._move(State.STABLE)
+
+    def _ask_for_topics(self) -> None:
+        # Of a pattern that the broker evaluates, the client knows no topics.
+        self.metadata.all_topics = self.subscription.pattern is not None or self.subscription.remote_pattern is not None
+        self.metadata.request_update()
+
+    def _retry_topics(self) -> None:
+        self._retry = None
+        if self._wanted is not None and self.state in IS_MEMBER:
+            self._resolve()
+
+    # Heartbeats
+
+    def _stop_heartbeats(self) -> None:
+        if self._heartbeats is not None and self._heartbeats is not asyncio.current_task():
+            self._heartbeats.cancel()
+        self._heartbeats = None
+
+    async def _beat(self) -> None:
+        """Heartbeats, until this is no member any more."""
+        me = self._heartbeats
+        while self._heartbeats is me:
+            if not await self.pause(self.interval, self._hurry):
+                await self._say_goodbye(self._leave_epoch())
+                if self._heartbeats is me:
+                    self._out(State.STALE)
+                return
+            try:
+                self._answered(await self._send())
+            except UnsupportedVersionError as error:
+                what = "the cluster does not know group.protocol=consumer; take classic"
+                self._fail(UnsupportedVersionError(f"{what}: {error}"))
+            except KafkaError as error:
+                log.debug("heartbeat: %s", error)
+                self._beats.forget()
+                if not error.retriable:
+                    self._fail(error)
+                else:
+                    await asyncio.sleep(self.coordinator.back_off)
+                    self._hurry.set()
+
+    async def _send(self) -> ConsumerGroupHeartbeatResponse:
+        request = self._request()
+        if self.state is State.ACKNOWLEDGING:
+            self._move(State.STABLE)
+        limit = self.config.request_timeout_ms / 1000
+        began = time.monotonic()
+        response = await self.coordinator.ask(request, began + limit, timeout=limit)
+        self.metrics.heartbeat(time.monotonic() - began)
+        return response
+
+    def _request(self) -> ConsumerGroupHeartbeatRequest:
+        if self.state is State.JOINING:
+            return self._beats.joining(self.member_id)
+        acknowledges = self.state is State.ACKNOWLEDGING
+        return self._beats.next(self.member_id, self.generation, self._owned, acknowledges=acknowledges)
+
+    def _answered(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        if response.error_code:
+            self._refused(errors.for_code(response.error_code), response.error_message)
+            return
+        if self.state not in (*IS_MEMBER, State.JOINING):
+            return
+        self.interval = response.heartbeat_interval_ms / 1000 or self.interval
+        self.generation = response.member_epoch
+        self.member_id = response.member_id or self.member_id
+        if response.assignment is not None:
+            self._wanted = response.assignment
+            self._resolve()
+        elif self.state is State.JOINING:
+            self._move(State.STABLE)
+
+    def _refused(self, error: type[KafkaError], message: str | None) -> None:
+        """What an error in a heartbeat's answer means."""
+        log.debug("heartbeat: %s", error.name)
+        self._beats.forget()
+        if issubclass(error, FENCED):
+            log.info("group %s: this member was fenced (%s); it joins again", self.group_id, error.name)
+            self.follow(error)
+        elif issubclass(error, errors.FencedInstanceIdError):
+            self._fail(fenced_instance(self.config.group_instance_id))
+        elif issubclass(error, errors.TopicAuthorizationFailedError):
+            self.fail(error(message))  # told once; the other topics go on
+        elif error.retriable:
+            self.coordinator.follow(error)
+            asyncio.get_running_loop().call_later(self.coordinator.back_off, self._hurry.set)
+        else:
+            self._fail(error(message))
+
+    # Leaving
+
+    def _leave_epoch(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> int:
+        if operation is GroupMembershipOperation.LEAVE_GROUP or self.config.group_instance_id is None:
+            return LEAVE_EPOCH
+        return LEAVE_STATIC_EPOCH
+
+    async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
+        """Go; a static member says that it comes back."""
+        self._stop_heartbeats()
+        stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
+        if self.state in (*IS_MEMBER, State.JOINING) and not stays:
+            await self._say_goodbye(self._leave_epoch(operation))
+        self.reset()
+
+    async def _say_goodbye(self, epoch: int) -> None:
+        if self.coordinator.node is None:
+            return
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.config.group_instance_id,
+        )
+        try:
+            await self.coordinator.ask(request, time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS)
+        except KafkaError as error:
+            log.debug("leaving the group: %s", error)
+
+    def reset(self) -> None:
+        """Be nobody."""
+        self._stop_heartbeats()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self.state = State.OUTSIDE
+        self.member_id = ""
+        self.generation = NOBODY
+        self.error = None
+        self._wanted, self._target, self._owned = None, {}, {}
+        self._beats.forget()

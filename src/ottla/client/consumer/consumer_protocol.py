@@ -1,0 +1,68 @@
+"""What members of a classic group tell each other through their coordinator. Kafka's `ConsumerProtocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ottla.client.consumer.assignors import Assignor, MemberSubscription, group_by_topic
+from ottla.model import TopicPartition
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.messages.join_group import JoinGroupResponseMember
+from ottla.protocol.versioned import decode_versioned, encode_versioned
+
+SUBSCRIPTION_VERSION: Final = 3
+ASSIGNMENT_VERSION: Final = 1
+
+LastRound = tuple[int, set[TopicPartition]]
+"""Generation and partitions of the last round: what a sticky assignor goes by after all was given up."""
+
+
+def subscription(
+    assignor: Assignor,
+    topics: frozenset[str],
+    owned: Sequence[TopicPartition],
+    generation: int,
+    last: LastRound,
+    rack: str | None,
+) -> bytes:
+    """What a member wants and has, for the group's leader."""
+    told = getattr(assignor, "user_data", None)
+    return encode_versioned(
+        ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=None if told is None else told(sorted(last[1]), last[0]),
+            owned_partitions=group_by_topic(owned),
+            generation_id=generation,
+            rack_id=rack,
+        ),
+        SUBSCRIPTION_VERSION,
+    )
+
+
+def members(told: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
+    """What all members want and have, as their leader hears it."""
+    found = {}
+    for member in told:
+        wanted = decode_versioned(ConsumerProtocolSubscription, member.metadata)
+        owned = tuple(TopicPartition(t.topic, p) for t in wanted.owned_partitions for p in t.partitions)
+        found[member.member_id] = MemberSubscription(
+            tuple(wanted.topics), owned, wanted.generation_id, wanted.user_data, member.group_instance_id
+        )
+    return found
+
+
+def assignments(decided: Mapping[str, Sequence[TopicPartition]]) -> dict[str, bytes]:
+    """What the leader has decided, for each member."""
+    return {
+        member: encode_versioned(
+            ConsumerProtocolAssignment(assigned_partitions=group_by_topic(partitions)), ASSIGNMENT_VERSION
+        )
+        for member, partitions in decided.items()
+    }
+
+
+def assigned(data: bytes) -> set[TopicPartition]:
+    """What a member was assigned."""
+    assignment = decode_versioned(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
+    return {TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions}

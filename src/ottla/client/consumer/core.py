@@ -1,0 +1,497 @@
+"""What both faces of the consumer share: the parts, and what has to happen between two polls. Runs on the loop.
+
+`take` and `idle` are the exception: the blocking face calls them in its caller's thread, while nobody waits for the
+loop. So a poll that finds records ready costs no change of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.client.client_metrics import metrics_of
+from ottla.client.connections import Connections
+from ottla.client.consumer.commits import CommitCallback, Commits
+from ottla.client.consumer.consumer_membership import ConsumerMembership
+from ottla.client.consumer.fetch_buffer import FetchBuffer, Records
+from ottla.client.consumer.fetch_metrics import FetchMetrics
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.group_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.interceptors import ConsumerInterceptors
+from ottla.client.consumer.iteration import Iteration
+from ottla.client.consumer.leader_epochs import LeaderEpochs
+from ottla.client.consumer.lookups import Lookups
+from ottla.client.consumer.member import LEAVE_SECONDS, GroupMembershipOperation, Member
+from ottla.client.consumer.membership import Membership
+from ottla.client.consumer.metrics import CoordinatorMetrics, PollMetrics
+from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
+from ottla.client.consumer.wakeups import Wakeups
+from ottla.client.coordinator import Coordinator
+from ottla.client.interceptors import close_politely
+from ottla.client.metadata import Cluster, Metadata, writable
+from ottla.client.serializers import find
+from ottla.client.telemetry import telemetry_of
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import IllegalStateError, UnsupportedVersionError
+from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ottla.net.channel_metrics import ChannelMetrics
+from ottla.records.columns import Columns
+
+log = logging.getLogger("ottla.client")
+
+__all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
+
+LONGEST_WAIT: float = 1.0
+"""Seconds after which a poll that waits looks again whether something is due."""
+LEAST_CLOSE_SECONDS: float = 0.1
+"""What leaving a group gets of a close() that has no time."""
+
+_numbers = itertools.count(1)
+
+
+class ConsumerCore:
+    """The consumer without a face."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self.client_id = config.client_id or made_up_id(config)
+        self.subscription = Subscription()
+        self.buffer = FetchBuffer()
+        self.wakeups = Wakeups()
+        self.iteration = Iteration(self.subscription)
+        self._seen_version = 0
+        given = {**config.given, "client.id": self.client_id}
+        self.key_deserializer = find(config.key_deserializer, "key_deserializer", given)
+        self.value_deserializer = find(config.value_deserializer, "value_deserializer", given)
+        self.interceptors = ConsumerInterceptors(config.interceptor_classes, given)
+        self.metrics = metrics_of(config, "consumer", self.client_id)
+        try:
+            self._connect()
+            self._fetch()
+            self._join()
+            self._wire()
+        except BaseException:
+            self.metrics.close()  # a reporter may have a thread
+            raise
+
+    def _connect(self) -> None:
+        """The parts that know the cluster."""
+        config = self.config
+        channels = ChannelMetrics(self.metrics, "consumer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
+        self.metadata = Metadata(
+            self.connections,
+            max_age_ms=config.metadata_max_age_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            allow_auto_create=config.allow_auto_create_topics,
+            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        )
+        self.telemetry = telemetry_of(
+            config.enable_metrics_push,
+            self.connections,
+            self.metadata,
+            self.metrics,
+            group_id=config.group_id,
+            group_instance_id=config.group_instance_id,
+            client_rack=config.client_rack,
+        )
+
+    def _fetch(self) -> None:
+        """The parts that read."""
+        config = self.config
+        self.poll_metrics = PollMetrics(self.metrics)
+        self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
+        self.fetcher = Fetcher(
+            config, self.connections, self.metadata, self.subscription, self.buffer, self.fetch_metrics
+        )
+        self.offsets = OffsetLookup(
+            self.connections,
+            self.metadata,
+            isolation_level=1 if config.isolation_level == "read_committed" else 0,
+            retry_backoff=config.retry_backoff_ms / 1000,
+        )
+        self.lookups = Lookups(
+            self.connections,
+            self.offsets,
+            allow_auto_create=config.allow_auto_create_topics,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            done=self._forget_topics,
+        )
+
+    def _join(self) -> None:
+        """The parts that know the group."""
+        config = self.config
+        coordinator = Coordinator(
+            config.group_id,
+            self.connections,
+            self.metadata,
+            config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+        )
+        kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
+        metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
+        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, metrics)
+        self.group_offsets = GroupOffsets(coordinator, self.membership)
+        self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
+        self.positions = Positions(
+            config,
+            self.subscription,
+            self.metadata,
+            self.group_offsets,
+            self.offsets,
+            LeaderEpochs(self.connections, self.metadata),
+        )
+
+    def _wire(self) -> None:
+        """Tell the parts whom to tell."""
+        self.group_offsets.committed_in = lambda seconds: self.membership.metrics.commits.record(seconds * 1000)
+        self.membership.before_revoke = self.commits.before_revoke
+        self.membership.changed = self.fetcher.arrived.set
+        self.positions.arrived = self.fetcher.arrived.set
+        self.positions.fail = self.fetcher.fail
+        self.positions.raise_failure = self._raise_errors
+        self.fetcher.check_leaders = self.positions.check_leaders
+        self.fetcher.reset = self.positions.out_of_range
+
+    # Begin and end
+
+    async def start(self) -> None:
+        """Begin to work."""
+        self.metadata.listeners.append(self._new_cluster)
+        self.metadata.start()
+
+    async def stop(
+        self,
+        timeout: float | None,
+        auto_commit: bool,
+        operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """Commit, leave the group, end all work, for at most `timeout` seconds. Raises what a listener raised."""
+        deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
+        try:
+            if auto_commit and self.commits.automatic:
+                await self.membership.hold_still(deadline - time.monotonic())
+            await self.commits.last(deadline, auto_commit)
+            if self.in_group:
+                await self._leave(operation, deadline)
+        finally:
+            await self._end()
+
+    async def _leave(self, operation: GroupMembershipOperation, deadline: float) -> None:
+        try:
+            await self.membership.give_back()
+        finally:
+            try:
+                async with asyncio.timeout(max(LEAST_CLOSE_SECONDS, min(LEAVE_SECONDS, deadline - time.monotonic()))):
+                    await self.membership.leave(operation)
+            except TimeoutError:
+                log.warning("group %s: it could not be left in time", self.config.group_id)
+
+    async def _end(self) -> None:
+        self.membership.reset()
+        await self.commits.close()
+        await self.fetcher.close()
+        await self.positions.close()
+        if self.telemetry is not None:
+            await self.telemetry.close()
+        await self.metadata.close()
+        await self.connections.close()
+        self.metrics.close()
+        close_politely(self.interceptors, self.key_deserializer, self.value_deserializer)
+
+    # Metadata
+
+    def _new_cluster(self, cluster: Cluster) -> None:
+        if self.subscription.pattern is not None:
+            self._match_pattern(cluster)
+        if self.in_group:
+            self.membership.metadata_changed()
+        elif self.subscription.by_group:
+            self.positions.unplaced = True  # the next poll reads new partitions, too
+        self.fetcher.arrived.set()
+
+    def _read_all(self, cluster: Cluster) -> None:
+        """A subscription without a group: every partition of the topics."""
+        found = {
+            TopicPartition(topic, p.partition)
+            for topic in self.subscription.topics
+            for p in cluster.partitions_of(topic)
+        }
+        if found != set(self.subscription.partitions):
+            self.subscription.assign(sorted(found))
+
+    def _match_pattern(self, cluster: Cluster) -> None:
+        pattern = self.subscription.pattern
+        assert pattern is not None
+        internal = self.config.exclude_internal_topics
+        self.subscription.topics = frozenset(
+            name
+            for name, info in cluster.topics.items()
+            if pattern.search(name) and not (internal and info.is_internal)
+        )
+
+    # What the user asks for
+
+    def subscribe(self, topics: Iterable[str], pattern: Any, listener: Any) -> None:
+        """Read topics, or what a pattern finds, instead of what was read before."""
+        names = topic_names(topics)
+        if bool(names) == (pattern is not None):
+            raise IllegalStateError("either topics or a pattern is wanted, and not both")
+        in_new_group = self.config.group_protocol == "consumer" and self.config.group_id
+        if isinstance(pattern, SubscriptionPattern) and not in_new_group:
+            raise UnsupportedVersionError("a SubscriptionPattern needs group.protocol=consumer and a group.id")
+        if pattern is not None:
+            self.subscription.subscribe_pattern(pattern)
+        else:
+            self.subscription.subscribe(names)
+        self.membership.listener = listener
+        self._follow_subscription()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        try:
+            if self.in_group:
+                await self._leave(GroupMembershipOperation.DEFAULT, time.monotonic() + LEAVE_SECONDS)
+        finally:
+            self.subscription.unsubscribe()
+            self.buffer.drop_stale()
+            self._forget_topics()
+
+    def assign(self, partitions: Iterable[Any]) -> None:
+        """Read exactly these partitions."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        for tp in wanted:
+            writable(tp.topic)
+        self.subscription.assign_manually(wanted)
+        self._follow_subscription()
+
+    def _follow_subscription(self) -> None:
+        """The subscription has changed: ask for the metadata of its topics."""
+        self.metadata.all_topics = self.subscription.pattern is not None
+        self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
+        if self.metadata.all_topics:
+            self.metadata.request_update()
+        self.positions.unplaced = True
+        self.buffer.drop_stale()
+
+    def _forget_topics(self) -> None:
+        """Only what is read, or what the group wants to know of, stays of interest."""
+        read = {tp.topic for tp in self.subscription.partitions}
+        self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
+
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Go on reading a partition at `offset`; with the last record's leader epoch the place is checked first."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is not valid")
+        # The next poll fetches: at a place that is left again before, a fetch would only keep the next one waiting.
+        self.subscription.state(tp).jump(offset, epoch)
+        self.buffer.drop_stale()
+
+    async def seek_to_time(self, times: Mapping[TopicPartition, int], timeout: float) -> None:
+        """Go on reading partitions at the first record of a time, or behind the last one."""
+        for tp in times:
+            self.subscription.state(tp)
+        found = await self.lookups.for_times(times, timeout)
+        late = [tp for tp, at in found.items() if at is None]
+        ends = await self.lookups.positions(late, LATEST_TIMESTAMP, timeout) if late else {}
+        for tp, at in found.items():
+            self.seek(tp, ends[tp] if at is None else at.offset)
+
+    def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        """Go on reading partitions at their begin (-2) or end (-1), found out at the next poll."""
+        named = [self.subscription.state(tp) for tp in partitions]
+        for state in named or list(self.subscription.partitions.values()):
+            state.reset(timestamp)
+        self.positions.unplaced = True
+        self.buffer.drop_stale()
+
+    def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
+        """Stop or go on returning records of partitions."""
+        for tp in partitions:
+            self.subscription.state(tp).paused = paused
+
+    # Polling
+
+    def idle(self) -> bool:
+        """Whether the loop is not needed before records can be taken (caller's thread)."""
+        return not (
+            self.positions.has_work
+            or self.wakeups.is_wanted
+            or self.commits.callbacks
+            or self.fetcher.error is not None
+            or self.commits.is_due
+            or (self.in_group and self.membership.has_work)
+        )
+
+    @property
+    def in_group(self) -> bool:
+        """Whether a group decides about the partitions."""
+        return self.subscription.by_group and bool(self.config.group_id)
+
+    async def prepare(self, timeout: float) -> bool:
+        """Do what is due (join the group, find positions, commit) and wait until there is something to take.
+
+        False when `timeout` seconds have brought nothing. Raises what poll() has to raise.
+        """
+        return await self.wakeups.interruptible(self._prepare(time.monotonic() + timeout))
+
+    async def _prepare(self, deadline: float) -> bool:
+        if not self.subscription.by_group and not self.subscription.manual:
+            raise IllegalStateError("nothing is subscribed to, and no partition assigned")
+        while True:
+            self.membership.last_poll = time.monotonic()
+            self.fetcher.arrived.clear()
+            await self.commits.run_callbacks()
+            self._raise_errors()
+            joined = await self._settle(deadline)
+            if self.subscription.version != self._seen_version:
+                self._seen_version = self.subscription.version
+                self.fetch_metrics.follow_assignment(self.subscription.partitions.values())
+                self.positions.unplaced = True
+            self.commits.make_due()
+            self.positions.find()
+            self.buffer.drop_stale()
+            self.fetcher.wake()
+            if self.buffer.has_records:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if (joined or self.subscription.partitions) and not self.fetcher.arrived.is_set():
+                await self._wait(left)
+
+    async def _settle(self, deadline: float) -> bool:
+        """Whose partitions are they? False when that is not decided in time."""
+        if self.in_group:
+            # A cooperative member goes on reading what it has while it joins again.
+            return await self.membership.settle(0.0 if self.subscription.partitions else deadline)
+        if self.subscription.by_group:
+            self._read_all(self.metadata.cluster)
+        return True
+
+    async def _wait(self, left: float) -> None:
+        """Until something arrives, or something is due."""
+        if self.commits.automatic:
+            left = min(left, max(0.0, self.commits.next_due - time.monotonic()))
+        if self.in_group and self.membership.has_work:
+            return
+        try:
+            async with asyncio.timeout(min(left, LONGEST_WAIT)):
+                await self.fetcher.arrived.wait()
+        except TimeoutError:
+            pass
+
+    def _raise_errors(self) -> None:
+        error, self.fetcher.error = self.fetcher.error, None
+        if error is not None:
+            raise error
+
+    # Taking (caller's thread, or the loop)
+
+    def take(self, at_most: int, wake: Callable[[], Any]) -> Records:
+        """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
+        records = self.buffer.take(at_most, wake, self.key_deserializer, self.value_deserializer)
+        if records and self.interceptors:
+            return self.interceptors.on_consume(records)
+        return records
+
+    def end_iteration(self) -> None:
+        """Something else comes between: what the iteration has not handed out is fetched again."""
+        if self.iteration.has_rest:
+            self.iteration.give_back()
+            self.buffer.drop_stale()
+            self.fetcher.wake()
+
+    def take_columns(
+        self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Columns]:
+        """Everything that is here, as columns; of partitions in `until` only what lies before that offset."""
+        return self.buffer.take_columns(wake, headers, until)
+
+    # Asking
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The consumer's place in its group. IllegalStateError without a group."""
+        self.require_group()
+        member = self.membership
+        return ConsumerGroupMetadata(
+            str(self.config.group_id), member.generation, member.member_id, self.config.group_instance_id
+        )
+
+    def told_metrics(self, raw: bool) -> dict[Any, Any]:
+        """What `metrics()` of a consumer gives."""
+        return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
+
+    def require_group(self) -> None:
+        """IllegalStateError for a consumer without a group."""
+        if not self.config.group_id:
+            raise IllegalStateError("this needs a group_id")
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout: float) -> None:
+        """Commit and wait for it."""
+        with self.poll_metrics.timed("commit-sync-time"):
+            await self.commits.now(self.consumed(offsets), time.monotonic() + timeout)
+
+    def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
+        """What to commit: the given offsets, or the positions of all partitions."""
+        self.require_group()
+        if offsets is None:
+            return self.commits.consumed()
+        given = {
+            TopicPartition(*tp): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            for tp, at in offsets.items()
+        }
+        for tp, at in given.items():
+            if at.offset < 0:
+                raise ValueError(f"{tp}: offset {at.offset} is not valid")
+        return given
+
+    async def committed(self, partition: Any, metadata: bool, timeout: float) -> Any:
+        """The group's offset of a partition, or those of a set or list of partitions."""
+        self.require_group()
+        many = not isinstance(partition, tuple)
+        wanted = [TopicPartition(*tp) for tp in (partition if many else [partition])]
+        with self.poll_metrics.timed("committed-time"):
+            found = await self.group_offsets.committed(wanted, time.monotonic() + timeout) if wanted else {}
+        if many:
+            return {tp: found.get(tp) for tp in wanted}
+        at = found.get(wanted[0])
+        return at if metadata or at is None else at.offset
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """How many records are ahead of the position, as of the last fetch; None before one."""
+        return self._lag(self.subscription.state(tp))
+
+    def _lag(self, state: PartitionState) -> int | None:
+        committed = self.config.isolation_level == "read_committed"
+        end = state.last_stable_offset if committed else state.high_watermark
+        return None if end is None or state.position is None else max(0, end - state.position)
+
+
+def made_up_id(config: ConsumerConfig) -> str:
+    """The client's id where none is given, as Java's: with the group, and the instance or a number."""
+    number = next(_numbers)
+    if not config.group_id:
+        return f"consumer-{number}"
+    return f"consumer-{config.group_id}-{config.group_instance_id or number}"
+
+
+def topic_names(topics: Iterable[str]) -> list[str]:
+    """The names; TypeError for a text, which would be taken for its letters, InvalidTopicError for what is no name."""
+    if isinstance(topics, str):
+        raise TypeError("topics must be a list of names")
+    return [writable(topic) for topic in topics]
+
+
+def check_max_records(max_records: int | None) -> None:
+    """ValueError for a bound that would let nothing through."""
+    if max_records is not None and max_records < 1:
+        raise ValueError(f"max_records must be at least 1, not {max_records}")

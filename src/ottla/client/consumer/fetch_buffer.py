@@ -1,0 +1,141 @@
+"""What was fetched and waits for poll(), and how poll() takes from it. Kafka's `FetchBuffer` and `FetchCollector`.
+
+The loop appends; everything else belongs to the thread that polls, while it does not wait for the loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.client.consumer.fetch_metrics import FetchMetrics
+from ottla.client.consumer.fetched import Convert, Fetched
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.errors import CorruptMessageError, KafkaError
+from ottla.model import TopicPartition
+from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
+from ottla.records.columns import Columns
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+
+
+class FetchBuffer:
+    """In the order of arrival: partitions take turns, fetch by fetch."""
+
+    def __init__(self) -> None:
+        self.completed: deque[Fetched] = deque()
+        self.is_full = False
+        """The fetcher has stopped, as enough is here: who takes something wakes it."""
+        self._current: Fetched | None = None
+        self.metrics: FetchMetrics | None = None
+
+    def drop_stale(self) -> None:
+        """Forget what belongs to partitions that are gone, or from where the consumer has jumped away."""
+        stale = [fetched for fetched in self.completed if not fetched.is_current]
+        if stale:
+            stay = [fetched for fetched in self.completed if fetched.is_current]
+            self.completed.clear()
+            self.completed.extend(stay)
+        if self._current is not None and not self._current.is_current:
+            stale.append(self._current)
+            self._current = None
+        for fetched in stale:
+            self._measure(fetched)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.completed.clear()
+        self._current = None
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is something to take."""
+        current = [self._current] if self._current is not None else []
+        return any(not fetched.state.paused for fetched in [*current, *self.completed])
+
+    def take(self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None) -> Records:
+        """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
+        out: Records = {}
+        left = at_most
+        skipped: list[Fetched] = []
+        try:
+            while left > 0:
+                fetched = self._next(skipped)
+                if fetched is None:
+                    break
+                try:
+                    rows = fetched.take(left, key, value)
+                except KafkaError:
+                    if out:
+                        break
+                    raise
+                fetched.state.position = fetched.position
+                fetched.state.epoch = fetched.epoch
+                if not rows:
+                    self._used_up(fetched, wake)
+                    continue
+                before = out.get(fetched.tp)
+                if before is None:
+                    out[fetched.tp] = rows
+                else:
+                    before += rows
+                left -= len(rows)
+        finally:
+            self.completed.extendleft(reversed(skipped))
+        return out
+
+    def take_columns(
+        self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Columns]:
+        """Everything that is here, as columns; of partitions in `until` only what lies before that offset."""
+        decoders: dict[TopicPartition, ColumnDecoder] = {}
+        skipped: list[Fetched] = []
+        while (fetched := self._next(skipped)) is not None:
+            decoder = decoders.setdefault(fetched.tp, ColumnDecoder(headers=headers))
+            end = until.get(fetched.tp, MAX_OFFSET)
+            before = decoder.row_count
+            while (found := fetched.next_header()) is not None:
+                header, start = found
+                if header.base_offset >= end:
+                    break
+                if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
+                    raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
+            fetched.returned += decoder.row_count - before
+            fetched.position = fetched.state.position = fetched.end_offset
+            fetched.state.epoch = fetched.last_epoch
+            self._used_up(fetched, wake)
+        self.completed.extendleft(reversed(skipped))
+        return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
+
+    def _next(self, skipped: list[Fetched]) -> Fetched | None:
+        """The one to take from; those of paused partitions are put into `skipped`, those that are stale dropped."""
+        while True:
+            fetched = self._current
+            if fetched is None:
+                if not self.completed:
+                    return None
+                fetched = self._current = self.completed.popleft()
+                if self.metrics is not None:
+                    self.metrics.of(fetched.state)
+            if not fetched.is_current:
+                self._measure(fetched)
+                self._current = None
+            elif fetched.state.paused:
+                skipped.append(fetched)
+                self._current = None
+            else:
+                return fetched
+
+    def _used_up(self, fetched: Fetched, wake: Callable[[], Any]) -> None:
+        state = fetched.state
+        state.taken_bytes += fetched.nbytes
+        self._current = None
+        self._measure(fetched)
+        if state.held or self.is_full:
+            state.held = False
+            wake()
+
+    def _measure(self, fetched: Fetched) -> None:
+        if self.metrics is not None and fetched.totals is not None:
+            self.metrics.used_up(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)

@@ -1,0 +1,193 @@
+"""What fetching measures: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
+
+Recorded per response, and lags per partition in one, never per record: by the loop when a response comes, by the
+polling thread when it has used one up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from ottla.client.consumer.subscription import PartitionState
+from ottla.metrics.registry import Metrics
+from ottla.metrics.sensor import Sensor
+from ottla.metrics.stats import Avg, Max, Meter, Min, Stat
+from ottla.model import TopicPartition
+
+GROUP: Final = "consumer-fetch-manager-metrics"
+CONSUMED: Final = ("bytes-consumed", "records-consumed", "fetch-size", "records-per-request")
+NO_REPLICA: Final = -1
+
+
+class ResponseTotals:
+    """What one response brought, by topic: bytes and records, summed up until the last of its parts is done with."""
+
+    __slots__ = ("parts", "topics")
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        self.topics: dict[str, tuple[int, int]] = {}
+
+
+class Consumed(NamedTuple):
+    """Sensors of the client, or of one topic."""
+
+    bytes: Sensor
+    records: Sensor
+    fetch_size: Sensor
+    per_request: Sensor
+
+    def record(self, nbytes: int, records: int) -> None:
+        """What one response had."""
+        self.bytes.record(nbytes)
+        self.records.record(records)
+        self.fetch_size.record(nbytes)
+        self.per_request.record(records)
+
+
+class MeasuredPartition(NamedTuple):
+    """A partition and its sensors."""
+
+    state: PartitionState
+    lag: Sensor
+    lead: Sensor
+
+
+class FetchMetrics:
+    """Of one consumer."""
+
+    def __init__(self, metrics: Metrics, lag_of: Callable[[PartitionState], int | None]) -> None:
+        self._metrics = metrics
+        self._lag_of = lag_of
+        self._latency = self._sensor("fetch-latency")
+        self._add(self._latency, "fetch-latency-avg", "The average time of a fetch in ms.", Avg())
+        self._add(self._latency, "fetch-latency-max", "The longest time of a fetch in ms.", Max())
+        rate = metrics.name("fetch-rate", GROUP, "The number of fetches per second.")
+        self._latency.add_meter(Meter(rate, metrics.name("fetch-total", GROUP, "The number of fetches."), counts=True))
+        self._throttled = self._sensor("fetch-throttle-time")
+        self._add(self._throttled, "fetch-throttle-time-avg", "The average time of being throttled in ms.", Avg())
+        self._add(self._throttled, "fetch-throttle-time-max", "The longest time of being throttled in ms.", Max())
+        self._all = self._consumed("")
+        self._lag = self._sensor("records-lag")
+        self._add(self._lag, "records-lag-max", "How far the partition behind most was behind, in records.", Max())
+        self._lead = self._sensor("records-lead")
+        self._add(self._lead, "records-lead-min", "How near the log's begin a partition was, in records.", Min())
+        self._partitions: dict[TopicPartition, MeasuredPartition] = {}
+        self._topics: dict[str, Consumed] = {}
+
+    def fetched(self, seconds: float, throttled_ms: int) -> None:
+        """A response has come."""
+        self._latency.record(seconds * 1000)
+        self._throttled.record(throttled_ms)
+
+    def used_up(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
+        """What one response had for one partition was returned, or is not wanted any more."""
+        before = totals.topics.get(state.tp.topic, (0, 0))
+        totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
+        totals.parts -= 1
+        if totals.parts == 0:
+            self._record(totals)
+        lag, lead = self._lag_of(state), lead_of(state)
+        measured = self.of(state)
+        if lag is not None:
+            measured.lag.record(lag)
+        if lead is not None:
+            measured.lead.record(lead)
+
+    def of(self, state: PartitionState) -> MeasuredPartition:
+        """A partition's sensors, made with its first records."""
+        return self._partitions.get(state.tp) or self._measure(state)
+
+    def _record(self, totals: ResponseTotals) -> None:
+        for topic, (nbytes, records) in totals.topics.items():
+            self._of_topic(topic).record(nbytes, records)
+        sums = zip(*totals.topics.values(), strict=True)
+        self._all.record(*map(sum, sums))
+
+    def follow_assignment(self, states: Iterable[PartitionState]) -> None:
+        """Measure nothing but these partitions; each from its first records on."""
+        now = {state.tp: state for state in states}
+        for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
+            self._forget(tp)
+        for topic in self._topics.keys() - {tp.topic for tp in now}:
+            del self._topics[topic]
+            for name in CONSUMED:
+                self._metrics.remove_sensor(f"topic.{topic}.{name}")
+
+    def _measure(self, state: PartitionState) -> MeasuredPartition:
+        tp = state.tp
+        tags = {"topic": tp.topic, "partition": str(tp.partition)}
+        lag = self._metrics.sensor(f"{tp}.records-lag", parents=[self._lag])
+        lead = self._metrics.sensor(f"{tp}.records-lead", parents=[self._lead])
+        for sensor, name, text, stat in (
+            (lag, "records-lag-avg", "The average lag of the partition in records.", Avg()),
+            (lag, "records-lag-max", "The largest lag of the partition in records.", Max()),
+            (lead, "records-lead-avg", "The average lead of the partition in records.", Avg()),
+            (lead, "records-lead-min", "The smallest lead of the partition in records.", Min()),
+        ):
+            sensor.add(self._metrics.name(name, GROUP, text, **tags), stat)
+        self._partitions[tp] = measured = MeasuredPartition(state, lag, lead)
+        for name, text, gauge in (
+            ("records-lag", "The lag of the partition in records.", lambda: nan_for_none(self._lag_of(state))),
+            ("records-lead", "The lead of the partition in records.", lambda: nan_for_none(lead_of(state))),
+            (
+                "preferred-read-replica",
+                "The replica that is read instead of the leader, or -1.",
+                lambda: nearest(state),
+            ),
+        ):
+            self._metrics.add_metric(self._metrics.name(name, GROUP, text, **tags), gauge)
+        return measured
+
+    def _forget(self, tp: TopicPartition) -> None:
+        del self._partitions[tp]
+        tags = {"topic": tp.topic, "partition": str(tp.partition)}
+        for sensor in ("records-lag", "records-lead"):
+            self._metrics.remove_sensor(f"{tp}.{sensor}")
+        for name in ("records-lag", "records-lead", "preferred-read-replica"):
+            self._metrics.remove_metric(self._metrics.name(name, GROUP, **tags))
+
+    # Making sensors
+
+    def _sensor(self, name: str) -> Sensor:
+        return self._metrics.sensor(name)
+
+    def _add(self, sensor: Sensor, name: str, text: str, stat: Stat, **tags: str) -> None:
+        sensor.add(self._metrics.name(name, GROUP, text, **tags), stat)
+
+    def _of_topic(self, topic: str) -> Consumed:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = self._consumed(topic)
+        return found
+
+    def _consumed(self, topic: str) -> Consumed:
+        """Those of a topic, or with "" of the client."""
+        of, tags = (f" of {topic}", {"topic": topic}) if topic else ("", {})
+        sensors = Consumed(*(self._sensor(f"topic.{topic}.{name}") for name in CONSUMED))
+        for sensor, name in zip(sensors, ("bytes-consumed", "records-consumed"), strict=False):
+            what = name.partition("-")[0]
+            rate = self._metrics.name(f"{name}-rate", GROUP, f"The number of {what} read per second{of}.", **tags)
+            total = self._metrics.name(f"{name}-total", GROUP, f"The number of {what} read{of}.", **tags)
+            sensor.add_meter(Meter(rate, total))
+        self._add(sensors.fetch_size, "fetch-size-avg", f"The average bytes of a fetch{of}.", Avg(), **tags)
+        self._add(sensors.fetch_size, "fetch-size-max", f"The most bytes of a fetch{of}.", Max(), **tags)
+        text = f"The average records of a fetch{of}."
+        self._add(sensors.per_request, "records-per-request-avg", text, Avg(), **tags)
+        return sensors
+
+
+def lead_of(state: PartitionState) -> int | None:
+    """How many records lie between the log's begin and the position; None while that is not known."""
+    return None if state.begin is None or state.position is None else max(0, state.position - state.begin)
+
+
+def nearest(state: PartitionState) -> int:
+    """The replica that a partition is read from instead of its leader; -1 for none."""
+    return NO_REPLICA if state.preferred is None else state.preferred[0]
+
+
+def nan_for_none(value: int | None) -> float:
+    """A metric's value."""
+    return float("nan") if value is None else value

@@ -1,0 +1,231 @@
+"""Batches that were fetched for one partition, and the records in them. Kafka's `CompletedFetch`.
+
+Records are decoded when poll() takes them, batch by batch, in the caller's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+from ottla.client.consumer.fetch_metrics import ResponseTotals
+from ottla.client.consumer.records import ConsumerRecord
+from ottla.client.consumer.subscription import PartitionState
+from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError, RecordDeserializationError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.fetch import AbortedTransaction
+from ottla.records import message_set
+from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader, split, verify
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.records.decoder import Record, decode_records, decode_rows
+
+Convert = Callable[[str, Any, Any], Any]
+"""(topic, bytes, headers) -> key or value."""
+
+ABORT_MARKER = 0
+ROWS_PER_BATCH = 1000
+"""Old messages that become one batch."""
+KEY = ConsumerRecord._fields.index("key")
+"""Where the key stands in a record; the value comes next."""
+
+_new = tuple.__new__
+
+
+class Fetched:
+    """What one response had for one partition. Used by one thread at a time."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_producers",
+        "_batches",
+        "_check_crc",
+        "_row",
+        "_rows",
+        "data",
+        "end_offset",
+        "epoch",
+        "generation",
+        "last_epoch",
+        "nbytes",
+        "position",
+        "returned",
+        "state",
+        "totals",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        data: memoryview,
+        position: int,
+        *,
+        limit: int,
+        check_crc: bool,
+        aborted: list[AbortedTransaction] | None,
+        totals: ResponseTotals | None = None,
+    ) -> None:
+        self.tp: TopicPartition = state.tp
+        self.state = state
+        self.generation = state.generation
+        self.nbytes = data.nbytes
+        self.totals = totals
+        """Of the response that it belongs to."""
+        self.returned = 0
+        """Records that were handed out."""
+        self.data = data = with_old_formats_converted(data)
+        self.position = position
+        """The next offset to return."""
+        self._check_crc = check_crc
+        self._batches = list(split(data))
+        if not self._batches and self.nbytes >= limit:
+            # Brokers since 0.10.1 (KIP-74) send the first batch whole; older ones cut it off.
+            raise MessageTooLargeError(f"the next record is larger than max.partition.fetch.bytes ({limit})")
+        self._batches.reverse()
+        self.end_offset = self._batches[0][0].next_offset if self._batches else position
+        """The offset behind everything here."""
+        self.epoch = state.fetch_epoch
+        """Leader epoch of the last record that was returned, or of the one before all of these…"""
+        self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
+        """… and of the last one here."""
+        self._rows: list[ConsumerRecord] = []
+        self._row = 0
+        self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
+        self._aborted_producers: set[int] | None = None if aborted is None else set()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether these are still the records that the consumer wants: not after a jump or a loss of the partition."""
+        return self.generation == self.state.generation
+
+    def take(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
+        """The next records, `at_most` so many; an empty list when there are no more.
+
+        Raises CorruptMessageError for a damaged batch, RecordDeserializationError for a record that cannot be converted
+        (and again at the next call, unless the consumer seeks past it).
+        """
+        while self._row >= len(self._rows):
+            if not self._batches:
+                return []
+            self._next_batch()
+        rows = self._rows[self._row : self._row + at_most] if self._row or at_most < len(self._rows) else self._rows
+        if key is not None or value is not None:
+            rows = self._converted(rows, key, value)
+        self._row += len(rows)
+        self.returned += len(rows)
+        self.position = rows[-1].offset + 1
+        self.epoch = rows[-1].leader_epoch
+        if self._row >= len(self._rows):
+            # The list is the caller's now.
+            self._rows, self._row = [], 0
+            if not self._batches:
+                self.position = self.end_offset
+                self.epoch = self.last_epoch
+        return rows
+
+    def next_header(self) -> tuple[BatchHeader, int] | None:
+        """For readers of columns: the next batch that holds records to return, and where it starts; None at the end."""
+        while self._batches:
+            header, start, _ = self._batches.pop()
+            if self._wants(header, start):
+                return header, start
+        return None
+
+    def _next_batch(self) -> None:
+        found = self.next_header()
+        if found is None:
+            self._rows, self._row = [], 0
+            self.position = self.end_offset
+            self.epoch = self.last_epoch
+            return
+        header, start = found
+        before = (*self.tp, header.leader_epoch)
+        self._row = 0
+        self._rows = decode_rows(self.data, start, header, self.position, ConsumerRecord, before)
+
+    def _wants(self, header: BatchHeader, start: int) -> bool:
+        """Whether a batch holds records to return: no marker, and not of an aborted transaction."""
+        if self._check_crc:
+            try:
+                verify(self.data, start, header)
+            except CorruptMessageError as error:
+                raise CorruptMessageError(f"{self.tp}, offset {header.base_offset}: {error}") from None
+        if self._aborted_producers is not None:
+            while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+                self._aborted_producers.add(self._aborted.pop().producer_id)
+            if header.is_control:
+                if self._is_abort(header, start):
+                    self._aborted_producers.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in self._aborted_producers:
+                return False
+        return not header.is_control and header.last_offset >= self.position
+
+    def _is_abort(self, header: BatchHeader, start: int) -> bool:
+        for record in decode_records(self.data, start, header):
+            key = record.key or b""
+            return len(key) >= 4 and int.from_bytes(key[2:4], "big") == ABORT_MARKER
+        return False
+
+    def _converted(
+        self, rows: list[ConsumerRecord], key: Convert | None, value: Convert | None
+    ) -> list[ConsumerRecord]:
+        """Deserialized rows; when one fails, those before it, or its error when it is the first."""
+        out: list[ConsumerRecord] = []
+        topic = self.tp.topic
+        for row in rows:
+            new_key, new_value = row.key, row.value
+            is_key = True
+            try:
+                if key is not None:
+                    new_key = key(topic, row.key, row.headers)
+                is_key = False
+                if value is not None:
+                    new_value = value(topic, row.value, row.headers)
+            except KafkaError as error:
+                if out:
+                    return out
+                raise RecordDeserializationError(
+                    f"{self.tp}, offset {row.offset}: {error}", self.tp, row.offset, is_key=is_key, record=row
+                ) from error
+            out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
+        return out
+
+
+def with_old_formats_converted(data: memoryview) -> memoryview:
+    """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
+
+    They come first, if at all: a log's format changes once.
+    """
+    if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
+        return data
+    end = _end_of_old_messages(data)
+    converted = bytearray()
+    for append_time, some in _alike(list(message_set.records(data[:end]))):
+        room = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b"")) for r in some)
+        builder = BatchBuilder(bytearray(room), base_offset=some[0].offset)
+        for r in some:
+            assert builder.append_at(r.offset, r.timestamp, r.key, r.value), "the bound was too low"
+        converted += builder.close(append_time_ms=append_time)
+    rest = data[end:]
+    if rest.nbytes > MAGIC_POSITION and rest[MAGIC_POSITION] == MAGIC:
+        converted += rest
+    return memoryview(converted)
+
+
+def _alike(rows: list[Record]) -> Iterator[tuple[int | None, list[Record]]]:
+    """What goes into one batch: so many rows, and of those that a broker has stamped, the ones with the same time."""
+    for append_time, found in groupby(rows, lambda row: row.timestamp if row.timestamp_type else None):
+        same = list(found)
+        for first in range(0, len(same), ROWS_PER_BATCH):
+            yield append_time, same[first : first + ROWS_PER_BATCH]
+
+
+def _end_of_old_messages(data: memoryview) -> int:
+    pos = 0
+    while data.nbytes - pos > MAGIC_POSITION and data[pos + MAGIC_POSITION] < MAGIC:
+        size = int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
+        if size < 0 or pos + LOG_OVERHEAD + size > data.nbytes:
+            break
+        pos += LOG_OVERHEAD + size
+    return pos

@@ -1,0 +1,307 @@
+"""Keeps fetching what the consumer reads, ahead of poll(). Kafka's `Fetcher`.
+
+One request is on its way to each broker; it asks for the partitions of which not enough is here already. Positions run
+ahead of the consumer's, so that the next fetch of a partition does not wait until the last one is used up. Runs on the
+loop; the buffer is emptied by the consumer's caller.
+
+What is here and not taken yet is at most fetch.max.bytes and one response of each broker (each at most fetch.max.bytes,
+or one larger batch), beside what came for partitions before they were paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ottla import errors
+from ottla.client.connections import FETCH, Connections
+from ottla.client.consumer.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch_metrics import FetchMetrics, ResponseTotals
+from ottla.client.consumer.fetched import Fetched
+from ottla.client.consumer.subscription import PartitionState, Subscription
+from ottla.client.metadata import Cluster, Metadata
+from ottla.config.consumer import ConsumerConfig
+from ottla.errors import KafkaError, OffsetOutOfRangeError
+from ottla.model import Node, TopicPartition
+from ottla.protocol.fetch_session import NO_ID, FetchSession, Place, Terms
+from ottla.protocol.messages.fetch import FetchResponse, PartitionData
+
+log = logging.getLogger("ottla.client")
+
+FETCHES_AHEAD: Final = 2
+"""A partition is fetched while less than so many full fetches of it are here: one to read from, one in reserve."""
+GOODBYE_SECONDS: Final = 0.2
+"""How long close() waits for a broker to hear that a session has ended."""
+
+Asked = dict[TopicPartition, tuple[PartitionState, int, Place]]
+"""What a request was made for: states with their generations then, and places."""
+
+
+class Fetcher:
+    """Fetches for all assigned partitions whose position is known."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        connections: Connections,
+        metadata: Metadata,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        metrics: FetchMetrics,
+    ) -> None:
+        self.config = config
+        self.connections = connections
+        self.metadata = metadata
+        self.subscription = subscription
+        self.buffer = buffer
+        self.metrics = buffer.metrics = metrics
+        self.arrived = asyncio.Event()
+        """Set when something was put into the buffer, or an error into `error`."""
+        self.error: KafkaError | None = None
+        """What the next poll() has to raise."""
+        self.check_leaders: Callable[[Cluster], None] = lambda cluster: None
+        """Called for partitions whose place has to be checked with a new leader before it is fetched from."""
+        self.reset: Callable[[PartitionState], bool] = lambda state: False
+        """Called when a place is out of range; False when there is no policy for that."""
+        self._sessions: dict[int, FetchSession] = {}
+        self._terms = Terms(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            isolation_level=1 if config.isolation_level == "read_committed" else 0,
+            rack_id=config.client_rack,
+            sessions=config.enable_incremental_fetch_sessions,
+        )
+        self._busy: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = 0
+        self._closed = False
+        self._back_off = config.retry_backoff_ms / 1000
+        self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
+
+    async def close(self) -> None:
+        """Stop fetching, and end the sessions."""
+        self._closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.buffer.clear()
+        goodbyes = [asyncio.ensure_future(self._end(node, s)) for node, s in self._sessions.items()]
+        if goodbyes:
+            _, late = await asyncio.wait(goodbyes, timeout=GOODBYE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*goodbyes, return_exceptions=True)
+
+    async def _end(self, node: int, session: FetchSession) -> None:
+        request = session.last_request()
+        connection = self.connections.ready(node, FETCH)
+        # A connection that waits for the answer to a fetch would have us wait, too.
+        if request is not None and connection is not None and not connection.channel.in_flight:
+            await connection.channel.ask(request, connection.version(type(request)), GOODBYE_SECONDS)
+
+    # Asking
+
+    def wake(self) -> None:
+        """Ask every broker that has something to give and is not being asked (loop's thread)."""
+        if self._closed or self._is_full():
+            return
+        wanted: dict[int, Asked] = {}
+        now = time.monotonic()
+        leaderless = unchecked = False
+        for tp, state in self.subscription.partitions.items():
+            if state.paused or state.fetch_from is None or state.in_flight:
+                continue
+            state.held = state.fetched_bytes - state.taken_bytes >= self._enough
+            if state.held:
+                continue
+            node, place = self._place(tp, state, now)
+            if node < 0:
+                leaderless = True
+            elif not state.lies_on(place.leader_epoch):
+                unchecked = True
+            elif node not in self._busy:
+                wanted.setdefault(node, {})[tp] = (state, state.generation, place)
+        if leaderless:
+            self.metadata.request_update()
+        if unchecked:
+            self.check_leaders(self.metadata.cluster)
+        for node, asked in wanted.items():
+            self._spawn(node, dict(sorted(asked.items(), key=lambda item: item[1][0].served)))
+
+    def _is_full(self) -> bool:
+        here = sum(s.fetched_bytes - s.taken_bytes for s in self.subscription.partitions.values() if not s.paused)
+        self.buffer.is_full = here >= self.config.fetch_max_bytes
+        return self.buffer.is_full
+
+    def _place(self, tp: TopicPartition, state: PartitionState, now: float) -> tuple[int, Place]:
+        """Whom to ask, and for what."""
+        cluster = self.metadata.cluster
+        info = cluster.partition(tp)
+        topic = cluster.topics.get(tp.topic)
+        epoch = -1 if info is None else info.leader_epoch
+        place = Place(state.fetch_from or 0, epoch, NO_ID if topic is None else topic.topic_id)
+        if state.preferred is not None:
+            node, until = state.preferred
+            if now < until and node in cluster.nodes:
+                return node, place
+            state.preferred = None
+        return cluster.leader(tp), place
+
+    def _spawn(self, node: int, asked: Asked) -> None:
+        # States and generations are noted here and not by the task: between the two a partition may be lost or jump.
+        self._busy.add(node)
+        for state, _, _ in asked.values():
+            state.in_flight = True
+        task = asyncio.get_running_loop().create_task(self._fetch(node, asked))
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._busy.discard(node)
+            for state, _, _ in asked.values():
+                state.in_flight = False
+            if not task.cancelled():
+                if task.exception() is not None:
+                    log.error("the fetcher has failed; it goes on", exc_info=task.exception())
+                self.wake()
+
+        task.add_done_callback(ended)
+
+    async def _fetch(self, node: int, asked: Asked) -> None:
+        """One request and its answer; what came for a partition that has jumped since it was asked for is dropped."""
+        session = self._sessions.setdefault(node, FetchSession())
+        request, version = session.request({tp: place for tp, (_, _, place) in asked.items()}, self._terms)
+        began = time.monotonic()
+        try:
+            response = await self.connections.ask(node, request, at_most=version, purpose=FETCH)
+        except KafkaError as error:
+            log.debug("fetch from node %d: %s", node, error)
+            session.restart()
+            for state, _, _ in asked.values():
+                state.preferred = None
+            self.metadata.request_update()
+            if error.code is not None and not error.retriable:
+                self.fail(error)
+            await asyncio.sleep(self._back_off)
+            return
+        except BaseException:
+            session.restart()  # the broker may have answered; what it takes for known is not
+            raise
+        self._measure(node, time.monotonic() - began, response.throttle_time_ms)
+        if not session.answered(response):
+            error_class = errors.for_code(response.error_code)
+            log.debug("fetch session with node %d: %s", node, error_class.name)
+            if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
+                self.metadata.request_update()
+                await asyncio.sleep(self._back_off)
+            return
+        if self._answers(node, response, asked):
+            await asyncio.sleep(self._back_off)
+
+    def _measure(self, node: int, seconds: float, throttled_ms: int) -> None:
+        self.metrics.fetched(seconds, throttled_ms)
+        self.connections.metrics.of(node).latency.record(seconds * 1000)
+
+    # Answers
+
+    def _answers(self, node: int, response: FetchResponse, asked: Asked) -> bool:
+        """Take over what came; whether some partition needs a pause before the next try."""
+        names = {place.topic_id: tp.topic for tp, (_, _, place) in asked.items()}
+        nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
+        failed = False
+        totals = ResponseTotals(sum(bool(p.records) for t in response.responses for p in t.partitions))
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for partition in topic.partitions:
+                tp = TopicPartition(name, partition.partition_index)
+                if tp in asked:
+                    state, generation, place = asked[tp]
+                    if state.generation == generation and partition.error_code:
+                        failed |= not self._one_refusal(state, partition, place.offset, node, nodes)
+                    elif state.generation == generation:
+                        failed |= not self._one_answer(state, partition, place.offset, totals)
+        return failed
+
+    def _one_refusal(
+        self, state: PartitionState, answer: PartitionData, asked: int, node: int, nodes: list[Node]
+    ) -> bool:
+        """An error of one partition; False when it needs a pause before the next try."""
+        leader = answer.current_leader
+        if leader is not None and self.metadata.leader_changed(state.tp, leader.leader_id, leader.leader_epoch, nodes):
+            state.preferred = None
+            return True
+        return self._one_error(state, errors.for_code(answer.error_code), asked, node)
+
+    def _one_answer(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
+        """What came for one partition; False when it needs a pause before the next try."""
+        state.high_watermark = answer.high_watermark
+        state.last_stable_offset = answer.last_stable_offset
+        if answer.log_start_offset >= 0:
+            state.begin = answer.log_start_offset
+        if answer.preferred_read_replica >= 0:
+            until = time.monotonic() + self.config.metadata_max_age_ms / 1000
+            state.preferred = (answer.preferred_read_replica, until)
+        if answer.records is None or not answer.records.nbytes:
+            return True
+        return self._keep(state, answer, asked, totals)
+
+    def _keep(self, state: PartitionState, answer: PartitionData, asked: int, totals: ResponseTotals) -> bool:
+        committed = self.config.isolation_level == "read_committed"
+        assert answer.records is not None
+        try:
+            fetched = Fetched(
+                state,
+                answer.records,
+                asked,
+                limit=self.config.max_partition_fetch_bytes,
+                check_crc=self.config.check_crcs,
+                aborted=(answer.aborted_transactions or []) if committed else None,
+                totals=totals,
+            )
+        except KafkaError as error:
+            self.fail(type(error)(f"{state.tp}, offset {asked}: {error}"))
+            return False
+        state.fetch_from = fetched.end_offset
+        state.fetch_epoch = fetched.last_epoch
+        state.fetched_bytes += fetched.nbytes
+        self._turn += 1
+        state.served = self._turn
+        self.buffer.completed.append(fetched)
+        self.arrived.set()
+        return True
+
+    def _one_error(self, state: PartitionState, error: type[KafkaError], asked: int, node: int) -> bool:
+        if error is OffsetOutOfRangeError:
+            return self._out_of_range(state, asked)
+        state.preferred = None
+        if error.refresh_metadata:
+            self.metadata.request_update()
+        if not error.retriable or error is errors.CorruptMessageError:
+            self.fail(error(f"{state.tp}, offset {asked}: {error.__doc__}"))
+        else:
+            log.debug("fetch of %s from node %d: %s", state.tp, node, error.name)
+        return False
+
+    def _out_of_range(self, state: PartitionState, asked: int) -> bool:
+        if state.preferred is not None:
+            # A follower may lag behind; the leader knows.
+            state.preferred = None
+            return True
+        if state.position != asked:
+            # What is here already is still good. When it is used up, the same answer comes again.
+            return False
+        if not self.reset(state):
+            self.fail(OffsetOutOfRangeError(f"{state.tp}: offset {asked} is out of range, auto.offset.reset is none"))
+            return False
+        self.arrived.set()
+        return True
+
+    def fail(self, error: KafkaError) -> None:
+        """Have the next poll raise."""
+        self.error = error
+        self.arrived.set()

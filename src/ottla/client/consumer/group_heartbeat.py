@@ -1,0 +1,81 @@
+"""The heartbeats of a KIP-848 member: what the broker knows already is left out. Kafka's `HeartbeatState`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from ottla.client.consumer.subscription import Subscription
+from ottla.config.consumer import ConsumerConfig
+from ottla.model import TopicPartition
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+
+JOIN_EPOCH = 0
+
+Owned = Mapping[TopicPartition, UUID]
+"""What a member reads, with the topics' ids: a topic made anew is another one."""
+
+
+class GroupHeartbeat:
+    """Makes the requests of one member."""
+
+    def __init__(self, config: ConsumerConfig, subscription: Subscription) -> None:
+        self.config = config
+        self.subscription = subscription
+        self._told: dict[str, Any] = {}
+        """What the broker knows."""
+
+    def forget(self) -> None:
+        """Tell everything with the next one: the last one may not have come through."""
+        self._told = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the broker does not know yet what is subscribed to."""
+        return bool(self._told) and any(self._told.get(k) != v for k, v in self._subscribed().items())
+
+    def joining(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+        """The first one."""
+        self.forget()
+        return self._request(member_id, JOIN_EPOCH, {})
+
+    def next(self, member_id: str, epoch: int, owned: Owned, *, acknowledges: bool) -> ConsumerGroupHeartbeatRequest:
+        """Another one; one that acknowledges an assignment tells what is read."""
+        if acknowledges:
+            self._told.pop("topic_partitions", None)
+        return self._request(member_id, epoch, owned)
+
+    def _request(self, member_id: str, epoch: int, owned: Owned) -> ConsumerGroupHeartbeatRequest:
+        fields: dict[str, Any] = {
+            "rebalance_timeout_ms": self.config.max_poll_interval_ms,
+            "server_assignor": self.config.group_remote_assignor,
+            "rack_id": self.config.client_rack or None,
+            **self._subscribed(),
+        }
+        if "topic_partitions" not in self._told:
+            fields["topic_partitions"] = by_topic(owned)
+        told = {name: value for name, value in fields.items() if self._told.get(name) != value}
+        self._told.update(fields)
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.config.group_id or "",
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=self.config.group_instance_id,
+            **told,
+        )
+
+    def _subscribed(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"subscribed_topic_names": sorted(self.subscription.topics)}
+        pattern = self.subscription.remote_pattern
+        if pattern is not None or self._told.get("subscribed_topic_regex"):
+            fields["subscribed_topic_regex"] = pattern or ""
+        return fields
+
+
+def by_topic(owned: Owned) -> list[TopicPartitions]:
+    """Partitions as heartbeats carry them."""
+    topics: dict[UUID, list[int]] = {}
+    for tp, topic_id in sorted(owned.items()):
+        topics.setdefault(topic_id, []).append(tp.partition)
+    return [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]

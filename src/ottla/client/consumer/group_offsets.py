@@ -1,0 +1,200 @@
+"""A group's committed offsets. The other half of Kafka's `ConsumerCoordinator`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla import errors
+from ottla.client.consumer.member import Committer, Member
+from ottla.client.coordinator import Coordinator
+from ottla.errors import CommitFailedError, KafkaError, KafkaTimeoutError
+from ottla.model import OffsetAndMetadata, TopicPartition
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+NEWEST_COMMIT: Final = 9
+NEWEST_OFFSET_FETCH: Final = 9
+"""10 of both names topics by id."""
+GONE_ON: Final = (
+    errors.UnknownMemberIdError,
+    errors.IllegalGenerationError,
+    errors.FencedMemberEpochError,
+    errors.RebalanceInProgressError,
+    errors.StaleMemberEpochError,
+)
+"""The group has gone on without the member that commits."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class GroupOffsets:
+    """Stores and fetches offsets: as a member of the group, or from outside when partitions are assigned by hand.
+
+    Commits are made one after the other, in the order of the calls: a late one must not take back a later one.
+    """
+
+    def __init__(self, coordinator: Coordinator, membership: Member) -> None:
+        self.coordinator = coordinator
+        self.membership = membership
+        self.group_id = coordinator.group_id
+        self.committed_in: Callable[[float], None] = lambda seconds: None
+        """Told how long each commit took."""
+        self._turn = asyncio.Lock()
+
+    async def commit(self, offsets: Offsets, deadline: float) -> None:
+        """Store offsets; tries again while that may help and there is time.
+
+        CommitFailedError when the group has gone on without this member.
+        """
+        if not offsets:
+            return
+        committer = self.membership.committer()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())), self._turn:
+                await self._commit_until_done(offsets, committer, deadline)
+        except KafkaError:
+            raise
+        except TimeoutError:
+            raise KafkaTimeoutError(f"{self._failed()} in time") from None
+
+    async def _commit_until_done(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
+        for tries in itertools.count():
+            try:
+                await self._commit_once(offsets, committer, deadline)
+                return
+            except errors.StaleMemberEpochError as error:
+                committer = self._newer(committer, offsets, error)
+                await self.coordinator.pause(deadline, self._failed(), error, tries)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await self.coordinator.pause(deadline, self._failed(), error, tries)
+
+    async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
+        """One try, in the name of who the member was when it was asked for."""
+        async with self._turn:
+            await self._commit_once(offsets, committer, deadline)
+
+    def _failed(self) -> str:
+        return f"offsets of group {self.group_id} were not committed"
+
+    def _newer(self, before: Committer, offsets: Offsets, error: KafkaError) -> Committer:
+        """The broker has a newer epoch: as long as all partitions are still ours, they may be committed in that one."""
+        now = self.membership.committer()
+        if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():
+            raise CommitFailedError(f"{self._failed()}: the group has gone on without this member") from error
+        return now
+
+    async def _commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
+        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for tp, offset in offsets.items():
+            one = OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+            topics.setdefault(tp.topic, []).append(one)
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=committer.generation,
+            member_id=committer.member_id,
+            group_instance_id=committer.instance_id,
+            topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+        began = asyncio.get_running_loop().time()
+        response = await self.coordinator.ask(request, deadline, at_most=NEWEST_COMMIT)
+        self.committed_in(asyncio.get_running_loop().time() - began)
+        self._raise_failures(response, committer)
+
+    def _raise_failures(self, response: OffsetCommitResponse, committer: Committer) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    self._commit_failed(tp, errors.for_code(partition.error_code), committer)
+
+    def _commit_failed(self, tp: TopicPartition, error: type[KafkaError], committer: Committer) -> None:
+        # A commit that was overtaken by a rebalance says nothing about the generation that we are in now.
+        if committer.generation == self.membership.generation and self.membership.is_settled:
+            self.membership.follow(error)
+        else:
+            self.coordinator.follow(error)
+        if issubclass(error, errors.StaleMemberEpochError):
+            raise error(f"{tp}: {error.__doc__}")
+        if issubclass(error, GONE_ON):
+            raise CommitFailedError(f"{tp}: the group is rebalancing or has gone on without this member ({error.name})")
+        raise error(f"{tp}: {error.__doc__}")
+
+    async def committed(
+        self, partitions: Sequence[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The stored offsets; partitions without one are left out."""
+        tries = 0
+        while True:
+            try:
+                return await self._committed_once(partitions, deadline)
+            except KafkaError as error:
+                self.membership.follow(type(error))
+                if not error.retriable and not isinstance(error, errors.StaleMemberEpochError):
+                    raise
+                what = f"no committed offsets of group {self.group_id}"
+                await self.coordinator.pause(deadline, what, error, tries)
+                tries += 1
+
+    def _asker(self) -> Committer:
+        """Only a member of a group that the broker assigns says who it is."""
+        me = self.membership
+        if me.config.group_protocol != "consumer" or not me.subscription.by_group or not me.is_settled:
+            return Committer()
+        return Committer(me.generation, me.member_id)
+
+    async def _committed_once(
+        self, partitions: Sequence[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        group_id = self.group_id
+
+        def request(version: int) -> OffsetFetchRequest:
+            stable = version >= 7
+            if version < 8:
+                old = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
+                return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
+            new = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
+            me = self._asker()
+            groups = [
+                OffsetFetchRequestGroup(
+                    group_id=group_id, topics=new, member_id=me.member_id or None, member_epoch=me.generation
+                )
+            ]
+            return OffsetFetchRequest(groups=groups, require_stable=stable)
+
+        response = await self.coordinator.ask(request, deadline, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH)
+        answer: Any = response.groups[0] if response.groups else response
+        if answer.error_code:
+            raise errors.for_code(answer.error_code)()
+        found = {}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                if p.error_code:
+                    raise errors.for_code(p.error_code)()
+                if p.committed_offset >= 0:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+        return found

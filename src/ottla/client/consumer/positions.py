@@ -1,0 +1,254 @@
+"""Where a consumer goes on reading: found out for new partitions, and checked when a leader has changed (KIP-320).
+
+Positions come from the group's committed offsets, else by auto.offset.reset. Looking happens on the loop, beside the
+polls; what a check has found is put into effect by the next poll, as only then nobody else moves the positions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.client.consumer.group_offsets import GroupOffsets
+from ottla.client.consumer.leader_epochs import EpochEnd, LeaderEpochs
+from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.subscription import PartitionState, Subscription
+from ottla.client.metadata import Cluster, Metadata
+from ottla.config.consumer import BY_DURATION, ConsumerConfig, duration_ms
+from ottla.errors import KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError
+from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("ottla.client")
+
+
+def reset_timestamp(policy: str) -> int | None:
+    """The time to look up by auto.offset.reset, in milliseconds, -2 for earliest, -1 for latest; None for none."""
+    if policy.startswith(BY_DURATION):
+        return time.time_ns() // 1_000_000 - duration_ms(policy.removeprefix(BY_DURATION))
+    return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
+
+
+class Finding(NamedTuple):
+    """What the leader says of the place where a partition is read."""
+
+    state: PartitionState
+    generation: int
+    fetch_from: int
+    leader_epoch: int
+    end: EpochEnd
+
+
+class Positions:
+    """Of one consumer."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: Metadata,
+        group_offsets: GroupOffsets,
+        offsets: OffsetLookup,
+        leader_epochs: LeaderEpochs,
+    ) -> None:
+        self.config = config
+        self.subscription = subscription
+        self.metadata = metadata
+        self.group_offsets = group_offsets
+        self.offsets = offsets
+        self.leader_epochs = leader_epochs
+        self.unplaced = False
+        """Some partition has no position: set with an assignment or a reset, cleared when all have one."""
+        self.arrived: Callable[[], None] = lambda: None
+        """Called when something has been found out."""
+        self.fail: Callable[[KafkaError], None] = lambda error: None
+        """Called with what the next poll has to raise."""
+        self.raise_failure: Callable[[], None] = lambda: None
+        """Raises it at once instead, in a call that waits for a position."""
+        self._findings: list[Finding] = []
+        self._finding: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the next poll has something to put into effect."""
+        return self.unplaced or bool(self._findings)
+
+    def find(self) -> None:
+        """Begin to find out what is not known. A poll's duty, on the loop."""
+        self._apply_findings()
+        missing = [s for s in self.subscription.partitions.values() if s.position is None]
+        self.unplaced = bool(missing)
+        if missing and self._finding is None:
+            self._finding = self._spawn(self._place(missing), self._found)
+        self.check_leaders(self.metadata.cluster)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+
+        def done(task: asyncio.Task[None]) -> None:
+            ended()
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, KafkaTimeoutError):
+                log.debug("positions: %s", error)
+            elif error is not None:
+                self.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
+            self.arrived()
+
+        task.add_done_callback(done)
+        return task
+
+    def _found(self) -> None:
+        self._finding = None
+
+    async def close(self) -> None:
+        """Stop looking."""
+        tasks = [task for task in (self._finding, self._checking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def out_of_range(self, state: PartitionState) -> bool:
+        """Reset a position that its leader does not have; False without a policy for that."""
+        policy = self.config.auto_offset_reset
+        timestamp = reset_timestamp(policy)
+        if timestamp is None:
+            return False
+        log.info("%s: offset %s is out of range, going to the %s", state.tp, state.fetch_from, policy)
+        state.reset(timestamp)
+        self.unplaced = True
+        return True
+
+    # Beginning
+
+    async def _place(self, missing: Sequence[PartitionState]) -> None:
+        """Positions from the group's offsets, and for those without one by auto.offset.reset."""
+        timeout = self.config.default_api_timeout_ms / 1000
+        generations = {state.tp: state.generation for state in missing}
+        asked = [state for state in missing if state.reset_to is None]
+        committed: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        if asked and self.config.group_id:
+            committed = await self.group_offsets.committed([s.tp for s in asked], time.monotonic() + timeout)
+        resets: dict[TopicPartition, int] = {}
+        without: list[TopicPartition] = []
+        policy = reset_timestamp(self.config.auto_offset_reset)
+        for state in missing:
+            offset = committed.get(state.tp)
+            if state.reset_to is not None:
+                resets[state.tp] = state.reset_to
+            elif offset is not None:
+                self._placed(state, generations, offset.offset, offset.leader_epoch)
+            elif policy is not None:
+                resets[state.tp] = policy
+            else:
+                without.append(state.tp)
+        if resets:
+            await self._reset([s for s in missing if s.tp in resets], resets, generations, timeout)
+        if without:
+            raise NoOffsetForPartitionError(
+                f"{', '.join(map(str, without))} has no committed offset, and auto.offset.reset is none"
+            )
+
+    async def _reset(
+        self,
+        states: Sequence[PartitionState],
+        resets: Mapping[TopicPartition, int],
+        generations: Mapping[TopicPartition, int],
+        timeout: float,
+    ) -> None:
+        # What a leader tells of its own log need not be checked: a fetch of other partitions would begin meanwhile, and
+        # this one wait behind it.
+        infos = {tp: self.metadata.cluster.partition(tp) for tp in resets}
+        found = await self.offsets.lookup(resets, timeout)
+        later = [tp for tp in resets if found[tp].offset < 0]
+        if later:  # no record is as late as that: the next one to come will be
+            found.update(await self.offsets.lookup(dict.fromkeys(later, LATEST_TIMESTAMP), timeout))
+        for state in states:
+            info = infos[state.tp] or self.metadata.cluster.partition(state.tp)
+            leader_epoch = None if info is None else info.leader_epoch
+            self._placed(state, generations, found[state.tp].offset, found[state.tp].leader_epoch, leader_epoch)
+
+    def _placed(
+        self,
+        state: PartitionState,
+        generations: Mapping[TopicPartition, int],
+        offset: int,
+        epoch: int,
+        validated: int | None = None,
+    ) -> None:
+        if state.generation == generations[state.tp] and state.position is None:
+            state.place(offset, epoch, validated)
+
+    async def position(self, tp: TopicPartition, timeout: float) -> int:
+        """The next offset to be returned. KafkaTimeoutError when it cannot be found out in time."""
+        deadline = time.monotonic() + timeout
+        state = self.subscription.state(tp)
+        while state.position is None:
+            self.find()
+            if self._finding is not None:
+                await asyncio.wait({self._finding}, timeout=max(0.0, deadline - time.monotonic()))
+            self.raise_failure()
+            if state.position is None and time.monotonic() >= deadline:
+                raise KafkaTimeoutError(f"the position in {tp} is not known after {timeout:g} s")
+        return state.position
+
+    # Checking
+
+    def check_leaders(self, cluster: Cluster) -> None:
+        """Have the places checked whose leader has changed. Until then nothing is fetched there."""
+        waiting = []
+        for tp, state in self.subscription.partitions.items():
+            info = cluster.partition(tp)
+            if info is not None and state.fetch_from is not None and not state.lies_on(info.leader_epoch):
+                waiting.append(state)
+        if waiting and self._checking is None:
+            self._checking = self._spawn(self._check(waiting), self._checked)
+
+    def _checked(self) -> None:
+        self._checking = None
+
+    async def _check(self, states: Sequence[PartitionState]) -> None:
+        asked = {s.tp: (s, s.generation, s.fetch_from or 0, s.fetch_epoch) for s in states}
+        ends = await self.leader_epochs.ends({tp: epoch for tp, (_, _, _, epoch) in asked.items()})
+        for tp, (leader_epoch, end) in ends.items():
+            state, generation, fetch_from, _ = asked[tp]
+            if state.generation != generation or state.fetch_from != fetch_from:
+                continue
+            if end is None or (end.offset >= fetch_from and end.epoch >= 0):
+                state.validated = leader_epoch
+            else:
+                self._findings.append(Finding(state, generation, fetch_from, leader_epoch, end))
+        if len(ends) < len(asked):
+            self.metadata.request_update()
+            await asyncio.sleep(self.config.retry_backoff_ms / 1000)
+
+    def _apply_findings(self) -> None:
+        """Go back to where the leader's log is the one that was read. LogTruncationError without a reset policy."""
+        findings, self._findings = self._findings, []
+        divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for finding in findings:
+            state = finding.state
+            if state.generation != finding.generation or state.position is None:
+                continue
+            if state.position != finding.fetch_from:
+                # What was fetched ahead is of another log; whether what was returned is, too, has to be asked.
+                state.jump(state.position, state.epoch)
+            elif reset_timestamp(self.config.auto_offset_reset) is None:
+                known = finding.end.offset >= 0
+                divergent[state.tp] = OffsetAndMetadata(finding.end.offset, "", finding.end.epoch) if known else None
+            else:
+                self._truncated(state, finding)
+        if divergent:
+            raise LogTruncationError(divergent)
+
+    def _truncated(self, state: PartitionState, finding: Finding) -> None:
+        if finding.end.offset < 0:
+            log.info("%s: the log was truncated before offset %d; resetting", state.tp, finding.fetch_from)
+            state.reset(reset_timestamp(self.config.auto_offset_reset) or 0)
+            self.unplaced = True
+            return
+        log.info("%s: the log was truncated; going from offset %d to %d", state.tp, state.position, finding.end.offset)
+        state.jump(finding.end.offset, finding.end.epoch)
+        state.validated = finding.leader_epoch

@@ -1,0 +1,138 @@
+"""Ranges of offsets, planned here and read elsewhere: what Spark's driver and executors need of a client.
+
+    with Planner({"bootstrap.servers": "localhost:9092"}) as planner:
+        ends = planner.end_offsets(planner.partitions(["topic"]))
+
+    for columns in read_range("localhost:9092", TopicPartition("topic", 0), 0, 1000, {}):
+        …
+
+Everything blocks, and has a time limit.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ottla.client.consumer.consumer import KafkaConsumer
+from ottla.errors import KafkaTimeoutError
+from ottla.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from ottla.records.columns import Columns
+
+PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
+"""Whole ranges are read, so fetches are large; a user's max.partition.fetch.bytes wins."""
+POLL_TIMEOUT_MS: Final = 120_000
+"""How long a range may go without a record, as Spark's kafkaConsumer.pollTimeoutMs."""
+
+
+class Planner:
+    """Finds topics, partitions and offsets. `options` have Kafka's names; those of a consumer without a group."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._consumer = KafkaConsumer({**options, "group.id": None})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def topics(self, pattern: str | None = None) -> set[str]:
+        """All topics; with `pattern` those that it is found in, anywhere in the name."""
+        found = self._consumer.topics()
+        if pattern is None:
+            return found
+        compiled = re.compile(pattern)
+        return {topic for topic in found if compiled.search(topic)}
+
+    def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
+        """The partitions of topics, as they are now; a topic that does not exist has none."""
+        found = set()
+        for topic in topics:
+            numbers = self._consumer.partitions_for_topic(topic)
+            found |= {TopicPartition(topic, number) for number in numbers or ()}
+        return found
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._consumer.beginning_offsets(partitions)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition (committed ones with read_committed)."""
+        return self._consumer.end_offsets(partitions)
+
+    def offsets_for(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in milliseconds since 1970; None where no record is that late.
+
+        -2 and -1 mean begin and end.
+        """
+        special = {tp: ts for tp, ts in timestamps.items() if ts in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)}
+        times = {tp: ts for tp, ts in timestamps.items() if tp not in special}
+        found = self._consumer.offsets_for_times(times) if times else {}
+        for timestamp, ask in (
+            (EARLIEST_TIMESTAMP, self._consumer.beginning_offsets),
+            (LATEST_TIMESTAMP, self._consumer.end_offsets),
+        ):
+            wanted = [tp for tp, ts in special.items() if ts == timestamp]
+            if wanted:
+                found.update({tp: OffsetAndTimestamp(offset, -1) for tp, offset in ask(wanted).items()})
+        return found
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+
+def offsets_for(
+    bootstrap: str, timestamps: Mapping[TopicPartition, int], options: Mapping[str, Any]
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """`Planner.offsets_for` for one question."""
+    with Planner({**options, "bootstrap.servers": bootstrap}) as planner:
+        return planner.offsets_for(timestamps)
+
+
+def read_range(
+    bootstrap: str,
+    tp: TopicPartition,
+    start_offset: int,
+    end_offset: int,
+    options: Mapping[str, Any],
+    *,
+    headers: bool = False,
+    poll_timeout_ms: float = POLL_TIMEOUT_MS,
+) -> Iterator[Columns]:
+    """The records with start_offset <= offset < end_offset, as columns, one per fetch or more.
+
+    Offsets without a record (compacted, aborted, markers) are skipped. Raises OffsetOutOfRangeError when the range is
+    not there (any more), KafkaTimeoutError when nothing comes for `poll_timeout_ms`.
+    """
+    settings = {
+        "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
+        **options,
+        "bootstrap.servers": bootstrap,
+        "group.id": None,
+        "auto.offset.reset": "none",
+    }
+    with KafkaConsumer(settings) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, start_offset)
+        heard = time.monotonic()
+        position = start_offset
+        while position < end_offset:
+            found = consumer.poll_batch(1000, headers=headers, until={tp: end_offset})
+            moved = consumer.position(tp)
+            if moved > position:
+                position, heard = moved, time.monotonic()
+            elif time.monotonic() - heard > poll_timeout_ms / 1000:
+                raise KafkaTimeoutError(f"{tp}: nothing came at offset {position} within {poll_timeout_ms:g} ms")
+            yield from found.values()

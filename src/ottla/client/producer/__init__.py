@@ -1,0 +1,1 @@
+"""KafkaProducer: from `send()` to the wire."""

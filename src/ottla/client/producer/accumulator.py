@@ -1,0 +1,365 @@
+"""Records that wait to be sent, as open and closed batches per partition. Kafka's `RecordAccumulator`.
+
+Any thread appends; the sender, on the loop, drains. One lock guards the queues and is held for moments only: memory is
+waited for, and batches are compressed, without it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from ottla.client.futures import Outcome, RecordFuture
+from ottla.client.metadata import Cluster
+from ottla.client.producer.batch import NO_SEQUENCE, Headers, PartitionQueue, ProducerBatch, Ready, TopicQueues
+from ottla.client.producer.buffer_pool import BufferPool, closed_error
+from ottla.model import TopicPartition
+from ottla.records.batch import read_header
+from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import decode_records
+
+
+class Sendable:
+    """Who can be sent to now: nodes with something ready, when to look again, and topics without a leader."""
+
+    __slots__ = ("leaderless", "next_check", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: set[int] = set()
+        self.next_check: float | None = None
+        self.leaderless: set[str] = set()
+
+
+class NodeTimes:
+    """When something was ready for a node, and when it has last taken something."""
+
+    __slots__ = ("drained", "ready")
+
+    def __init__(self, now: float) -> None:
+        self.ready = now
+        self.drained = now
+
+
+class Accumulator:
+    """All queues, with the memory that they may take. `wake` is called when the sender should look."""
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        memory_bytes: int,
+        codec: int,
+        level: int | None,
+        linger: float,
+        back_off: tuple[float, float],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.batch_bytes = batch_bytes
+        self.pool = BufferPool(memory_bytes, batch_bytes)
+        self.topics: dict[str, TopicQueues] = {}
+        self.lock = threading.Lock()
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+        """Queues that hold batches."""
+        self.incomplete: set[ProducerBatch] = set()
+        """Batches without an outcome, wherever they are."""
+        self.flushing = 0
+        self.closing = False
+        self.closed = False
+        """Whether nothing will be sent any more: then no record may get in, since none would come out."""
+        self._codec = codec
+        self._level = level
+        self._linger = linger
+        self._back_off = back_off
+        self._wake = wake
+        self._clock = clock
+        self._drain_index: dict[int, int] = {}
+        self._nodes: dict[int, NodeTimes] = {}
+
+    # Appending (any thread)
+
+    def topic(self, name: str) -> TopicQueues:
+        """The queues of a topic, made when it is new."""
+        found = self.topics.get(name)
+        if found is None:
+            with self.lock:
+                found = self.topics.setdefault(name, TopicQueues(name, 0, self.batch_bytes))
+        return found
+
+    def append(self, record: Ready) -> RecordFuture | None:
+        """Put a record into the open batch; None when there is none with room."""
+        future: RecordFuture | None = record.queue.open.append(
+            record.timestamp, record.key, record.value, record.headers
+        )
+        return future
+
+    def buffer_bytes(self, record: Ready) -> int:
+        """The size of the buffer that a new batch for this record wants."""
+        return max(self.batch_bytes, record.size)
+
+    def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
+        """Begin a new batch with a record, in a buffer of the pool.
+
+        Where another thread was first, its batch is used if there is room, and the buffer goes back.
+        """
+        queue = record.queue
+        batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+        with self.lock:
+            future = None if self.closed else self.append(record)
+            if future is None and not self.closed:
+                # A batch is never seen without a record: the sender might take it.
+                future = batch.open.append(record.timestamp, record.key, record.value, record.headers)
+                assert future is not None, "a new batch has room for its first record"
+                queue.batches.append(batch)
+                queue.open = batch.open
+                self.active[queue.tp] = queue
+                self.incomplete.add(batch)
+                buffer = bytearray()
+        if buffer:
+            self.pool.release(buffer)
+        else:
+            self._wake()
+        if future is None:
+            raise closed_error()
+        return future
+
+    def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
+        """A batch that only the caller knows, to be filled and then handed over by `add_closed`."""
+        return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+
+    def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Put a filled batch behind everything that was sent to its partition before."""
+        batch.open.close()
+        with self.lock:
+            if self.closed:
+                self.pool.release(buffer_of(batch))
+                raise closed_error()
+            queue.open.close()
+            queue.batches.append(batch)
+            self.active[queue.tp] = queue
+            self.incomplete.add(batch)
+        self._wake()
+
+    # Draining (the loop)
+
+    def ready(self, cluster: Cluster, now: float) -> Sendable:
+        """Which nodes can be sent to, by what is full, old enough, or flushed."""
+        found = Sendable()
+        hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
+        with self.lock:
+            queues = list(self.active.values())
+        for queue in queues:
+            batch = self._head(queue)
+            if batch is None or queue.muted:
+                continue
+            leader = cluster.leader(queue.tp)
+            if leader < 0:
+                found.leaderless.add(queue.tp.topic)
+                continue
+            due = self._due(batch, len(queue.batches), hurry)
+            if due <= now:
+                found.nodes.add(leader)
+            elif found.next_check is None or due < found.next_check:
+                found.next_check = due
+        return found
+
+    def _head(self, queue: PartitionQueue) -> ProducerBatch | None:
+        with self.lock:
+            if queue.batches:
+                return queue.batches[0]
+            self.active.pop(queue.tp, None)
+            return None
+
+    def _due(self, batch: ProducerBatch, queued: int, hurry: bool) -> float:
+        """When a batch at the head of its queue may go."""
+        if batch.attempts > 0:
+            first, longest = self._back_off
+            pause: float = min(first * 2 ** min(batch.attempts - 1, 20), longest)
+            return batch.last_attempt + pause
+        if batch.open.closed or queued > 1 or hurry or batch.size >= self.batch_bytes:
+            return 0.0
+        return batch.created + self._linger
+
+    def drain(
+        self,
+        cluster: Cluster,
+        node: int,
+        max_bytes: int,
+        now: float,
+        may_send: Callable[[PartitionQueue, ProducerBatch], bool],
+    ) -> list[ProducerBatch]:
+        """One batch of each partition that the node leads, up to `max_bytes`; a first batch larger than that goes too.
+
+        It begins where the last drain ended, so that no partition starves.
+        """
+        with self.lock:
+            led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
+        if not led:
+            return []
+        led.sort(key=lambda queue: queue.tp)
+        start = self._drain_index.get(node, 0) % len(led)
+        hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
+        drained: list[ProducerBatch] = []
+        size = 0
+        for step in range(len(led)):
+            queue = led[(start + step) % len(led)]
+            with self.lock:
+                if queue.muted or not queue.batches:
+                    continue
+                batch = queue.batches[0]
+                if self._due(batch, len(queue.batches), hurry) > now:
+                    continue
+                if drained and size + batch.size > max_bytes:
+                    self._drain_index[node] = start + step
+                    break
+                if not may_send(queue, batch):
+                    continue
+                queue.batches.popleft()
+                batch.open.close()
+            drained.append(batch)
+            size += batch.size
+        else:
+            self._drain_index[node] = start + 1
+        return drained
+
+    def note_ready(self, node: int, now: float, taken: bool) -> None:
+        """Something is ready for a node, which does or does not take it."""
+        times = self._nodes.get(node)
+        if times is None:
+            times = self._nodes[node] = NodeTimes(now)
+        times.ready = now
+        if taken:
+            times.drained = now
+
+    def stalled_for(self, node: int) -> float:
+        """For how many seconds a node has taken nothing although something was ready (any thread)."""
+        times = self._nodes.get(node)
+        # The later time first: between the two reads it may only seem shorter.
+        return 0.0 if times is None else times.ready - times.drained
+
+    def shrink(self, batch: ProducerBatch) -> None:
+        """Let a finished batch that fills little of its buffer go on without it.
+
+        Otherwise, with many partitions, small batches on their way would hold all memory, so that the next ones have to
+        leave even smaller.
+        """
+        if batch.buffer is None or batch.data is None or batch.data.nbytes * 2 > len(batch.buffer):
+            return
+        batch.data = memoryview(bytearray(batch.data))
+        buffer, batch.buffer = batch.buffer, None
+        batch.held_bytes = batch.data.nbytes
+        self.pool.exchange(buffer, batch.held_bytes)
+
+    # Outcomes (the loop)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """A batch that has to be sent again, before what came after it."""
+        queue = self._queue(batch.tp)
+        with self.lock:
+            place = 0
+            if batch.base_sequence != NO_SEQUENCE:
+                # Several may come back in any order; those with a sequence stay in its order.
+                for waiting in queue.batches:
+                    if waiting.base_sequence == NO_SEQUENCE or _after(waiting.base_sequence, batch.base_sequence):
+                        break
+                    place += 1
+            queue.batches.insert(place, batch)
+            self.active[batch.tp] = queue
+
+    def _queue(self, tp: TopicPartition) -> PartitionQueue:
+        return self.topics[tp.topic].queues[tp.partition]
+
+    def mute(self, tp: TopicPartition, muted: bool) -> None:
+        """Hold a partition's batches back, or let them go again."""
+        self._queue(tp).muted = muted
+
+    def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
+        """Take out the batches that have waited for longer than `timeout` seconds; and when the next one will have."""
+        found = []
+        oldest = now
+        with self.lock:
+            for queue in self.active.values():
+                while queue.batches and now - queue.batches[0].created >= timeout:
+                    batch = queue.batches.popleft()
+                    batch.open.close()
+                    found.append(batch)
+                if queue.batches:
+                    oldest = min(oldest, queue.batches[0].created)
+        return found, oldest + timeout
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Cut a batch that the broker found too large; the parts, which are still to be `put_back`."""
+        assert batch.data is not None
+        header = read_header(batch.data, 0)
+        rows = decode_records(batch.data, 0, header)
+        parts: list[tuple[int, Outcome]] = []
+        made: list[ProducerBatch] = []
+        half = (len(rows) + 1) // 2
+        for first in range(0, len(rows), half):
+            some = rows[first : first + half]
+            # Memory for a moment beyond the pool's; the parts are as large as the batch, whose buffer goes back.
+            need = 61 + sum(64 + len(r.key or b"") + len(r.value or b"") + _headers_bound(r.headers) for r in some)
+            builder = BatchBuilder(bytearray(need), self._codec, level=self._level)
+            part = ProducerBatch(batch.tp, builder, None, batch.created)
+            for r in some:
+                assert builder.append(r.timestamp, r.key, r.value, r.headers), "the bound was too low"
+            part.open.close()
+            parts.append((first, part.outcome))
+            made.append(part)
+        with self.lock:
+            self.incomplete.update(made)
+        batch.outcome.split(parts)
+        self.retire(batch)
+        return made
+
+    def retire(self, batch: ProducerBatch) -> None:
+        """A batch is done with: its memory goes back."""
+        with self.lock:
+            self.incomplete.discard(batch)
+            buffer, batch.buffer = batch.buffer, None
+            held, batch.held_bytes = batch.held_bytes, 0
+        batch.data = None
+        if buffer is not None:
+            self.pool.release(buffer)
+        elif held:
+            self.pool.release_bytes(held)
+
+    def close(self) -> list[ProducerBatch]:
+        """Let no record in any more; the batches that nobody has sent yet."""
+        with self.lock:
+            self.closed = True
+        self.pool.close()
+        return self.abort()
+
+    def abort(self) -> list[ProducerBatch]:
+        """Empty all queues; the batches that nobody has sent yet."""
+        with self.lock:
+            found = [batch for queue in self.active.values() for batch in queue.batches]
+            for queue in self.active.values():
+                queue.batches.clear()
+            self.active.clear()
+        for batch in found:
+            batch.open.close()
+        return found
+
+    def pending(self) -> Iterable[ProducerBatch]:
+        """Every batch without an outcome at this moment."""
+        with self.lock:
+            return list(self.incomplete)
+
+
+def buffer_of(batch: ProducerBatch) -> bytearray:
+    """The buffer of a batch that was never sent, for whoever takes it away."""
+    buffer, batch.buffer = batch.buffer, None
+    assert buffer is not None
+    return buffer
+
+
+def _headers_bound(headers: Headers) -> int:
+    return sum(16 + len(name.encode()) + len(value or b"") for name, value in headers)
+
+
+def _after(sequence: int, other: int) -> bool:
+    """Whether a sequence number follows another one; they begin anew at 2^31."""
+    return 0 < (sequence - other) & 0x7FFFFFFF < 0x40000000

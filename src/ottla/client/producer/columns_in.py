@@ -1,0 +1,205 @@
+"""Columns into batches: `send_batch` takes lists or Arrow arrays, and no object is made per record.
+
+Pure: what needs memory asks for it by yielding a size, so that both faces of the producer can wait in their own way.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from ottla.client.futures import Outcome
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import PartitionQueue, TopicQueues
+from ottla.errors import KafkaTimeoutError
+from ottla.model import TopicPartition
+from ottla.records.batch import HEADER_BYTES
+from ottla.records.builder import record_size_upper_bound
+from ottla.records.columns import BinaryColumn
+from ottla.records.murmur2 import rows_by_partition
+
+LARGE_BATCH_BYTES: Final = 256 * 1024
+"""Most bytes of a batch of columns, where batch.size is not more."""
+
+
+class Table(NamedTuple):
+    """The records of one call, as columns."""
+
+    rows: int
+    timestamps: memoryview | int
+    """A time per row (int64), or one for all, in milliseconds since 1970."""
+    keys: BinaryColumn | None
+    values: BinaryColumn
+
+
+class SentRange(NamedTuple):
+    """Records that lie one after the other in a partition. Base offset -1 with acks=0."""
+
+    topic_partition: TopicPartition
+    base_offset: int
+    records: int
+
+
+class BatchFuture:
+    """What send_batch returns: the outcome of all its records."""
+
+    def __init__(self, parts: list[tuple[Outcome, int]]) -> None:
+        self._parts = parts
+
+    def done(self) -> bool:
+        """Whether every record was acknowledged or has failed."""
+        return all(outcome.done for outcome, _ in self._parts)
+
+    def get(self, timeout: float | None = None) -> list[SentRange]:
+        """Wait for all acknowledgements; where the records lie.
+
+        Raises the first error, or KafkaTimeoutError after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for outcome, _ in self._parts:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not outcome.wait(left):
+                raise KafkaTimeoutError(f"{outcome.tp}: no acknowledgement within {timeout:g} s")
+        return [sent for outcome, count in self._parts for sent in _ranges(outcome, count)]
+
+    result = get
+
+
+def _ranges(outcome: Outcome, count: int) -> list[SentRange]:
+    if outcome.parts is not None:
+        ends = [first for first, _ in outcome.parts[1:]] + [count]
+        return [r for (first, part), end in zip(outcome.parts, ends, strict=True) for r in _ranges(part, end - first)]
+    if outcome.error is not None:
+        raise outcome.error
+    return [SentRange(outcome.tp, outcome.base_offset, count)]
+
+
+def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
+    """The columns of a call: lists of bytes, text or None, or Arrow arrays of binary or string, all of one length."""
+    rows = len(values)
+    if keys is not None and len(keys) != rows:
+        raise ValueError(f"{len(keys)} keys for {rows} values")
+    times = _timestamps(timestamps_ms, rows)
+    return Table(rows, times, None if keys is None else column(keys), column(values))
+
+
+def column(items: Any) -> BinaryColumn:
+    """A column of a list, an Arrow array, or a series of pandas or Polars."""
+    if not isinstance(items, (list, tuple)) and _is_arrow(items):
+        from ottla.records.arrow import binary_column
+
+        return binary_column(items)
+    try:
+        data = b"".join(items)
+    except TypeError:
+        return _of_objects(items)
+    return BinaryColumn(memoryview(array("i", [0, *accumulate(map(len, items))])), data)
+
+
+def _is_arrow(items: Any) -> bool:
+    """Whether something is Arrow's, or has a way to become that."""
+    return any(hasattr(items, name) for name in ("buffers", "chunks", "__arrow_c_stream__", "__arrow_array__", "dtype"))
+
+
+def _of_objects(items: Iterable[Any]) -> BinaryColumn:
+    """Rows that are not all bytes: some are null, or text."""
+    rows = [item.encode() if isinstance(item, str) else item for item in items]
+    present = [row for row in rows if row is not None]
+    if not all(isinstance(row, (bytes, bytearray)) for row in present):
+        raise TypeError("bytes, text or None are wanted in every row")
+    offsets = array("i", [0, *accumulate(0 if row is None else len(row) for row in rows)])
+    validity = bytearray((len(rows) >> 3) + 1)
+    for number, row in enumerate(rows):
+        if row is not None:
+            validity[number >> 3] |= 1 << (number & 7)
+    return BinaryColumn(memoryview(offsets), b"".join(present), validity, len(rows) - len(present))
+
+
+def _timestamps(given: Any, rows: int) -> memoryview | int:
+    if given is None:
+        return time.time_ns() // 1_000_000
+    if isinstance(given, int):
+        return given
+    if len(given) != rows:
+        raise ValueError(f"{len(given)} timestamps for {rows} values")
+    if hasattr(given, "buffers"):
+        if given.null_count or str(given.type).partition("[")[0] not in ("int64", "timestamp"):
+            raise TypeError("timestamps must be int64 or timestamp[ms], without nulls")
+        if str(given.type).startswith("timestamp") and not str(given.type).startswith("timestamp[ms"):
+            raise TypeError(f"timestamps must be in milliseconds, not {given.type}")
+        return memoryview(given.buffers()[1]).cast("B").cast("q")[given.offset : given.offset + rows]
+    return memoryview(array("q", given))
+
+
+def rows_of_partitions(given: Table, queues: TopicQueues, partition: int | None, sticky: Any) -> dict[int, array[int]]:
+    """Which rows go to which partition: the given one, the key's, or for rows without a key the sticky one."""
+    if partition is not None:
+        return {partition: array("q", range(given.rows))}
+    if given.keys is None:
+        keyless, found = array("q", range(given.rows)), {}
+    else:
+        *by_key, keyless = rows_by_partition(given.keys, given.rows, queues.count)
+        found = {number: rows for number, rows in enumerate(by_key) if rows}
+    if keyless:
+        chosen = sticky(queues, len(keyless) * 100)
+        found[chosen] = array("q", sorted([*found.get(chosen, ()), *keyless]))
+    return found
+
+
+def append_table(
+    accumulator: Accumulator,
+    given: Table,
+    queue: PartitionQueue,
+    rows: Sequence[int],
+    check_size: Callable[[int], None],
+    largest: int,
+) -> Generator[int, bytearray, list[tuple[Outcome, int]]]:
+    """Put rows into batches of one partition. Yields the sizes of the buffers it needs; returns (outcome, count).
+
+    A row that may be larger than `largest` begins a batch, and so is checked.
+    """
+    numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
+    parts: list[tuple[Outcome, int]] = []
+    at = 0
+    while at < len(numbers):
+        least = _bound(given, numbers[at])
+        check_size(least)
+        buffer = yield max(min(_room(accumulator, given, len(numbers) - at), largest), least)
+        batch = accumulator.private_batch(queue, buffer)
+        reached = batch.open.builder.append_columns(given.timestamps, given.keys, given.values, numbers, at)
+        assert reached > at, "a buffer has room for its first record"
+        accumulator.add_closed(queue, batch)
+        parts.append((batch.outcome, reached - at))
+        at = reached
+    return parts
+
+
+def _room(accumulator: Accumulator, given: Table, rows: int) -> int:
+    """Bytes for the next batch of `rows` rows that are left, as far as the table's average tells.
+
+    batch.size bounds batches that wait for records. Here all records are there, and a request costs the same for few
+    as for many; but a call must not take the whole buffer for itself.
+    """
+    keys = 0 if given.keys is None else _bytes_of(given.keys, given.rows)
+    average = record_size_upper_bound(keys // given.rows + 1, _bytes_of(given.values, given.rows) // given.rows + 1)
+    most = min(LARGE_BATCH_BYTES, accumulator.pool.total // 16)
+    return max(accumulator.batch_bytes, min(HEADER_BYTES + average * rows, most))
+
+
+def _bytes_of(items: BinaryColumn, rows: int) -> int:
+    return int(items.offsets[items.first + rows] - items.offsets[items.first])
+
+
+def _bound(given: Table, row: int) -> int:
+    """The most that a batch of this row alone takes."""
+    key = 0 if given.keys is None else _size(given.keys, row)
+    return record_size_upper_bound(key, _size(given.values, row))
+
+
+def _size(items: BinaryColumn, row: int) -> int:
+    i = items.first + row
+    size: int = items.offsets[i + 1] - items.offsets[i]
+    return size

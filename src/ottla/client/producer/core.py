@@ -1,0 +1,362 @@
+"""What both faces of the producer share: the parts and their wiring, and the way of a record that needs care.
+
+The usual record of bytes with room in an open batch never comes here; see `KafkaProducer.send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.client.client_metrics import metrics_of
+from ottla.client.connections import Connections
+from ottla.client.futures import RecordFuture, failed_future
+from ottla.client.interceptors import close_politely
+from ottla.client.metadata import Metadata
+from ottla.client.producer import columns_in
+from ottla.client.producer import partitioner as partitioning
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import Headers, Ready, TopicQueues
+from ottla.client.producer.interceptors import ProducerInterceptors, nowhere
+from ottla.client.producer.metrics import ProducerMetrics
+from ottla.client.producer.partitioner import Asked, RoundRobin, UserPartitioner
+from ottla.client.producer.sender import Sender
+from ottla.client.producer.transaction_manager import TransactionManager
+from ottla.client.producer.transactions import Transactions
+from ottla.client.serializers import checked_headers, find, to_bytes
+from ottla.client.telemetry import telemetry_of
+from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.config.producer import ProducerConfig
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.metrics.registry import Metrics
+from ottla.model import RecordMetadata, TopicPartition
+from ottla.net.channel_metrics import ChannelMetrics
+from ottla.records.appender import NOW
+from ottla.records.builder import record_size_upper_bound
+from ottla.records.compression import CODEC_IDS
+
+log = logging.getLogger("ottla.client")
+
+_numbers = itertools.count(1)
+
+
+class ProducerRecord(NamedTuple):
+    """A record to send. Timestamp in milliseconds since 1970, None for now; partition None to have one chosen."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: Headers | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class ProducerCore:
+    """The producer without a face. `wake` is called from any thread when the sender should look."""
+
+    def __init__(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock = SYSTEM_CLOCK) -> None:
+        self.config = config
+        self.clock = clock
+        self.client_id = config.client_id or f"producer-{config.transactional_id or next(_numbers)}"
+        registry = metrics_of(config, "producer", self.client_id, clock)
+        try:
+            self._make(config, wake, clock, registry)
+        except BaseException:
+            registry.close()  # a reporter may have a thread
+            raise
+
+    def _make(self, config: ProducerConfig, wake: Callable[[], None], clock: Clock, registry: Metrics) -> None:
+        self.metrics = ProducerMetrics(registry)
+        self.max_block = config.longest_block_ms / 1000
+        given = {**config.given, "client.id": self.client_id}
+        self.interceptors = ProducerInterceptors(config.interceptor_classes, given)
+        self.key_serializer = find(config.key_serializer, "key_serializer", given)
+        self.value_serializer = find(config.value_serializer, "value_serializer", given)
+        channels = ChannelMetrics(registry, "producer")
+        self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
+        self.metadata = Metadata(
+            self.connections,
+            max_age_ms=config.metadata_max_age_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+            allow_auto_create=config.allow_auto_create_topics,
+            topic_idle_ms=config.metadata_max_idle_ms,
+            clock=clock,
+            rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
+            rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
+        )
+        self.accumulator = Accumulator(
+            batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
+            memory_bytes=config.buffer_memory,
+            codec=CODEC_IDS[config.compression_type],
+            level=config.codec_level,
+            linger=config.linger_ms / 1000,
+            back_off=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+            wake=wake,
+            clock=clock.monotonic,
+        )
+        self.metrics.watch_memory(self.accumulator.pool)
+        self.metrics.watch_requests(
+            lambda: self.connections.requests_in_flight, lambda: clock.monotonic() - self.metadata.updated_at
+        )
+        transactional = config.transactional_id is not None
+        numbers = None
+        if config.enable_idempotence:
+            numbers = TransactionManager(self.connections.ask_any, transactional=transactional)
+        self.sender = Sender(config, self.accumulator, self.connections, self.metadata, numbers, self.metrics, clock)
+        self._transactions: Transactions | None = None
+        if numbers is not None and transactional:
+            self._transactions = self.sender.scope = Transactions(
+                config,
+                self.connections,
+                self.metadata,
+                numbers,
+                drained=lambda: settle_all(self, None),
+                give_up=self.sender.give_up,
+                wake=self.sender.wake,
+            )
+        self.telemetry = telemetry_of(
+            config.enable_metrics_push,
+            self.connections,
+            self.metadata,
+            registry,
+            transactional_id=config.transactional_id,
+        )
+        self._round_robin = RoundRobin()
+        chooser: Any = config.chosen_partitioner
+        self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, given)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether records of bytes can go straight into a batch: nobody wants to look at them before."""
+        return (
+            not self.interceptors
+            and self.key_serializer is None
+            and self.value_serializer is None
+            and self._partitioner == "default"
+            and not self.config.partitioner_ignore_keys
+            and self._transactions is None
+            and self.clock is SYSTEM_CLOCK
+        )
+
+    @property
+    def transactions(self) -> Transactions:
+        """The producer's transactions; IllegalStateError for one without a transactional id."""
+        if self._transactions is None:
+            raise IllegalStateError("transactions need the option transactional.id")
+        return self._transactions
+
+    def check_open(self) -> None:
+        """Raise where records can only be sent in a transaction, and none is open."""
+        if self._transactions is not None:
+            self._transactions.check_open()
+
+    def while_open(self, buffer: bytearray) -> bytearray:
+        """The buffer; given back where the transaction has ended while it was waited for: the next one is another's."""
+        try:
+            self.check_open()
+        except BaseException:
+            self.accumulator.pool.release(buffer)
+            raise
+        return buffer
+
+    # The loop's side
+
+    async def start(self) -> None:
+        """Begin to work; nothing is connected before it is needed."""
+        self.metadata.start()
+        self.sender.start()
+
+    async def stop(self, seconds: float | None = None) -> None:
+        """End all work; records that are left fail. A transaction that is open is aborted, if that takes `seconds`."""
+        if self._transactions is not None:
+            await self._transactions.close(seconds)
+        await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
+        if self.telemetry is not None:
+            await self.telemetry.close()
+        await self.metadata.close()
+        await self.connections.close()
+        await asyncio.sleep(0)  # batches that were on their way give their memory back when they hear of it
+        self.metrics.metrics.close()
+        close_politely(self.interceptors, self.key_serializer, self.value_serializer, self._partitioner)
+
+    # A record's way
+
+    def intercepted(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as the interceptors want it."""
+        return self.interceptors.on_send(record) if self.interceptors else record
+
+    def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
+        """The queues of a topic, when the metadata knows it (and the partition); else None."""
+        cluster, version = self.metadata.cluster, self.metadata.version
+        info = cluster.topics.get(topic)
+        if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
+            return None
+        found = self.accumulator.topic(topic)
+        if found.version != version:
+            with self.accumulator.lock:
+                found.update(cluster, topic, version)
+        return found
+
+    def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columns_in.Table:
+        """The columns of a call of send_batch, with the clock's time where none is given."""
+        given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
+        return columns_in.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
+
+    def batch_steps(
+        self, queues: TopicQueues, given: columns_in.Table, partition: int | None
+    ) -> Generator[int, bytearray, columns_in.BatchFuture]:
+        """The way of a table into batches; yields the sizes of the buffers that it needs."""
+        parts = []
+        for number, rows in columns_in.rows_of_partitions(given, queues, partition, self.sticky).items():
+            queue = queues.queues[number]
+            parts += yield from columns_in.append_table(
+                self.accumulator, given, queue, rows, self._check_size, self.config.max_request_size
+            )
+        return columns_in.BatchFuture(parts)
+
+    def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
+        """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""
+        topic = record.topic
+        headers = checked_headers(record.headers) if record.headers else []
+        key, value = record.key, record.value
+        if self.key_serializer is not None:
+            key = self.key_serializer(topic, key, headers)
+        if self.value_serializer is not None:
+            value = self.value_serializer(topic, value, headers)
+        key, value = to_bytes(key, "key"), to_bytes(value, "value")
+        if headers:  # serializers may have added some
+            headers = checked_headers(headers)
+        size = record_size_upper_bound(len(key or b""), len(value or b""), headers)
+        self._check_size(size)
+        partition = record.partition
+        if partition is None:
+            partition = self._partition(record, key, value, size, queues)
+        elif partition < 0:
+            raise ValueError(f"partition {partition} is not valid")
+        timestamp = self._now() if record.timestamp_ms is None else record.timestamp_ms
+        if record.timestamp_ms is not None and timestamp < 0:
+            raise ValueError(f"timestamp {timestamp} is not valid")
+        return Ready(queues.queues[partition], timestamp, key, value, headers or None, size)
+
+    def _now(self) -> int:
+        return NOW if self.clock is SYSTEM_CLOCK else self.clock.now_ms()
+
+    def _check_size(self, size: int) -> None:
+        for limit, option in (
+            (self.config.max_request_size, "max.request.size"),
+            (self.config.buffer_memory, "buffer.memory"),
+        ):
+            if size > limit:
+                raise MessageTooLargeError(f"the record takes {size} bytes, {option} is {limit}")
+
+    def _partition(
+        self, record: ProducerRecord, key: bytes | None, value: bytes | None, size: int, queues: TopicQueues
+    ) -> int:
+        chooser = self._partitioner
+        if isinstance(chooser, UserPartitioner):
+            partitions, cluster = range(queues.count), self.metadata.cluster
+            asked = Asked(
+                record.topic, record.key, key, record.value, value, list(partitions), queues.available, cluster
+            )
+            chosen = chooser.partition(asked)
+            has_room = queues.queues[chosen].has_room(size)
+            return chosen if has_room else chooser.again_for_new_batch(asked, chosen)
+        if chooser == "roundrobin":
+            return self._round_robin.partition(record.topic, queues.available)
+        if chooser == "random":
+            return random.choice(queues.available)
+        if key is not None and chooser == "default" and not self.config.partitioner_ignore_keys:
+            return partitioning.partition_for_key(key, queues.count)
+        return self.sticky(queues, size)
+
+    def sticky(self, queues: TopicQueues, size: int) -> int:
+        """The partition for a record without a key."""
+
+        def queued(partition: int) -> int:
+            return len(queues.queues[partition].batches)
+
+        def choose() -> int:
+            if not self.config.partitioner_adaptive_partitioning_enable:
+                return partitioning.choose_partition(queues.available, None)
+            return partitioning.choose_partition(self._responsive(queues), queued)
+
+        return queues.sticky.next(size, choose)
+
+    def _responsive(self, queues: TopicQueues) -> Sequence[int]:
+        """The partitions whose leaders take what is sent to them; all, where none does."""
+        limit = self.config.partitioner_availability_timeout_ms / 1000
+        if not limit:
+            return queues.available
+        leader, stalled = self.metadata.cluster.leader, self.accumulator.stalled_for
+        found = [n for n in queues.available if stalled(leader(queues.queues[n].tp)) <= limit]
+        return found or queues.available
+
+    def watch(self, future: RecordFuture, callback: Callable[..., Any] | None) -> RecordFuture:
+        """See to it that interceptors and the user's callback hear of the outcome."""
+        if self.interceptors:
+            self._tell_interceptors(future)
+        if callback is not None:
+            future.report_to(callback)
+        return future
+
+    def _tell_interceptors(self, future: RecordFuture) -> None:
+        tp = future[0].tp
+
+        def acknowledged(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+            self.interceptors.on_acknowledgement(metadata or nowhere(tp.topic, tp.partition), error)
+
+        future.report_to(acknowledged)
+
+    def tell_of_failure(self, record: ProducerRecord, error: BaseException) -> None:
+        """A record has failed before it was in a batch: it counts, and interceptors hear of it."""
+        self.metrics.failed(None, 1)
+        if isinstance(error, BufferExhaustedError):
+            self.metrics.exhausted.record()
+        self.interceptors.on_send_error(record, error)
+
+    def failed(self, record: ProducerRecord, error: BaseException, callback: Callable[..., Any] | None) -> RecordFuture:
+        """What send() gives for a record that has failed before it was in a batch.
+
+        Errors that a broker could have told (they have a number on the wire) come in the future; others are raised.
+        """
+        self.tell_of_failure(record, error)
+        if not isinstance(error, KafkaError) or error.code is None:
+            raise error
+        future = failed_future(
+            TopicPartition(record.topic, -1 if record.partition is None else record.partition), error
+        )
+        if callback is not None:
+            future.report_to(callback)
+        return future
+
+
+MIN_BATCH_BYTES: Final = 128
+"""A batch has at least this much room, so that batch.size=0 means a batch for every record."""
+
+
+HURRIED_SECONDS: Final = 0.5
+"""How long an open transaction may take to be aborted when closing was interrupted or cancelled."""
+
+
+async def settle_all(core: ProducerCore, timeout: float | None) -> bool:
+    """Send everything now and wait for all outcomes; False when `timeout` seconds were not enough."""
+    accumulator = core.accumulator
+    accumulator.flushing += 1
+    core.sender.wake()
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            for batch in accumulator.pending():
+                done = loop.create_future()
+                batch.outcome.when_done(lambda done=done: done.done() or done.set_result(None))  # type: ignore[misc]
+                await done
+    except TimeoutError:
+        return False
+    finally:
+        accumulator.flushing -= 1
+    return True

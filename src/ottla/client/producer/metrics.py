@@ -1,0 +1,215 @@
+"""What a producer measures: Kafka's names, groups `producer-metrics` and `producer-topic-metrics`.
+
+Recorded per batch and per request on the loop's thread; waiting for memory and metadata in the caller's. A record costs
+nothing here: its size is noted where its bytes are written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.buffer_pool import BufferPool
+from ottla.metrics.metric import Gauge, MetricName
+from ottla.metrics.registry import Metrics
+from ottla.metrics.sensor import Sensor
+from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter, Rate
+
+GROUP: Final = "producer-metrics"
+TOPIC_GROUP: Final = "producer-topic-metrics"
+TOPIC_SECONDS: Final = 3600.0
+"""A topic's metrics go when nothing was sent to it for so long."""
+
+TIMED: Final = {
+    "flush": "flush()",
+    "txn-init": "init_transactions()",
+    "txn-begin": "begin_transaction()",
+    "txn-send-offsets": "send_offsets_to_transaction()",
+    "txn-commit": "commit_transaction()",
+    "txn-abort": "abort_transaction()",
+    "metadata-wait": "waiting for metadata of topics",
+}
+"""Calls whose time is summed up, in nanoseconds."""
+
+
+class TopicSensors(NamedTuple):
+    """One topic's."""
+
+    records: Sensor
+    bytes: Sensor
+    compression: Sensor
+    retries: Sensor
+    errors: Sensor
+
+
+class ProducerMetrics:
+    """The sensors of one producer."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._topics: dict[str, TopicSensors] = {}
+        self._batch_size = self._avg_and_max("batch-size", "size of a batch on the wire in bytes")
+        self._queue_time = self._avg_and_max("record-queue-time", "time of a batch in the accumulator in ms")
+        self._latency = self._avg_and_max("request-latency", "time of a request in ms")
+        self._record_size = self._avg_and_max("record-size", "size of the largest record of a batch in bytes")
+        self._throttled = self._avg_and_max("produce-throttle-time", "time a broker delayed a request in ms")
+        self._compression = metrics.sensor("compression-rate")
+        self._compression.add(
+            self._name("compression-rate-avg", "Compressed size of a batch by its plain size."), Avg()
+        )
+        self._records = self._meter("record-send", "records sent")
+        self._records.add(self._name("records-per-request-avg", "The average number of records in a request."), Avg())
+        self._retries = self._meter("record-retry", "records sent again")
+        self._errors = self._meter("record-error", "records that failed")
+        self._splits = self._meter("batch-split", "batches that were split")
+        self.exhausted = self._meter("buffer-exhausted", "records dropped for want of memory")
+        self._waited = metrics.sensor("bufferpool-wait-time")
+        self._waited.add(
+            self._name("bufferpool-wait-time-ns-total", "Nanoseconds spent waiting for memory."), CumulativeSum()
+        )
+        self._seconds_waited = metrics.sensor("bufferpool-wait-seconds")
+        self._seconds_waited.add(
+            self._name("bufferpool-wait-ratio", "The part of the time spent waiting for memory."), Rate()
+        )
+        self._timers = {name: self._timer(name, of) for name, of in TIMED.items()}
+
+    def _name(self, name: str, description: str) -> MetricName:
+        return self.metrics.name(name, GROUP, description)
+
+    def _avg_and_max(self, name: str, of: str) -> Sensor:
+        sensor = self.metrics.sensor(name)
+        sensor.add(self._name(f"{name}-avg", f"The average {of}."), Avg())
+        sensor.add(self._name(f"{name}-max", f"The highest {of}."), Max())
+        return sensor
+
+    def _meter(self, name: str, of: str) -> Sensor:
+        sensor = self.metrics.sensor(name)
+        sensor.add_meter(
+            Meter(
+                self._name(f"{name}-rate", f"The number of {of} per second."),
+                self._name(f"{name}-total", f"The number of {of}."),
+            )
+        )
+        return sensor
+
+    def _timer(self, name: str, of: str) -> Sensor:
+        sensor = self.metrics.sensor(name)
+        sensor.add(self._name(f"{name}-time-ns-total", f"Nanoseconds spent in {of}."), CumulativeSum())
+        return sensor
+
+    # What is read when it is asked for
+
+    def watch_memory(self, pool: BufferPool) -> None:
+        """Tell what the pool holds."""
+        self._gauge("buffer-total-bytes", "Memory for records.", lambda: pool.total)
+        self._gauge("buffer-available-bytes", "Memory for records that is free.", lambda: pool.available)
+        self._gauge("waiting-threads", "Callers that wait for memory.", lambda: pool.queued)
+
+    def watch_requests(self, in_flight: Gauge, metadata_age: Gauge) -> None:
+        """Tell how many requests are on their way, and how old the metadata is, in seconds."""
+        self._gauge("requests-in-flight", "Requests without an answer.", in_flight)
+        self._gauge("metadata-age", "Seconds since the last update of the metadata.", metadata_age)
+
+    def _gauge(self, name: str, description: str, source: Gauge) -> None:
+        self.metrics.add_metric(self._name(name, description), source)
+
+    # What is recorded
+
+    def sent(self, batches: list[ProducerBatch], now: float) -> None:
+        """A request with these finished batches goes out."""
+        records = 0
+        for batch in batches:
+            count, size, rate = batch.count, batch.size, batch.compression_rate
+            records += count
+            topic = self._topic(batch.tp.topic)
+            topic.records.record(count, now)
+            topic.bytes.record(size, now)
+            topic.compression.record(rate, now)
+            self._batch_size.record(size, now)
+            self._compression.record(rate, now)
+            self._queue_time.record((now - batch.created) * 1000, now)
+            self._record_size.record(batch.largest_record, now)
+        self._records.record(records, now)
+
+    def answered(self, latency_ms: float, throttle_ms: int, now: float) -> None:
+        """A produce request has its answer."""
+        self._latency.record(latency_ms, now)
+        self._throttled.record(throttle_ms, now)
+
+    def sent_again(self, batch: ProducerBatch) -> None:
+        """A batch will be sent once more."""
+        self._retries.record(batch.count)
+        self._topic(batch.tp.topic).retries.record(batch.count)
+
+    def failed(self, topic: str | None, count: int) -> None:
+        """Records have failed; `topic` where it is one that was sent to."""
+        self._errors.record(count)
+        if topic is not None:
+            self._topic(topic).errors.record(count)
+
+    def split(self) -> None:
+        """A batch was cut into parts."""
+        self._splits.record()
+
+    def told(self, raw: bool) -> dict[Any, Any]:
+        """What `metrics()` of a producer gives."""
+        return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
+
+    @contextmanager
+    def waiting_for_memory(self) -> Iterator[None]:
+        """Sum up how long a caller waits for memory."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - begin
+            self._waited.record(seconds * 1e9)
+            self._seconds_waited.record(seconds)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Sum up the time of a block; `name` is one of TIMED."""
+        begin = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            self._timers[name].record(time.monotonic_ns() - begin)
+
+    # Topics
+
+    def _topic(self, topic: str) -> TopicSensors:
+        found = self._topics.get(topic)
+        if found is None:
+            self._forget_idle_topics()
+            found = self._topics[topic] = self._of_new_topic(topic)
+        return found
+
+    def _of_new_topic(self, topic: str) -> TopicSensors:
+        compression = self.metrics.sensor(f"topic.{topic}.compression-rate")
+        of = "Compressed size of a batch by its plain size."
+        compression.add(self.metrics.name("compression-rate", TOPIC_GROUP, of, topic=topic), Avg())
+        return TopicSensors(
+            self._topic_meter(topic, "record-send", "records sent"),
+            self._topic_meter(topic, "byte", "bytes sent"),
+            compression,
+            self._topic_meter(topic, "record-retry", "records sent again"),
+            self._topic_meter(topic, "record-error", "records that failed"),
+        )
+
+    def _topic_meter(self, topic: str, name: str, of: str) -> Sensor:
+        sensor = self.metrics.sensor(f"topic.{topic}.{name}")
+        rate = self.metrics.name(f"{name}-rate", TOPIC_GROUP, f"The number of {of} per second.", topic=topic)
+        total = self.metrics.name(f"{name}-total", TOPIC_GROUP, f"The number of {of}.", topic=topic)
+        sensor.add_meter(Meter(rate, total))
+        return sensor
+
+    def _forget_idle_topics(self) -> None:
+        now = self.metrics.clock.monotonic()
+        for topic, sensors in list(self._topics.items()):
+            if sensors.records.idle_seconds(now) > TOPIC_SECONDS:
+                del self._topics[topic]
+                for sensor in sensors:
+                    self.metrics.remove_sensor(sensor.name)

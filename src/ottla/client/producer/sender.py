@@ -1,0 +1,382 @@
+"""Sends what the accumulator holds: one request per node with many batches, and what becomes of them. Kafka's `Sender`.
+
+Runs on the loop: woken by the accumulator, by answers and by time. Nothing here waits for a single request, so up to
+`max.in.flight.requests.per.connection` of them are on their way to each broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from typing import Final
+
+from ottla import errors
+from ottla.client.connections import Connections
+from ottla.client.introduction import Connection
+from ottla.client.metadata import Metadata
+from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
+from ottla.client.producer.metrics import ProducerMetrics
+from ottla.client.producer.transaction_manager import TransactionManager
+from ottla.client.producer.transactions import Transactions
+from ottla.clock import Clock
+from ottla.config.producer import ProducerConfig
+from ottla.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError, SerializationError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+log = logging.getLogger("ottla.client")
+
+OLDEST_PRODUCE: Final = 3
+"""The first version that takes batches of format 2 (0.11)."""
+NEWEST_PRODUCE: Final = 11
+JOINING_PRODUCE: Final = 12
+"""12 lets batches join transactions by themselves; 13, which names topics by id, is not used here yet."""
+ID_RETRY_SECONDS: Final = 0.1
+
+
+class Sender:
+    """The loop's side of a producer."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        connections: Connections,
+        metadata: Metadata,
+        transactions: TransactionManager | None,
+        metrics: ProducerMetrics,
+        clock: Clock,
+    ) -> None:
+        self.scope: Transactions | None = None
+        """The transactions that records belong to, where the producer has a transactional id."""
+        self.config = config
+        self.accumulator = accumulator
+        self.connections = connections
+        self.metadata = metadata
+        self.transactions = transactions
+        self.metrics = metrics
+        self._clock = clock
+        self._keeps_order = config.max_in_flight_requests_per_connection == 1
+        self._delivery_timeout = config.delivery_timeout_ms / 1000
+        self._request_timeout = config.request_timeout_ms / 1000
+        self._wanted = asyncio.Event()
+        self._in_flight: dict[int, int] = defaultdict(int)
+        self._on_the_way: set[ProducerBatch] = set()
+        """Batches that a connection may still read from: their memory must not go to others, whatever their outcome."""
+        self._connecting: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to send."""
+        self.metadata.listeners.append(lambda _: self.wake())
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        """Look at the accumulator soon (loop's thread)."""
+        self._wanted.set()
+
+    async def close(self, error: KafkaError) -> None:
+        """Stop sending; batches that are left fail with `error`."""
+        tasks = [*self._tasks, *([self._task] if self._task else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.accumulator.close()
+        for batch in self.accumulator.pending():
+            self._fail(batch, error)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                next_look = self._send_ready()
+            except Exception:  # a bug must show in the log, not hang every record
+                log.exception("the sender has failed; it goes on")
+                next_look = self._clock.monotonic() + 1.0
+            await self._clock.wait(self._wanted, next_look)
+            self._wanted.clear()
+
+    def _send_ready(self) -> float | None:
+        """Send to every node that is ready; when to look again (None: when something happens)."""
+        now = self._clock.monotonic()
+        next_expiry = self._expire_late(now)
+        ready = self.accumulator.ready(self.metadata.cluster, now)
+        if ready.leaderless:
+            for topic in ready.leaderless:
+                self.metadata.touch(topic)
+            self.metadata.request_update()
+        if ready.nodes and self.transactions is not None and not self.transactions.has_producer_id:
+            if self.scope is not None:
+                return None  # until init_transactions
+            self._spawn(self._get_producer_id(), -1)
+            return None
+        for node in ready.nodes:
+            self._send_to(node, now)
+        next_check = ready.next_check
+        if self.accumulator.incomplete:
+            next_check = next_expiry if next_check is None else min(next_check, next_expiry)
+        return next_check
+
+    def _expire_late(self, now: float) -> float:
+        """Give up batches whose time is over, wherever they are; when the next one's will be."""
+        limit = self._delivery_timeout
+        expired, next_expiry = self.accumulator.expired(now, limit)
+        for batch in self._on_the_way:
+            if batch.outcome.done:
+                continue
+            if now - batch.created >= limit:
+                expired.append(batch)
+            else:
+                next_expiry = min(next_expiry, batch.created + limit)
+        for batch in expired:
+            self._expire(batch)
+        return next_expiry
+
+    def _spawn(self, work: asyncio.coroutines.Coroutine[None, None, None], node: int) -> None:  # type: ignore[name-defined]
+        if node in self._connecting:
+            work.close()
+            return
+        self._connecting.add(node)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._connecting.discard(node)
+            self.wake()
+
+        task.add_done_callback(ended)
+
+    async def _connect(self, node: int) -> None:
+        """Connect to a leader; while that takes its time, as after failures, another may lead already."""
+        connecting = asyncio.ensure_future(self.connections.connect(node))
+        try:
+            while not (await asyncio.wait([connecting], timeout=self.config.retry_backoff_ms / 1000))[0]:
+                self.metadata.request_update()
+            connecting.result()
+        except asyncio.CancelledError:
+            connecting.cancel()
+            raise
+        except KafkaError as error:
+            log.debug("node %d: %s", node, error)
+            self.metadata.request_update()
+
+    async def _get_producer_id(self) -> None:
+        assert self.transactions is not None
+        try:
+            await self.transactions.get_producer_id()
+        except KafkaError as error:
+            log.debug("no producer id: %s", error)
+            if not error.retriable and error.code is not None:
+                self.give_up(error)
+            await asyncio.sleep(ID_RETRY_SECONDS)
+
+    # One node
+
+    def _send_to(self, node: int, now: float) -> None:
+        if self._in_flight[node] >= self.config.max_in_flight_requests_per_connection:
+            self.accumulator.note_ready(node, now, taken=False)
+            return
+        connection = self.connections.ready(node)
+        self.accumulator.note_ready(node, now, taken=connection is not None)
+        if connection is None:
+            self._spawn(self._connect(node), node)
+            return
+        while self._in_flight[node] < self.config.max_in_flight_requests_per_connection:
+            batches = self.accumulator.drain(
+                self.metadata.cluster, node, self.config.max_request_size, now, self._may_send
+            )
+            if not batches:
+                return
+            self._send(node, connection, batches, now)
+
+    def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        if self.scope is not None and not self.scope.may_send(batch.tp):
+            return False
+        return self.transactions is None or self.transactions.may_send(batch)
+
+    def give_up(self, error: KafkaError) -> None:
+        """What was not sent yet fails."""
+        for batch in self.accumulator.abort():
+            self._fail(batch, error)
+
+    def _finished(self, batch: ProducerBatch) -> bool:
+        """Make a batch's bytes; one that cannot be made fails alone."""
+        # Only now that it is closed: the next number follows from the count.
+        if self.transactions is not None:
+            self.transactions.number(batch)
+        try:
+            batch.finish(transactional=self.scope is not None)
+        except Exception as error:  # whatever a codec raises must not take other batches with it
+            log.exception("%s: a batch cannot be finished", batch.tp)
+            self._fail(batch, SerializationError(f"{batch.tp}: the batch cannot be finished: {error}"))
+            return False
+        self.accumulator.shrink(batch)
+        return True
+
+    def _send(self, node: int, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
+        batches = [batch for batch in batches if self._finished(batch)]
+        for batch in batches:
+            self.metadata.touch(batch.tp.topic)
+            batch.attempts += 1
+            batch.last_attempt = now
+            if self._keeps_order:
+                self.accumulator.mute(batch.tp, True)
+        if not batches:
+            return
+        self.metrics.sent(batches, now)
+        self._on_the_way.update(batches)
+        request = ProduceRequest(
+            transactional_id=self.scope.id if self.scope is not None else None,
+            acks=self.config.acks,
+            timeout_ms=self.config.replication_timeout_ms,
+            topic_data=_by_topic(batches),
+        )
+        self._in_flight[node] += 1
+        try:
+            newest = JOINING_PRODUCE if self.scope is not None and self.scope.newer else NEWEST_PRODUCE
+            version = connection.version(ProduceRequest, newest, OLDEST_PRODUCE)
+        except KafkaError as error:
+            self._lost(node, batches, error)
+            return
+        if self.config.acks == 0:
+            told = connection.channel.tell(request, version)
+            told.add_done_callback(lambda done: self._told(node, batches, done))
+            return
+        answered = connection.channel.ask(request, version, self._request_timeout)
+        answered.add_done_callback(lambda done: self._answered(node, batches, now, done))
+
+    def _told(self, node: int, batches: list[ProducerBatch], done: asyncio.Future[None]) -> None:
+        """acks=0: done when the socket has taken it, and never sent again."""
+        error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
+        for batch in self._landed(node, batches):
+            if error is not None:
+                self._fail(batch, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
+            else:
+                self._succeed(batch, -1, -1)
+        self.wake()
+
+    def _answered(
+        self, node: int, batches: list[ProducerBatch], sent_at: float, done: asyncio.Future[ProduceResponse]
+    ) -> None:
+        error = BrokerConnectionError("the client is closed") if done.cancelled() else done.exception()
+        if error is not None:
+            self._lost(node, batches, error if isinstance(error, KafkaError) else BrokerConnectionError(str(error)))
+            return
+        answers = {
+            TopicPartition(topic.name, partition.index): partition
+            for topic in done.result().responses
+            for partition in topic.partition_responses
+        }
+        now = self._clock.monotonic()
+        self._measure(node, (now - sent_at) * 1000, done.result().throttle_time_ms, now)
+        for batch in self._landed(node, batches):
+            answer = answers.get(batch.tp)
+            if answer is None:
+                self._failed_once(batch, errors.UnknownServerError("the response leaves the partition out"), now)
+            else:
+                self._one_answer(batch, answer, now)
+        self.wake()
+
+    def _measure(self, node: int, latency_ms: float, throttle_ms: int, now: float) -> None:
+        self.metrics.answered(latency_ms, throttle_ms, now)
+        self.connections.metrics.of(node).latency.record(latency_ms, now)
+
+    def _lost(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
+        """The request has no answer: nobody knows what became of it."""
+        now = self._clock.monotonic()
+        self.metadata.request_update()
+        for batch in self._landed(node, batches):
+            self._failed_once(batch, error, now)
+        self.wake()
+
+    def _landed(self, node: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
+        """A request is over: those of its batches that still want an outcome. Of the others, only memory is left."""
+        self._in_flight[node] -= 1
+        self._on_the_way.difference_update(batches)
+        for batch in batches:
+            if self._keeps_order:
+                self.accumulator.mute(batch.tp, False)
+            if batch.outcome.done:
+                self.accumulator.retire(batch)
+        return [batch for batch in batches if not batch.outcome.done]
+
+    # One batch
+
+    def _one_answer(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
+        leader = answer.current_leader
+        if leader is not None and self.metadata.leader_changed(batch.tp, leader.leader_id, leader.leader_epoch):
+            log.debug("%s: node %d leads now", batch.tp, leader.leader_id)
+        if not answer.error_code or answer.error_code == errors.DuplicateSequenceNumberError.code:
+            self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
+            return
+        error = errors.for_code(answer.error_code)(answer.error_message)
+        if isinstance(error, errors.MessageTooLargeError) and batch.count > 1:
+            parts = self.accumulator.split(batch)
+            self.metrics.split()
+            if self.transactions is not None:
+                self.transactions.split(batch, parts)
+            for part in reversed(parts):
+                self.accumulator.put_back(part)
+            return
+        self._failed_once(batch, error, now)
+
+    def _failed_once(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+        """Send a batch again if that may help and there is time; else it has failed."""
+        if error.refresh_metadata:
+            self.metadata.request_update()
+        in_time = now - batch.created < self._delivery_timeout
+        again = error.retriable
+        if self.transactions is not None and not again:
+            again = in_time and self.transactions.may_retry(batch, error)
+        if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
+            log.debug("%s: %s; trying again", batch.tp, error)
+            batch.last_error = error
+            self.metrics.sent_again(batch)
+            self.accumulator.put_back(batch)
+            return
+        if again and not in_time:
+            error = _too_late(batch, self._delivery_timeout, error)
+        self._fail(batch, error)
+
+    def _expire(self, batch: ProducerBatch) -> None:
+        self._fail(batch, _too_late(batch, self._delivery_timeout, batch.last_error or self.metadata.error))
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        if self.transactions is not None and batch.base_sequence != NO_SEQUENCE:
+            self.transactions.acknowledged(batch)
+        self.accumulator.retire(batch)
+        batch.outcome.settle(base_offset, append_time)
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        if batch.outcome.done:
+            return
+        if self.transactions is not None:
+            self.transactions.failed(batch, certain=error.code is not None and not error.retriable)
+        if self.scope is not None:
+            self.scope.batch_failed(error)
+        self.metrics.failed(batch.tp.topic, batch.count)
+        if batch not in self._on_the_way:
+            self.accumulator.retire(batch)
+        batch.outcome.settle(-1, -1, error)
+
+
+def _by_topic(batches: list[ProducerBatch]) -> list[TopicProduceData]:
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for batch in batches:
+        data = PartitionProduceData(index=batch.tp.partition, records=batch.data)
+        topics.setdefault(batch.tp.topic, []).append(data)
+    return [TopicProduceData(name=name, partition_data=data) for name, data in topics.items()]
+
+
+def _too_late(batch: ProducerBatch, timeout: float, reason: KafkaError | None) -> KafkaTimeoutError:
+    why = f"; last: {reason}" if reason is not None else ""
+    return KafkaTimeoutError(f"{batch.tp}: {batch.count} records were not delivered within {timeout:g} s{why}")

@@ -1,0 +1,200 @@
+"""Producer id, epoch and sequence numbers: how a broker knows a batch that it has seen. Kafka's `TransactionManager`.
+
+Every batch carries the producer's id and epoch and the sequence number of its first record; per partition the numbers
+have no gaps. A batch that is sent again keeps its numbers. When one is lost for good, the numbers after it could never
+be accepted: then the epoch is raised and the partition counts from zero. On the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ottla import errors
+from ottla.client.producer.batch import NO_SEQUENCE, ProducerBatch
+from ottla.model import TopicPartition
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+log = logging.getLogger("ottla.client")
+
+NO_PRODUCER_ID: Final = -1
+MAX_EPOCH: Final = 0x7FFF
+MAX_IN_FLIGHT: Final = 5
+"""Batches of one partition that a broker remembers per producer."""
+
+
+class Sequences:
+    """The numbers of one partition."""
+
+    __slots__ = ("epoch", "in_flight", "last_acked", "next", "producer_id", "unresolved")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next = 0
+        self.last_acked = NO_SEQUENCE
+        self.in_flight: list[ProducerBatch] = []
+        """Batches with a number and no outcome, in the order of their numbers."""
+        self.unresolved = False
+        """A batch was given up without knowing whether it was written; new ones wait until the others are done."""
+
+
+class TransactionManager:
+    """The numbers of one idempotent producer."""
+
+    def __init__(
+        self, ask: Callable[[InitProducerIdRequest], Awaitable[InitProducerIdResponse]], *, transactional: bool = False
+    ) -> None:
+        self.transactional = transactional
+        """The coordinator alone raises the epoch: numbers that are lost can only be mended by the end."""
+        self.broken = False
+        """Numbers were lost that only a new epoch makes good."""
+        self.producer_id = NO_PRODUCER_ID
+        self.epoch = -1
+        self._ask = ask
+        self._partitions: dict[TopicPartition, Sequences] = {}
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether batches can be numbered."""
+        return self.producer_id != NO_PRODUCER_ID
+
+    async def get_producer_id(self) -> None:
+        """Ask for an id. Raises what the broker answers, or the connection's error."""
+        response = await self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF))
+        if response.error_code:
+            raise errors.for_code(response.error_code)
+        self.producer_id = response.producer_id
+        self.epoch = response.producer_epoch
+        log.debug("producer id %d, epoch %d", self.producer_id, self.epoch)
+        for sequences in self._partitions.values():
+            if sequences.in_flight:
+                self._count_anew(sequences)
+
+    def restart(self, producer_id: int, epoch: int) -> None:
+        """Go on with what the coordinator gave; nothing is on its way."""
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self._partitions.clear()
+        self.producer_id, self.epoch = producer_id, epoch
+        self.broken = False
+
+    def _sequences(self, tp: TopicPartition) -> Sequences:
+        found = self._partitions.get(tp)
+        if found is None:
+            found = self._partitions[tp] = Sequences(self.producer_id, self.epoch)
+        return found
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether a batch may go now, by the order of the numbers."""
+        if not self.has_producer_id:
+            return False
+        sequences = self._sequences(batch.tp)
+        if batch.base_sequence != NO_SEQUENCE:
+            # Again: only the first of those on their way, or the broker would see a gap.
+            return not sequences.in_flight or sequences.in_flight[0] is batch
+        return not sequences.unresolved and len(sequences.in_flight) < MAX_IN_FLIGHT
+
+    def number(self, batch: ProducerBatch) -> None:
+        """Give a batch its numbers when it goes for the first time."""
+        if batch.base_sequence != NO_SEQUENCE:
+            return
+        sequences = self._sequences(batch.tp)
+        if not sequences.in_flight and (sequences.producer_id, sequences.epoch) != (self.producer_id, self.epoch):
+            self._begin_anew(sequences)
+        batch.producer_id = sequences.producer_id
+        batch.producer_epoch = sequences.epoch
+        batch.base_sequence = sequences.next
+        sequences.next = (sequences.next + batch.count) & 0x7FFFFFFF
+        sequences.in_flight.append(batch)
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        """A batch is written."""
+        sequences = self._sequences(batch.tp)
+        if batch in sequences.in_flight:
+            sequences.in_flight.remove(batch)
+        sequences.last_acked = batch.last_sequence
+        self._resolve(batch.tp, sequences)
+
+    def failed(self, batch: ProducerBatch, certain: bool) -> None:
+        """A batch is given up. `certain`: the broker has refused it, so it is not written; else nobody knows."""
+        if batch.base_sequence == NO_SEQUENCE:
+            return
+        sequences = self._sequences(batch.tp)
+        if batch in sequences.in_flight:
+            sequences.in_flight.remove(batch)
+        if certain:
+            self._renumber(batch.tp, sequences)
+        else:
+            sequences.unresolved = True
+            self._resolve(batch.tp, sequences)
+
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """A batch was refused and cut into parts, which share its numbers."""
+        sequences = self._sequences(batch.tp)
+        if batch not in sequences.in_flight:
+            return
+        place = sequences.in_flight.index(batch)
+        sequences.in_flight[place : place + 1] = parts
+        sequence = batch.base_sequence
+        for part in parts:
+            part.producer_id, part.producer_epoch = batch.producer_id, batch.producer_epoch
+            part.base_sequence = sequence
+            sequence = (sequence + part.count) & 0x7FFFFFFF
+
+    def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
+        """Whether an error about numbers goes away by sending again, perhaps with other numbers."""
+        sequences = self._sequences(batch.tp)
+        if isinstance(error, errors.OutOfOrderSequenceNumberError):
+            # One before it has failed and will come again; if none is, the broker has lost our history.
+            if sequences.in_flight and sequences.in_flight[0] is not batch:
+                return True
+            self._renumber(batch.tp, sequences)
+            return not self.transactional
+        if self.transactional:
+            return False
+        if isinstance(error, (errors.UnknownProducerIdError, errors.InvalidProducerEpochError)):
+            self._renumber(batch.tp, sequences)
+            return True
+        return False
+
+    def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
+        """After a batch of unknown fate: once nothing is on its way, see whether the numbers still fit."""
+        if not sequences.unresolved or sequences.in_flight:
+            return
+        sequences.unresolved = False
+        if (sequences.last_acked + 1) & 0x7FFFFFFF != sequences.next:
+            self._renumber(tp, sequences)
+
+    def _renumber(self, tp: TopicPartition, sequences: Sequences) -> None:
+        """Raise the epoch, and count this partition's batches from zero in it (KIP-360)."""
+        if self.transactional:
+            self.broken = True
+            return
+        self._raise_epoch()
+        self._count_anew(sequences)
+        log.info("%s: sequence numbers begin anew with epoch %d", tp, sequences.epoch)
+
+    def _count_anew(self, sequences: Sequences) -> None:
+        """Numbers from zero for a partition's batches that have no outcome yet."""
+        self._begin_anew(sequences)
+        for batch in sequences.in_flight:
+            batch.producer_id, batch.producer_epoch = sequences.producer_id, sequences.epoch
+            batch.base_sequence = sequences.next
+            sequences.next = (sequences.next + batch.count) & 0x7FFFFFFF
+            batch.renumber()
+
+    def _begin_anew(self, sequences: Sequences) -> None:
+        sequences.producer_id = self.producer_id
+        sequences.epoch = self.epoch
+        sequences.next = 0
+        sequences.last_acked = NO_SEQUENCE
+        sequences.unresolved = False
+
+    def _raise_epoch(self) -> None:
+        if self.epoch >= MAX_EPOCH:
+            # The id is used up: nothing is sent until the sender has got a new one.
+            self.producer_id = NO_PRODUCER_ID
+            self.epoch = -1
+        else:
+            self.epoch += 1

@@ -1,0 +1,409 @@
+"""Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 where the broker has it).
+
+With `transaction.version` 2 the broker takes a partition into the transaction with its first batch and raises the
+producer's epoch at every end; with older ones each partition is announced first. What goes wrong within a transaction
+leaves one way, `abort`; what says that another producer has taken over leaves none. On the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from ottla import errors
+from ottla.client.connections import Connections
+from ottla.client.coordinator import MOVED, TRANSACTION, Coordinator
+from ottla.client.metadata import Metadata
+from ottla.client.producer.transaction_manager import NO_PRODUCER_ID, TransactionManager
+from ottla.config.client import MAX_INT
+from ottla.config.producer import ProducerConfig
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
+from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+log = logging.getLogger("ottla.client")
+
+R = TypeVar("R", bound=Response)
+
+FEATURE: Final = "transaction.version"
+NEWER: Final = 2
+"""The level of the feature from which partitions join by themselves."""
+OLDER_VERSIONS: Final = {
+    InitProducerIdRequest: 5,
+    AddPartitionsToTxnRequest: 3,
+    EndTxnRequest: 4,
+    TxnOffsetCommitRequest: 4,
+}
+NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
+"""The last versions that are spoken of each protocol."""
+TWO_PHASE_INIT: Final = 6
+"""The version of InitProducerId that knows two-phase commit."""
+CLOSE_SECONDS: Final = 5.0
+"""How long the end of a producer waits for the abort of what it left open."""
+RETRIED: Final = (*MOVED, errors.ConcurrentTransactionsError, errors.UnknownTopicOrPartitionError)
+FATAL: Final = (
+    errors.ProducerFencedError,
+    errors.InvalidProducerEpochError,
+    errors.InvalidProducerIdMappingError,
+    errors.InvalidTxnStateError,
+    errors.TransactionalIdAuthorizationFailedError,
+    errors.UnsupportedVersionError,
+)
+"""Another producer has this transactional id now, or it cannot be used at all."""
+
+
+class State(enum.Enum):
+    """Where a transactional producer is."""
+
+    NEW = "initTransactions has not been called"
+    READY = "no transaction is open"
+    OPEN = "a transaction is open"
+    ENDING = "the transaction is being ended"
+    BROKEN = "the transaction has failed and can only be aborted"
+    FAILED = "the producer cannot be used any more"
+
+
+MOVES: Final[Mapping[State, frozenset[State]]] = {
+    State.NEW: frozenset({State.READY, State.FAILED}),
+    State.READY: frozenset({State.OPEN, State.FAILED}),
+    State.OPEN: frozenset({State.ENDING, State.BROKEN, State.FAILED}),
+    State.ENDING: frozenset({State.READY, State.BROKEN, State.FAILED}),
+    State.BROKEN: frozenset({State.ENDING, State.FAILED}),
+    State.FAILED: frozenset(),
+}
+"""What may follow what."""
+
+
+class Transactions:
+    """The state of one transactional id.
+
+    `drained` sends and settles everything that waits; `give_up` fails what was not sent yet.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        connections: Connections,
+        metadata: Metadata,
+        numbers: TransactionManager,
+        drained: Callable[[], Coroutine[Any, Any, object]],
+        give_up: Callable[[KafkaError], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.id = str(config.transactional_id)
+        self.state = State.NEW
+        self.newer = False
+        """Whether partitions join by themselves."""
+        self._config = config
+        self._connections = connections
+        self._metadata = metadata
+        self._numbers = numbers
+        self._drained = drained
+        self._give_up = give_up
+        self._wake = wake
+        self._error: KafkaError | None = None
+        self._back_off = config.retry_backoff_ms / 1000
+        self._coordinator = Coordinator(self.id, connections, metadata, self._back_off, kind=TRANSACTION)
+        self._partitions: set[TopicPartition] = set()
+        self._wanted: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._ending = False
+        """Whether the end that is under way is a commit."""
+        self._broken = False
+        """Something of the transaction may still arrive behind its end: only a new epoch keeps that out."""
+        self._announcing: asyncio.Task[None] | None = None
+
+    # What the producer's user calls
+
+    async def init(self) -> None:
+        """Take the transactional id over: what an earlier producer left open is aborted, and that one is fenced."""
+        if self.state is not State.NEW:
+            raise IllegalStateError("init_transactions is called once")
+        await self._new_epoch(NO_PRODUCER_ID, -1)
+        self._move(State.READY)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._check_error()
+        if self.state is not State.READY:
+            raise IllegalStateError(f"a transaction cannot be begun: {self.state.value}")
+        self._move(State.OPEN)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit offsets of a group with the transaction."""
+        self.check_open()
+        if not offsets:
+            return
+        deadline = self._deadline()
+        try:
+            if not self.newer:
+                request = AddOffsetsToTxnRequest(
+                    transactional_id=self.id,
+                    producer_id=self._numbers.producer_id,
+                    producer_epoch=self._numbers.epoch,
+                    group_id=group.group_id,
+                )
+                await self._ask(self._coordinator, request, deadline)
+            self._has_offsets = True
+            of_group = Coordinator(group.group_id, self._connections, self._metadata, self._back_off)
+            await self._ask(of_group, self._commit_of(offsets, group), deadline)
+        except KafkaError as error:
+            self.failed(error)
+            raise self._error or error from None
+        except asyncio.CancelledError:
+            self.failed(TransactionAbortedError("sending offsets was given up, and they may still arrive"))
+            raise
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort; returns when the coordinator has decided so. After a timeout it can be tried again."""
+        if self.state is State.ENDING:
+            if commit is not self._ending:
+                raise IllegalStateError(f"the transaction is being {'committed' if self._ending else 'aborted'}")
+        elif commit:
+            self.check_open()
+            await self._drained()
+            self.check_open()  # a record may have failed meanwhile
+        else:
+            if self.state not in (State.OPEN, State.BROKEN):
+                self._check_error()
+                raise IllegalStateError(f"there is nothing to abort: {self.state.value}")
+            self._give_up(TransactionAbortedError("the transaction was aborted"))
+        self._ending = commit
+        self._move_to_end()
+        if not commit:
+            await self._drained()
+            if self._announcing is not None:  # or its partitions would open another transaction behind the end
+                await asyncio.wait({self._announcing})
+            self._move_to_end()  # also from what was on its way
+        await self._end(commit)
+
+    def _move_to_end(self) -> None:
+        if self.state is State.FAILED:
+            self._check_error()
+        self._broken |= self.state is State.BROKEN
+        self._move(State.ENDING)
+
+    async def _end(self, commit: bool) -> None:
+        try:
+            if self._partitions or self._has_offsets:
+                request = EndTxnRequest(
+                    transactional_id=self.id,
+                    producer_id=self._numbers.producer_id,
+                    producer_epoch=self._numbers.epoch,
+                    committed=commit,
+                )
+                answer = await self._ask(self._coordinator, request, self._deadline())
+                if answer.producer_id != NO_PRODUCER_ID:
+                    self._numbers.restart(answer.producer_id, answer.producer_epoch)
+                    self._broken = False
+            if self._broken or self._numbers.broken:
+                await self._new_epoch(self._numbers.producer_id, self._numbers.epoch)
+        except KafkaTimeoutError:
+            raise  # nobody knows whether it has ended: only the same can be asked for again
+        except KafkaError as error:
+            self.failed(error)
+            raise self._error or error from None
+        self._partitions.clear()
+        self._wanted.clear()
+        self._has_offsets = self._broken = False
+        self._error = None
+        self._move(State.READY)
+
+    # What the sender asks
+
+    def check_open(self) -> None:
+        """Raise unless records may be sent now."""
+        self._check_error()
+        if self.state is not State.OPEN:
+            raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}")
+
+    def may_send(self, tp: TopicPartition) -> bool:
+        """Whether a batch of this partition may go; where it has to be announced first, that is begun."""
+        if self.state not in (State.OPEN, State.ENDING):
+            return False
+        if self.newer:
+            self._partitions.add(tp)
+            return True
+        if tp in self._partitions:
+            return True
+        self._wanted.add(tp)
+        if self._announcing is None:
+            self._announcing = asyncio.get_running_loop().create_task(self._announce())
+            self._announcing.add_done_callback(self._announced)
+        return False
+
+    def batch_failed(self, error: KafkaError) -> None:
+        """A batch of the transaction is lost."""
+        if not isinstance(error, TransactionAbortedError):
+            self.failed(error)
+
+    def failed(self, error: KafkaError) -> None:
+        """The transaction cannot be committed any more; after some errors nothing can be done any more."""
+        if isinstance(error, errors.InvalidProducerEpochError):
+            error = errors.ProducerFencedError(error.message)  # what older brokers call the same
+        fatal = isinstance(error, FATAL)
+        if self.state in (State.FAILED, State.READY, State.NEW) or (self.state is State.BROKEN and not fatal):
+            return
+        self._error = error
+        log.warning("transactional.id %s: %s%s", self.id, error, "; the producer has to be closed" if fatal else "")
+        self._move(State.FAILED if fatal else State.BROKEN)
+        self._give_up(error)  # nothing of this transaction will be sent any more
+
+    async def close(self, seconds: float | None = None) -> None:
+        """Abort what is open, where that can be done in `seconds` (CLOSE_SECONDS at most), and announce no more."""
+        limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
+        if self.state in (State.OPEN, State.BROKEN) and limit > 0:
+            try:
+                async with asyncio.timeout(limit):
+                    await self.end(commit=False)
+            except (KafkaError, TimeoutError) as error:
+                log.warning("transactional.id %s: the transaction is left to time out: %s", self.id, error)
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.gather(self._announcing, return_exceptions=True)
+
+    # Asking
+
+    async def _new_epoch(self, producer_id: int, epoch: int) -> None:
+        two_phase = self._config.transaction_two_phase_commit_enable
+        request = InitProducerIdRequest(
+            transactional_id=self.id,
+            transaction_timeout_ms=MAX_INT if two_phase else self._config.transaction_timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            enable_2pc=two_phase,
+        )
+        answer = await self._ask(self._coordinator, request, self._deadline())
+        self._numbers.restart(answer.producer_id, answer.producer_epoch)
+        self.newer = await self._level() >= NEWER
+
+    async def _level(self) -> int:
+        """The cluster's level of transactions; the broker that has answered may be gone by now."""
+        coordinator, deadline = self._coordinator, self._deadline()
+        while True:
+            try:
+                connection = await self._connections.connect(await coordinator.find(deadline))
+                return connection.features.get(FEATURE, 0)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                coordinator.node = None
+                await coordinator.pause(deadline, f"transactional.id {self.id}: its coordinator is not reached", error)
+
+    async def _announce(self) -> None:
+        while self._wanted:
+            asked = frozenset(self._wanted)
+            by_topic: dict[str, list[int]] = defaultdict(list)
+            for tp in asked:
+                by_topic[tp.topic].append(tp.partition)
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.id,
+                v3_and_below_producer_id=self._numbers.producer_id,
+                v3_and_below_producer_epoch=self._numbers.epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=n, partitions=p) for n, p in by_topic.items()],
+            )
+            await self._ask(self._coordinator, request, self._deadline())
+            self._partitions |= asked
+            self._wanted -= asked
+            self._wake()
+
+    def _announced(self, done: asyncio.Task[None]) -> None:
+        self._announcing = None
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, KafkaError):
+            self._wanted.clear()
+            self.failed(error)
+        elif error is not None:
+            log.error("partitions could not be announced", exc_info=error)
+        self._wake()
+
+    async def _ask(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:
+        """Ask until there is an answer without an error that goes away; raises the error that stays."""
+        at_most = (NEWER_VERSIONS if self.newer else OLDER_VERSIONS).get(type(request))
+        if isinstance(request, InitProducerIdRequest) and request.enable_2pc:
+            at_most = TWO_PHASE_INIT
+        while True:
+            try:
+                answer = await coordinator.ask(request, deadline, at_most=at_most)
+                code = _first_error(answer)
+                if not code:
+                    return answer
+                raise errors.for_code(code)
+            except KafkaError as error:
+                if not (error.retriable or isinstance(error, RETRIED)) or isinstance(error, FATAL):
+                    raise
+                coordinator.follow(type(error))
+                await coordinator.pause(deadline, f"transactional.id {self.id}: {request.NAME} got no answer", error)
+
+    def _commit_of(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> TxnOffsetCommitRequest:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
+        for tp, offset in offsets.items():
+            topics[tp.topic].append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self.id,
+            group_id=group.group_id,
+            producer_id=self._numbers.producer_id,
+            producer_epoch=self._numbers.epoch,
+            generation_id_or_member_epoch=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=found) for name, found in topics.items()],
+        )
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._config.max_block_ms / 1000
+
+    def _check_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _move(self, state: State) -> None:
+        if state is not self.state and state not in MOVES[self.state]:
+            raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}, so not {state.name}")
+        self.state = state
+
+
+def group_of(given: ConsumerGroupMetadata | str) -> ConsumerGroupMetadata:
+    """A group by its metadata, or by its id alone as before KIP-447."""
+    return ConsumerGroupMetadata(given) if isinstance(given, str) else given
+
+
+def _first_error(answer: Response) -> int:
+    """The first error anywhere in an answer."""
+    code: int = getattr(answer, "error_code", 0)
+    if code:
+        return code
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        results = (p for topic in answer.results_by_topic_v3_and_below for p in topic.results_by_partition)
+        return next((p.partition_error_code for p in results if p.partition_error_code), 0)
+    topics = getattr(answer, "topics", ())
+    return next((p.error_code for topic in topics for p in topic.partitions if p.error_code), 0)

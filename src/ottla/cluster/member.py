@@ -1,0 +1,179 @@
+"""A broker as a member of its cluster: what it needs for that, put together. Loop thread.
+
+A broker by itself is a member of a cluster of one; the parts are the same, over the registry in its data directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from ottla.cluster import tree, znodes
+from ottla.cluster.contest import Contest, Office
+from ottla.cluster.controller import Controller
+from ottla.cluster.controller_channels import ControllerChannels, Stop
+from ottla.cluster.following import Following
+from ottla.cluster.leader_balance import LeaderBalance
+from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.cluster.options import Options
+from ottla.cluster.peers import Peers
+from ottla.cluster.registration import Registration
+from ottla.cluster.registry import Create, NodeExistsError, Registry
+from ottla.cluster.tree_changes import TreeChanges
+from ottla.cluster.view import ClusterView
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaError, StartupError, for_code
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.cluster")
+
+SHUTDOWN_VERSION: Final = 3
+LANE: Final = "shutdown"
+
+
+class ClusterMember:
+    """The view, the controller's place, and all that keeps this broker in touch with the others."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        config: BrokerConfig,
+        broker_id: int,
+        *,
+        stop: Stop,
+        unclean_allowed: Callable[[Mapping[str, str]], bool],
+    ) -> None:
+        """`stop`: ends a replica of this broker, or deletes it; `unclean_allowed` goes by a topic's options."""
+        self._registry = registry
+        self._config = config
+        self._broker_id = broker_id
+        self._stop = stop
+        self.broken: Callable[[], Collection[TopicPartition]] = tuple
+        """This broker's replicas whose disk has failed."""
+        self.view = ClusterView()
+        self.following = Following(registry, self.view, broker_id)
+        self.options = Options(registry, self.view)
+        self.peers = Peers(self._broker, config.inter_broker_listener_name, f"broker-{broker_id}")
+        self.controller = Controller(registry, self.view, broker_id, self._channels, unclean_allowed)
+        session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
+        self._registration = Registration(registry, self.view, session_ms)
+        self._contest = Contest(registry, self.view, broker_id, self._begin, self._end)
+        self._changes = TreeChanges(registry, self.view, self.controller, delete_topics=config.delete_topic_enable)
+        self._balance = LeaderBalance(
+            self.controller,
+            config.leader_imbalance_check_interval_seconds,
+            config.leader_imbalance_per_broker_percentage,
+        )
+
+    async def prepare(self, cluster_id: str | None) -> None:
+        """Read what the cluster has in common. `cluster_id`: the data directory's; StartupError where it is another."""
+        found = await agreed_cluster_id(self._registry, cluster_id)
+        await self.view.change(lambda _: ClusterImage(found))
+        await self.options.start()
+
+    async def join(self, broker: BrokerImage) -> None:
+        """Be one of the brokers; returns when it is known who the controller is."""
+        await self._registration.register(broker)
+        await self._contest.start()
+
+    async def rejoin(self) -> None:
+        """The session with the registry was lost, and another is there: be one of the brokers again."""
+        await self._registration.renew()
+
+    async def hand_over(self) -> None:
+        """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
+        config, own = self._config, self.view.image.brokers.get(self._broker_id)
+        if not config.controlled_shutdown_enable or own is None or self._is_last(self.view.image):
+            return
+        for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
+            try:
+                remaining = await self._ask_to_hand_over(own)
+            except KafkaError as error:
+                log.warning("the controller cannot take this broker's leaderships: %s", error)
+            else:
+                if not remaining:
+                    return
+                log.warning("nobody else can lead %d partitions", len(remaining))
+            if left and await self.view.until(self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000):
+                return
+
+    def _is_last(self, image: ClusterImage) -> bool:
+        """Whether all the others have gone, or as far as the controller knows are about to go."""
+        return image.brokers.keys() <= image.leaving | {self._broker_id}
+
+    async def _ask_to_hand_over(self, own: BrokerImage) -> list[TopicPartition]:
+        if self.controller.is_active:
+            return await self.controller.controlled_shutdown(own.id, own.epoch)
+        from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+
+        request = ControlledShutdownRequest(broker_id=own.id, broker_epoch=own.epoch)
+        timeout = self._config.request_timeout_ms / 1000
+        controller_id = self.view.image.controller_id
+        answer = await self.peers.ask(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, lane=LANE)
+        if answer.error_code:
+            raise for_code(answer.error_code)
+        return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
+
+    async def disk_failed(self, partitions: Collection[TopicPartition]) -> None:
+        """A disk of this broker has failed: have the controller find others to lead (KIP-112)."""
+        if self.controller.is_active:
+            await self.controller.replicas_failed(self._broker_id, partitions)
+        else:
+            path, value = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", znodes.log_dir_event(self._broker_id)
+            await self._registry.multi([Create(path, value, sequence=True)])
+
+    async def close(self) -> None:
+        """Be a member no more; the session's end, which comes after this, tells the others."""
+        await self._contest.close()
+        await self.options.close()
+        self.peers.close()
+
+    def _broker(self, broker_id: int) -> BrokerImage | None:
+        return self.view.image.brokers.get(broker_id)
+
+    def _channels(self, controller: Controller) -> ControllerChannels:
+        return ControllerChannels(
+            self.view,
+            self.peers,
+            self._broker_id,
+            self._stop,
+            controller.replicas_deleted,
+            controller.replicas_failed,
+            self._config.request_timeout_ms,
+            controller.office.epoch,
+        )
+
+    async def _begin(self, office: Office) -> None:
+        await self.controller.begin(office)
+        broken = self.broken()
+        if broken:
+            await self.controller.replicas_failed(self._broker_id, broken)  # a controller tells itself no duties
+        self.following.knows()
+        self._changes.start()
+        if self._config.auto_leader_rebalance_enable:
+            self._balance.start()
+
+    async def _end(self) -> None:
+        self._balance.close()
+        await self._changes.close()
+        await self.controller.end()
+
+
+async def agreed_cluster_id(registry: Registry, expected: str | None) -> str:
+    """The cluster's id; at its very first start it is `expected`, or a new one. StartupError where it is another."""
+    await tree.make_persistent_nodes(registry)
+    found = await tree.stored_cluster_id(registry)
+    if found is None:
+        found = expected or znodes.uuid_text(uuid.uuid4())
+        try:
+            await registry.multi([Create(znodes.CLUSTER_ID, znodes.dump({"version": "1", "id": found}))])
+        except NodeExistsError:
+            return await agreed_cluster_id(registry, expected)  # another broker was faster
+    if expected not in (None, found):
+        raise StartupError(
+            f"log.dirs: the data belongs to cluster {expected}, the registry to cluster {found}; "
+            "use the data directory that belongs to it, or an empty one"
+        )
+    return found

@@ -1,0 +1,141 @@
+"""Connections to the other brokers, made when needed. Kafka's `BrokerBlockingSender` and `InterBrokerSendThread`.
+
+A broker answers one request of a connection at a time, so who may wait for long has a lane of its own: one connection
+per broker and lane. Versions are fixed by who asks; nothing is negotiated. Nothing is tried again here, either: who
+asks knows whether and when that makes sense. Everything runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.config.broker import Endpoint
+from ottla.errors import BrokerConnectionError, BrokerNotAvailableError
+from ottla.protocol.message import Request, Response
+
+if TYPE_CHECKING:
+    from ottla.net.channel import Channel
+    from ottla.net.dialing import SocketOptions
+
+R = TypeVar("R", bound=Response)
+
+DEFAULT_PROTOCOL = "PLAINTEXT"
+"""What brokers speak among themselves where no listener is named. Kafka's default of security.inter.broker.protocol."""
+
+
+class Link:
+    """The way to one broker on one lane."""
+
+    __slots__ = ("channel", "dialling")
+
+    def __init__(self) -> None:
+        self.channel: Channel | None = None
+        self.dialling = asyncio.Lock()
+        """Who holds it makes the connection; the others wait for it, and try themselves when that came to nothing."""
+
+    def fits(self, endpoint: Endpoint) -> bool:
+        """Whether there is a connection, and to this address."""
+        channel = self.channel
+        return channel is not None and channel.is_open and (channel.host, channel.port) == endpoint[1:3]
+
+    def close(self) -> None:
+        """End the connection; who waits for an answer gets an error."""
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+
+class Peers:
+    """All connections of this broker to others. `broker` tells where one is; None: it does not live."""
+
+    def __init__(
+        self,
+        broker: Callable[[int], BrokerImage | None],
+        listener_name: str | None,
+        client_id: str,
+        options: SocketOptions | None = None,
+    ) -> None:
+        self._broker = broker
+        self._listener = listener_name or DEFAULT_PROTOCOL
+        self._client_id = client_id
+        self._options = options
+        self._links: dict[tuple[int, str], Link] = {}
+        self._closed = False
+
+    async def ask(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
+        """The broker's response. `timeout` seconds bound all of it, connecting included.
+
+        Raises BrokerNotAvailableError for a broker that does not live, BrokerConnectionError where it is not reached,
+        NetworkError or RequestTimedOutError where the request may have been carried out.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                channel = await self._channel(broker_id, lane)
+        except TimeoutError:
+            raise BrokerConnectionError(f"broker {broker_id} was not reached within {timeout:g} s") from None
+        return await channel.ask(request, version, deadline - loop.time())
+
+    async def follow(self, _before: ClusterImage, _after: ClusterImage) -> None:
+        """End the connections to brokers that are gone or have moved: nobody has to wait for their answers."""
+        for (broker_id, _), link in list(self._links.items()):
+            channel, broker = link.channel, self._broker(broker_id)
+            if broker is None:
+                self._forget(broker_id)
+            elif channel is not None and not link.fits(self._address(broker)):
+                link.close()
+
+    def close(self) -> None:
+        """End all connections, for good."""
+        self._closed = True
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    async def _channel(self, broker_id: int, lane: str) -> Channel:
+        """An open connection to where the broker is now."""
+        key = broker_id, lane
+        while True:
+            endpoint = self._endpoint(broker_id)
+            link = self._links.setdefault(key, Link())
+            if link.fits(endpoint):
+                assert link.channel is not None
+                return link.channel
+            async with link.dialling:
+                if not link.fits(endpoint):
+                    await self._dial(link, endpoint)
+            if self._links.get(key) is not link:
+                link.close()  # the broker has gone meanwhile, or this one stops
+
+    async def _dial(self, link: Link, endpoint: Endpoint) -> None:
+        from ottla.net.channel import Channel  # a broker by itself starts without it
+        from ottla.net.dialing import SocketOptions
+
+        link.close()
+        loop, options = asyncio.get_running_loop(), self._options or SocketOptions()
+        channel = Channel(loop, endpoint.host, endpoint.port, client_id=self._client_id, options=options)
+        await channel.connect()
+        link.channel = channel
+
+    def _endpoint(self, broker_id: int) -> Endpoint:
+        if self._closed:
+            raise BrokerNotAvailableError("this broker stops")
+        broker = self._broker(broker_id)
+        if broker is None:
+            self._forget(broker_id)
+            raise BrokerNotAvailableError(f"broker {broker_id} does not live")
+        return self._address(broker)
+
+    def _address(self, broker: BrokerImage) -> Endpoint:
+        """On the listener for brokers, else on one that speaks its protocol, else any."""
+        by_name = (e for e in broker.endpoints if e.name == self._listener)
+        by_protocol = (e for e in broker.endpoints if e.protocol == self._listener)
+        return next(by_name, None) or next(by_protocol, None) or broker.endpoints[0]
+
+    def _forget(self, broker_id: int) -> None:
+        for key in [key for key in self._links if key[0] == broker_id]:
+            self._links.pop(key).close()

@@ -1,0 +1,185 @@
+"""The tree as images: what the registry says of brokers, topics and options. Reads only. Loop thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from ottla.cluster import entities, znodes
+from ottla.cluster.metadata import BrokerImage, PartitionImage
+from ottla.cluster.registry import Create, Node, NodeExistsError, Registry, UnreadableNodeError, Watcher
+from ottla.config.broker import Endpoint
+
+log = logging.getLogger("ottla.cluster")
+
+AT_ONCE = 500
+"""Reads on their way to the registry at the same time."""
+
+
+@dataclass(frozen=True)
+class FoundTopic:
+    """A topic as the tree has it; tools of older versions leave out its id, and the states of its partitions."""
+
+    name: str
+    id: UUID | None
+    version: int
+    """Of the topic's node."""
+    partitions: tuple[PartitionImage | None, ...]
+    replicas: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]]
+    removing: Mapping[int, tuple[int, ...]]
+    has_parent: bool
+    """Whether the node is there that the states lie below."""
+
+
+async def read_brokers(registry: Registry, watch: Watcher | None = None) -> dict[int, BrokerImage]:
+    """The live brokers."""
+    names = await registry.children(znodes.BROKER_IDS, watch)
+    found = [await read_broker(registry, int(name)) for name in names if name.isdigit()]
+    return {broker.id: broker for broker in found if broker is not None}
+
+
+async def read_broker(registry: Registry, broker_id: int) -> BrokerImage | None:
+    """One live broker, or None."""
+    node = await registry.get(znodes.broker(broker_id))
+    return None if node is None else broker_image(broker_id, node)
+
+
+async def read_topics(registry: Registry) -> dict[str, FoundTopic]:
+    """Every topic. One that cannot be read is left out, and named."""
+    found: dict[str, FoundTopic] = {}
+    for name in await registry.children(znodes.TOPICS):
+        try:
+            topic = await read_topic(registry, name)
+        except UnreadableNodeError as error:
+            # what a person has written must not keep the others from being served
+            log.error("topic %s is left out: %s", name, error)
+        else:
+            if topic is not None:
+                found[name] = topic
+    return found
+
+
+async def read_topic(registry: Registry, name: str) -> FoundTopic | None:
+    """One topic, or None."""
+    node = await registry.get(znodes.topic(name))
+    if node is None:
+        return None
+    layout = znodes.topic_layout(name, node.value)
+    states = await get_all(registry, [znodes.partition_state(name, i) for i in range(len(layout.replicas))])
+    has_parent = any(states) or await registry.get(znodes.partitions(name)) is not None
+    partitions = tuple(
+        None
+        if state is None
+        else partition_image(state, replicas, layout.adding.get(i, ()), layout.removing.get(i, ()))
+        for i, (state, replicas) in enumerate(zip(states, layout.replicas, strict=True))
+    )
+    return FoundTopic(
+        name, layout.id, node.version, partitions, layout.replicas, layout.adding, layout.removing, has_parent
+    )
+
+
+async def get_all(registry: Registry, paths: Sequence[str]) -> list[Node | None]:
+    """Many nodes; the questions do not wait for one another."""
+    found: list[Node | None] = []
+    for begin in range(0, len(paths), AT_ONCE):
+        found += await asyncio.gather(*(registry.get(path) for path in paths[begin : begin + AT_ONCE]))
+    return found
+
+
+async def read_options(registry: Registry) -> dict[str, Mapping[str, str]]:
+    """What is set on everything but topics, by the paths of `entities`."""
+    found: dict[str, Mapping[str, str]] = {}
+    for kind in entities.TYPES:
+        for name in await registry.children(znodes.config_entity(kind)):
+            nested = f"{kind}/{name}{entities.NESTED}"
+            below = await registry.children(znodes.config_entity(nested))
+            for path in (f"{kind}/{name}", *(f"{nested}/{client}" for client in below)):
+                options = await read_entity(registry, znodes.config_entity(path))
+                if options:
+                    found[path] = options
+    return found
+
+
+async def read_topic_options(registry: Registry) -> dict[str, Mapping[str, str]]:
+    """What is set on topics, by their names."""
+    names = await registry.children(znodes.CONFIG_TOPICS)
+    nodes = await get_all(registry, [znodes.config_topic(name) for name in names])
+    return {name: options_of(node) for name, node in zip(names, nodes, strict=True)}
+
+
+async def read_entity(registry: Registry, path: str) -> Mapping[str, str]:
+    """The options in one node below `/config`."""
+    return options_of(await registry.get(path))
+
+
+def options_of(node: Node | None) -> Mapping[str, str]:
+    """The options in a node below `/config`; none where it is not there."""
+    options: Mapping[str, str] = znodes.load(node.value).get("config", {}) if node is not None and node.value else {}
+    return options
+
+
+def partition_image(
+    state: Node, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> PartitionImage:
+    """A partition from its state and what its topic's node says of it. UnreadableNodeError for what is no state."""
+    try:
+        found = znodes.load(state.value)
+        leader, epoch, isr = int(found["leader"]), int(found["leader_epoch"]), tuple(map(int, found["isr"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableNodeError(f"{state.value[:200]!r} is no state of a partition: {error}") from None
+    return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing)
+
+
+def broker_image(broker_id: int, node: Node) -> BrokerImage:
+    """A live broker from its node, in any of the forms that Kafka 0.8 to 3.9 write."""
+    value = znodes.load(node.value)
+    protocols = value.get("listener_security_protocol_map", {})
+    texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
+    endpoints = tuple(_endpoint(text, protocols) for text in texts)
+    return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(name, host.strip("[]"), int(port), protocols.get(name, name))
+
+
+def broker_value(broker: BrokerImage) -> bytes:
+    """`/brokers/ids/N`."""
+    first: Endpoint = broker.endpoints[0]
+    value: dict[str, object] = {
+        "features": {},
+        "listener_security_protocol_map": {e.name: e.protocol for e in broker.endpoints},
+        "endpoints": [str(e) for e in broker.endpoints],
+        "jmx_port": -1,
+        "port": first.port,
+        "host": first.host,
+        "version": 5,
+        "timestamp": znodes.now(),
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return znodes.dump(value)
+
+
+async def stored_cluster_id(registry: Registry) -> str | None:
+    """The id of the cluster; None before its first start."""
+    node = await registry.get(znodes.CLUSTER_ID)
+    return None if node is None else str(znodes.load(node.value)["id"])
+
+
+async def make_persistent_nodes(registry: Registry) -> None:
+    """Make the nodes that exist in every cluster."""
+    nodes = await get_all(registry, znodes.PERSISTENT)
+    missing = [path for path, node in zip(znodes.PERSISTENT, nodes, strict=True) if node is None]
+    if not missing:
+        return
+    try:
+        await registry.multi([Create(path) for path in missing])
+    except NodeExistsError:
+        await make_persistent_nodes(registry)  # another broker starts, too

@@ -1,0 +1,164 @@
+"""What others write into the tree: the tools of Kafka 0.8 to 2 with `--zookeeper`, other brokers, people by hand.
+
+The controller looks at topics and more partitions under `/brokers/topics`, and at requests under `/admin`: to delete
+topics, to move partitions, to have preferred leaders lead. A watch tells only that something has changed, once; so what
+it was about is read again, and a change that is there already changes nothing. Our own changes come by here, too, and
+are known by then. Options that others set are followed by every broker (see `options`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.cluster import reassignments, znodes
+from ottla.cluster.controller import Controller
+from ottla.cluster.elections import Reason
+from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.registry import Delete, NoNodeError, Registry
+from ottla.cluster.view import ClusterView
+from ottla.errors import KafkaError, NotControllerError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.cluster")
+
+PAUSE_SECONDS: Final = 0.5
+"""How long after a failure everything is looked at again."""
+
+
+class TreeChanges:
+    """Follows the tree while it runs. Loop thread."""
+
+    def __init__(
+        self, registry: Registry, view: ClusterView, controller: Controller, *, delete_topics: bool = True
+    ) -> None:
+        """`delete_topics`: as `delete.topic.enable`; requests that are not followed are removed, as Kafka does."""
+        self._registry = registry
+        self._view = view
+        self._controller = controller
+        self._delete_topics = delete_topics
+        self._changed = asyncio.Event()
+        self._watched: set[str] = set()
+        """Topics whose node is watched."""
+        self._moving: frozenset[TopicPartition] = frozenset()
+        """Partitions that a request in the tree has set in motion."""
+        self._task: asyncio.Task[None] | None = None
+        view.on_change(self._on_change)
+
+    def start(self) -> None:
+        """Look at everything, and again whenever something changes; as often as this broker is the controller."""
+        self._watched.clear()
+        self._changed.set()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for look in (self._topics, self._deletions, self._reassignments, self._elections, self._disks):
+                await self._try(look)
+
+    async def _on_change(self, before: ClusterImage, after: ClusterImage) -> None:
+        if self._moving:
+            self._changed.set()  # it may have come to its end
+
+    async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await look()
+        except NotControllerError:
+            pass  # whoever is looks at it, too
+        except KafkaError as error:
+            log.warning("a change in the registry cannot be followed yet: %s", error)
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._changed.set)
+        except Exception:
+            log.exception("a change in the registry cannot be followed")
+
+    async def _topics(self) -> None:
+        names = await self._registry.children(znodes.TOPICS, self._changed.set)
+        self._watched &= set(names)
+        for name in names:
+            if name not in self._watched:
+                self._watched.add(name)
+                await self._registry.get(znodes.topic(name), partial(self._topic_changed, name))
+                await self._controller.take_topic(name)
+
+    def _topic_changed(self, name: str) -> None:
+        self._watched.discard(name)
+        self._changed.set()
+
+    async def _deletions(self) -> None:
+        for name in await self._registry.children(znodes.DELETE_TOPICS, self._changed.set):
+            if name in self._view.image.deleting:
+                continue
+            try:
+                if self._delete_topics:
+                    await self._controller.delete_topic(name)
+                    continue  # the request goes when the topic is gone
+            except UnknownTopicOrPartitionError:
+                log.warning("%s: there is no such topic", znodes.delete_topic(name))
+            await self._remove(znodes.delete_topic(name))
+
+    async def _reassignments(self) -> None:
+        node = await self._registry.get(znodes.REASSIGN, self._changed.set)
+        if node is None:
+            self._moving = frozenset()
+            return
+        wanted = _partitions(znodes.REASSIGN, node.value)
+        for tp, item in wanted.items():
+            if tp not in self._moving:
+                await self._move(tp, item)
+        image = self._view.image
+        self._moving = frozenset(
+            tp for tp in wanted if (p := image.partition(tp)) is not None and reassignments.is_moving(p)
+        )
+        if not self._moving:
+            await self._remove(znodes.REASSIGN)
+
+    async def _move(self, tp: TopicPartition, item: dict[str, Any]) -> None:
+        try:
+            await self._controller.reassign(tp, [int(broker) for broker in item["replicas"]])
+        except NotControllerError:
+            raise
+        except (KafkaError, KeyError, TypeError, ValueError) as error:
+            log.error("%s: %s is not moved: %s", znodes.REASSIGN, tp, error)
+
+    async def _elections(self) -> None:
+        node = await self._registry.get(znodes.PREFERRED_ELECTION, self._changed.set)
+        if node is not None:
+            await self._controller.elect(Reason.PREFERRED, _partitions(znodes.PREFERRED_ELECTION, node.value))
+            await self._remove(znodes.PREFERRED_ELECTION)
+
+    async def _disks(self) -> None:
+        for name in await self._registry.children(znodes.LOG_DIR_EVENTS, self._changed.set):
+            path = f"{znodes.LOG_DIR_EVENTS}/{name}"
+            node = await self._registry.get(path)
+            broker = None if node is None else znodes.load(node.value).get("broker")
+            if isinstance(broker, int):
+                self._controller.look_at_disks(broker)
+            await self._remove(path)
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self._registry.multi([Delete(path)])
+        except NoNodeError:
+            pass  # who wrote it has taken it back
+
+
+def _partitions(path: str, raw: bytes) -> dict[TopicPartition, dict[str, Any]]:
+    """The partitions that a request in the tree names; none of what is no request, which is told."""
+    try:
+        items: list[dict[str, Any]] = znodes.load(raw)["partitions"]
+        return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.error("%s is no request: %r: %s", path, raw[:200], error)
+        return {}

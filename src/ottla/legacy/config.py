@@ -1,0 +1,69 @@
+"""What the options of the 0.8 clients have in common: given as a mapping, as in Java, or as keywords."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.config.options import Config, Parser, loaded, nearest, text
+
+log = logging.getLogger("ottla.legacy")
+
+MAX_INT = 2**31 - 1
+LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+def plug_in(method: str, known: Mapping[str, type[Any]]) -> Parser[Any]:
+    """A class or object with this method, the dotted name of a class, or Scala's name of one of ours."""
+
+    def parse(value: Any) -> Any:
+        found = known.get(value.strip()) if isinstance(value, str) else None
+        found = loaded(value) if found is None else found
+        if not callable(getattr(found, method, None)):
+            raise ValueError(f"a class with the method {method} is wanted")
+        return found
+
+    return parse
+
+
+def client_id(value: Any) -> str:
+    """ASCII letters and digits, '.', '_' and '-'."""
+    found = text(value)
+    if not LEGAL_CLIENT_ID.fullmatch(found):
+        raise ValueError("only ASCII letters and digits, '.', '_' and '-' may be in it")
+    return found
+
+
+class LegacyConfig(Config):
+    """A mapping with Kafka's names, or keywords; an unknown name is a warning in the one, an error in the other."""
+
+    def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
+        known = {option.attribute: key for key, option in self.options.items()}
+        for name in options:
+            if name not in known:
+                raise TypeError(f"{type(self).__name__}: unknown option {name!r}{nearest(name, known)}")
+        given = {**(props or {}), **{known[name]: value for name, value in options.items()}}
+        for key in given:
+            if key not in self.options and not key.startswith(self.prefixes):
+                log.warning("Property %s is not valid%s", key, nearest(key, self.options))
+        super().__init__(given)
+
+    def create(self, option: str) -> Any:
+        """The object that an option (Kafka's name) names; a class is called with the given options, or with nothing."""
+        found = self.values[option]
+        if not isinstance(found, type):
+            return found
+        return found(self.given) if _takes_options(found) else found()
+
+
+def _takes_options(made: type[Any]) -> bool:
+    """Whether a class wants the options, as Scala's plug-ins do."""
+    if made.__init__ is object.__init__:
+        return False
+    return any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        for p in inspect.signature(made).parameters.values()
+    )

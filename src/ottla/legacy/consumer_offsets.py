@@ -1,0 +1,157 @@
+"""Where a 0.8 consumer's offsets are kept: `/consumers/G/offsets/T/P` in ZooKeeper, Kafka (OffsetCommit 1), or both.
+
+Both is dual commit, for a group on its way from the one to the other: each commit goes to both, and of two offsets the
+larger is where reading begins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ottla.cluster.old_offsets import OldOffsets
+from ottla.errors import KafkaError
+from ottla.legacy.consumer_config import ConsumerConfig
+from ottla.legacy.partition_topic_info import INVALID_OFFSET
+from ottla.legacy.requests import (
+    ConsumerMetadataRequest,
+    ErrorMapping,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from ottla.legacy.simple_consumer import SimpleConsumer
+from ottla.legacy.zk_client import ZkClient
+from ottla.model import OffsetAndMetadata, TopicPartition
+
+log = logging.getLogger("ottla.legacy")
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class GroupOffsets:
+    """A group's offsets, as one member reads and writes them. Any thread; one call at a time."""
+
+    def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
+        self._config = config
+        self._zk = zk
+        self._in_zookeeper = OldOffsets(zk.registry)
+        self._channel = OffsetsChannel(config, lambda: list(zk.brokers().values()))
+        self._written: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to begin; INVALID_OFFSET where nothing was committed."""
+        with self._lock:
+            # another member may have gone on since: what was written by us says nothing any more
+            self._written.clear()
+            found = dict.fromkeys(partitions, INVALID_OFFSET)
+            if self._config.in_zookeeper:
+                found = {tp: self._from_zookeeper(tp) for tp in partitions}
+            if self._config.in_kafka and partitions:
+                for tp, offset in self._channel.fetch(partitions, self._config.offsets_commit_max_retries).items():
+                    found[tp] = max(found[tp], offset)
+            return found
+
+    def commit(self, offsets: Offsets, *, retries: int) -> None:
+        """Store offsets; those in Kafka are tried so many times more. KafkaError when they are not stored."""
+        with self._lock:
+            if self._config.in_kafka and offsets:
+                self._channel.commit(offsets, retries)
+            if self._config.in_zookeeper:
+                for tp, offset in offsets.items():
+                    self._to_zookeeper(tp, offset)
+
+    def close(self) -> None:
+        """End the connection to the coordinator."""
+        self._channel.close()
+
+    def _from_zookeeper(self, tp: TopicPartition) -> int:
+        found = self._zk.run(self._in_zookeeper.get(self._config.group_id, tp))
+        return INVALID_OFFSET if found is None else found
+
+    def _to_zookeeper(self, tp: TopicPartition, offset: int) -> None:
+        if self._written.get(tp) != offset:
+            self._zk.run(self._in_zookeeper.set(self._config.group_id, tp, offset))
+            self._written[tp] = offset
+
+
+class OffsetsChannel:
+    """The connection to a group's coordinator, which is looked for again after every error."""
+
+    def __init__(self, config: ConsumerConfig, brokers: Callable[[], Sequence[tuple[str, int]]]) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._coordinator: SimpleConsumer | None = None
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """End the connection. Any thread; a call on its way does not try again."""
+        self._closed.set()
+        self._disconnect()
+
+    def commit(self, offsets: Offsets, retries: int) -> None:
+        """OffsetCommit, version 1. KafkaError after the last try."""
+        request = OffsetCommitRequest(
+            self._config.group_id, {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+        )
+        self._retrying(retries, lambda to: _check(to.commit_offsets(request).errors.values()))
+
+    def fetch(self, partitions: Iterable[TopicPartition], retries: int) -> dict[TopicPartition, int]:
+        """OffsetFetch, version 1. KafkaError after the last try."""
+        request = OffsetFetchRequest(self._config.group_id, list(partitions))
+        found: dict[TopicPartition, int] = {}
+
+        def ask(coordinator: SimpleConsumer) -> None:
+            answer = coordinator.fetch_offsets(request).offsets
+            # a partition that the group never committed is unknown to old brokers
+            _check(o.error for o in answer.values() if o.error != ErrorMapping.UNKNOWN_TOPIC_OR_PARTITION)
+            found.update({tp: o.offset for tp, o in answer.items()})
+
+        self._retrying(retries, ask)
+        return found
+
+    def _retrying(self, retries: int, ask: Callable[[SimpleConsumer], None]) -> None:
+        while True:
+            try:
+                return ask(self._connected())
+            except KafkaError as error:
+                self._disconnect()
+                if retries <= 0 or self._closed.is_set():
+                    raise
+                log.info("the offsets of %s: %s; %d retries are left", self._config.group_id, error, retries)
+            retries -= 1
+            self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)
+
+    def _connected(self) -> SimpleConsumer:
+        """The coordinator's connection; the first broker that knows tells whose."""
+        if self._coordinator is None:
+            self._coordinator = self._consumer(*self._find())
+        return self._coordinator
+
+    def _find(self) -> tuple[str, int]:
+        last: KafkaError = ErrorMapping.exception_for(ErrorMapping.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+        for address in self._brokers():
+            try:
+                with self._consumer(*address) as broker:
+                    answer = broker.find_coordinator(ConsumerMetadataRequest(self._config.group_id))
+                ErrorMapping.maybe_throw(answer.error_code)
+            except KafkaError as error:
+                last = error
+            else:
+                assert answer.coordinator is not None
+                return answer.coordinator.host, answer.coordinator.port
+        raise last
+
+    def _consumer(self, host: str, port: int) -> SimpleConsumer:
+        return SimpleConsumer(host, port, self._config.offsets_channel_socket_timeout_ms, client_id=self._config.client)
+
+    def _disconnect(self) -> None:
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            coordinator.close()
+
+
+def _check(codes: Iterable[int]) -> None:
+    for code in codes:
+        ErrorMapping.maybe_throw(code)

@@ -1,0 +1,94 @@
+"""What a member of a 0.8 group sees of it in ZooKeeper: members, partitions, brokers; and the watches on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from ottla.cluster import znodes
+from ottla.cluster.registry import Watcher
+from ottla.errors import KafkaError
+from ottla.legacy.partition_assignor import AssignmentContext
+from ottla.legacy.topic_count import ConsumerThreadId, TopicCount
+from ottla.legacy.zk_client import ZkClient
+
+
+class GroupView(NamedTuple):
+    """One look; two that are equal need no rebalance."""
+
+    brokers: dict[int, tuple[str, int]]
+    mine: dict[str, list[ConsumerThreadId]]
+    context: AssignmentContext
+
+
+class GroupWatcher:
+    """Looks, and has `changed` called when what was seen may be so no longer.
+
+    A watch tells once. It is set again by the next look, before the reading: what changes after that is told.
+    """
+
+    def __init__(self, zk: ZkClient, group: str, consumer_id: str, changed: Callable[[], None]) -> None:
+        self._zk = zk
+        self._group = group
+        self._consumer_id = consumer_id
+        self._changed = changed
+        self._set: set[str] = set()
+        """Watches that have not told yet. Taken out on ZkClient's thread, put in by who looks."""
+
+    def look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+        """The group as it is, with this member's own subscription. KafkaError where the member is not registered."""
+        try:
+            return self._look(count, exclude_internal)
+        except BaseException:
+            self._set.clear()  # nobody knows which were set
+            raise
+
+    def _look(self, count: TopicCount, exclude_internal: bool) -> GroupView:
+        brokers = self._zk.brokers(self._watch(znodes.BROKER_IDS))
+        topics = cache(lambda: self._zk.children(znodes.TOPICS))
+        if count.filter is not None:
+            self._zk.children(znodes.TOPICS, self._watch(znodes.TOPICS))
+        mine = count.threads(self._consumer_id, topics, exclude_internal)
+        threads: dict[str, list[ConsumerThreadId]] = {}
+        members = self._members()
+        if self._consumer_id not in members:
+            raise KafkaError(f"{self._consumer_id} is not registered (any more)")
+        for member in members:
+            found = mine if member == self._consumer_id else self._theirs(member, topics, exclude_internal)
+            for topic, ids in found.items():
+                threads.setdefault(topic, []).extend(ids)
+        context = AssignmentContext(
+            self._consumer_id,
+            {topic: sorted(ids, key=str) for topic, ids in sorted(threads.items())},
+            {topic: self._partitions(topic) for topic in sorted(mine)},
+        )
+        return GroupView(brokers, mine, context)
+
+    def _theirs(
+        self, member: str, topics: Callable[[], list[str]], exclude_internal: bool
+    ) -> dict[str, list[ConsumerThreadId]]:
+        """Another member's threads; none when it has left since it was seen."""
+        raw = self._zk.get(znodes.consumer_id(self._group, member))
+        return {} if raw is None else TopicCount.of_json(member, raw).threads(member, topics, exclude_internal)
+
+    def _members(self) -> list[str]:
+        path = znodes.consumer_ids(self._group)
+        return self._zk.children(path, self._watch(path))
+
+    def _partitions(self, topic: str) -> list[int]:
+        """By number; none for a topic that is not there (yet)."""
+        path = znodes.topic(topic)
+        raw = self._zk.get(path, self._watch(path))
+        return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])
+
+    def _watch(self, path: str) -> Watcher | None:
+        if path in self._set:
+            return None
+        self._set.add(path)
+
+        def told() -> None:
+            self._set.discard(path)
+            self._changed()
+
+        return told

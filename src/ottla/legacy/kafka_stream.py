@@ -1,0 +1,115 @@
+"""`KafkaStream` and its `ConsumerIterator`: the messages of one thread of a 0.8 consumer.
+
+    for found in stream:
+        print(found.topic, found.partition, found.offset, found.key, found.message)
+
+The loop ends with the connector's `shutdown()`; ConsumerTimeoutError ends it when nothing comes for
+consumer.timeout.ms, and iterating again goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+from ottla.legacy.decoder import Decoder
+from ottla.legacy.errors import ConsumerTimeoutError, MessageSizeTooLargeError
+from ottla.legacy.keyed_message import Message
+from ottla.legacy.partition_topic_info import ChunkQueue, FetchedDataChunk
+
+
+class MessageAndMetadata(NamedTuple):
+    """A message and where it comes from. Key and message are decoded when they are asked for."""
+
+    topic: str
+    partition: int
+    raw_message: Message
+    offset: int
+    key_decoder: Decoder
+    value_decoder: Decoder
+
+    @property
+    def key(self) -> Any:
+        """The decoded key; None without one."""
+        raw = self.raw_message.key
+        return None if raw is None else self.key_decoder.from_bytes(raw)
+
+    @property
+    def message(self) -> Any:
+        """The decoded message; None for a tombstone."""
+        raw = self.raw_message.value
+        return None if raw is None else self.value_decoder.from_bytes(raw)
+
+
+class ConsumerIterator:
+    """Messages of a stream, in the order of each partition. One thread."""
+
+    def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
+        self._queue = queue
+        self._timeout = None if timeout_ms < 0 else timeout_ms / 1000
+        self._decoders = (key_decoder, value_decoder)
+        self._chunk: FetchedDataChunk | None = None
+        self._position = 0
+        self._ahead: MessageAndMetadata | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageAndMetadata:
+        if not self.has_next():
+            raise StopIteration
+        found, self._ahead = self._ahead, None
+        assert found is not None
+        return found
+
+    next = __next__
+
+    def has_next(self) -> bool:
+        """Wait for a message; False after shutdown. ConsumerTimeoutError after consumer.timeout.ms.
+
+        A message that this saw counts as consumed, as does one that was returned.
+        """
+        while self._ahead is None:
+            if self._chunk is None and not self._take():
+                return False
+            self._ahead = self._advance()
+        return True
+
+    def _take(self) -> bool:
+        chunk = self._queue.take(self._timeout)
+        if chunk is None:
+            if self._queue.closed:
+                return False
+            raise ConsumerTimeoutError(f"no message came for {(self._timeout or 0) * 1000:.0f} ms")
+        if not chunk.messages:
+            raise MessageSizeTooLargeError(
+                f"a message of {chunk.info.partition} at offset {chunk.fetch_offset} is larger than a fetch may be:"
+                " raise fetch.message.max.bytes, or lower what the broker allows"
+            )
+        self._chunk, self._position = chunk, 0
+        return True
+
+    def _advance(self) -> MessageAndMetadata | None:
+        """The chunk's next message that is still to be handed out."""
+        assert self._chunk is not None
+        info, _, messages = self._chunk
+        while self._position < len(messages):
+            found = messages[self._position]
+            self._position += 1
+            if info.consume(found):
+                topic, partition = info.partition
+                return MessageAndMetadata(topic, partition, found.message, found.offset, *self._decoders)
+        self._chunk = None
+        return None
+
+
+class KafkaStream:
+    """What one thread reads. Its iterator is always the same one."""
+
+    def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
+        self._iterator = ConsumerIterator(queue, timeout_ms, key_decoder, value_decoder)
+
+    def iterator(self) -> ConsumerIterator:
+        """The messages."""
+        return self._iterator
+
+    __iter__ = iterator

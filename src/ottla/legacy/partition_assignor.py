@@ -1,0 +1,71 @@
+"""How partitions are divided among the threads of a 0.8 group. Pure: every member comes to the same answer by itself.
+
+Range: partitions by number, threads by text; of P partitions and T threads each thread takes P // T in a row, the first
+P % T one more. (The articles give ceil(P / T) to each until nothing is left: the same where T divides P, but their own
+example of four partitions for three threads is 0,1 | 2 | 3, as here, not 0,1 | 2,3 | none.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+from ottla.errors import KafkaError
+from ottla.legacy.consumer_config import RANGE, ROUND_ROBIN
+from ottla.legacy.partitioner import java_hash
+from ottla.legacy.topic_count import ConsumerThreadId
+from ottla.model import TopicPartition
+
+Threads = Mapping[str, Sequence[ConsumerThreadId]]
+
+
+class AssignmentContext(NamedTuple):
+    """What a member knows of its group when it divides."""
+
+    consumer_id: str
+    threads: Threads
+    """Every member's threads by topic, sorted by their text."""
+    partitions: Mapping[str, Sequence[int]]
+    """Of the topics that this member subscribes to, sorted."""
+
+
+Decision = dict[TopicPartition, ConsumerThreadId]
+"""The partitions of this member's threads. A thread without one stays idle."""
+
+
+def by_range(context: AssignmentContext) -> Decision:
+    """Neighbours to the same thread, topic by topic."""
+    found: Decision = {}
+    for topic, partitions in context.partitions.items():
+        threads = context.threads[topic]
+        each, more = divmod(len(partitions), len(threads))
+        for position, thread in enumerate(threads):
+            if thread.consumer == context.consumer_id:
+                start = each * position + min(position, more)
+                count = each + (position < more)
+                found |= {TopicPartition(topic, p): thread for p in partitions[start : start + count]}
+    return found
+
+
+def round_robin(context: AssignmentContext) -> Decision:
+    """All partitions, in the order of their texts' Java hashes, to all threads in turns.
+
+    KafkaError unless every member subscribes to the same topics, with as many threads for each.
+    """
+    if not context.partitions:
+        return {}
+    wanted = list(context.threads.values())
+    if any(threads != wanted[0] for threads in wanted):
+        raise KafkaError(
+            "partition.assignment.strategy: roundrobin needs members that subscribe to the same topics, with as many"
+            " streams for each"
+        )
+    every = [TopicPartition(topic, p) for topic, partitions in context.partitions.items() for p in partitions]
+    every.sort(key=lambda tp: java_hash(f"[{tp.topic},{tp.partition}]"))
+    pairs = zip(every, cycle(wanted[0]), strict=False)
+    return {tp: thread for tp, thread in pairs if thread.consumer == context.consumer_id}
+
+
+ASSIGNORS: Mapping[str, Callable[[AssignmentContext], Decision]] = {RANGE: by_range, ROUND_ROBIN: round_robin}
+"""By the value of partition.assignment.strategy."""

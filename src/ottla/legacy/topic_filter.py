@@ -1,0 +1,50 @@
+"""Topic filters: regular expressions in which a comma stands for `|`, blanks and outer quotes for nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from ottla.model import INTERNAL_TOPICS
+
+
+class TopicFilter:
+    """Chooses topics by their names. ValueError for what is no regular expression."""
+
+    PATTERN: ClassVar[str]
+    """What the registration calls it."""
+    CHOOSES: ClassVar[bool]
+    """Topics that match, or those that do not."""
+
+    def __init__(self, raw_regex: str) -> None:
+        self.regex = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+        try:
+            self._compiled = re.compile(self.regex)
+        except re.error as error:
+            raise ValueError(f"{raw_regex} is an invalid regex: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.regex!r})"
+
+    def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
+        """Whether the topic is chosen."""
+        if exclude_internal_topics and topic in INTERNAL_TOPICS:
+            return False
+        return (self._compiled.fullmatch(topic) is not None) is self.CHOOSES
+
+
+class Whitelist(TopicFilter):
+    """Topics that match."""
+
+    PATTERN = "white_list"
+    CHOOSES = True
+
+
+class Blacklist(TopicFilter):
+    """Topics that do not match."""
+
+    PATTERN = "black_list"
+    CHOOSES = False
+
+
+FILTERS: dict[str, type[TopicFilter]] = {cls.PATTERN: cls for cls in (Whitelist, Blacklist)}

@@ -1,0 +1,51 @@
+"""Tables that a flow reads in a way that Spark 4.3 binds too early.
+
+Spark Connect's server looks at what stands below some operations at once, when the flow is defined. A table of the same
+pipeline that exists from an earlier run is then found in the catalog, as if it were somebody else's: the flow no longer
+waits for it, and computes with what the last run left there. In the first run all is well, which makes it hard to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+EARLY: Final = {
+    "with_columns": 'withColumn: use select("*", column.alias("name"))',
+    "with_columns_renamed": "withColumnRenamed: use select with aliases",
+    "to_schema": "to: use select with casts",
+    "with_watermark": "withWatermark: read the topic instead, or watermark what the table is made of",
+}
+"""Operations, by their name in Spark Connect's protocol, and what else to do. Seen with the first; the others are done
+in the same way."""
+
+
+def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
+    """The operations of EARLY in a plan (a Relation of the protocol) and the names of the tables below them."""
+    kind = relation.WhichOneof("rel_type")
+    if kind in EARLY:
+        for name in tables_read(relation):
+            yield kind, name
+        return
+    for below in inputs(relation):
+        yield from early_reads(below)
+
+
+def tables_read(relation: Any) -> Iterator[str]:
+    """The names of all tables in a plan."""
+    if relation.WhichOneof("rel_type") == "read" and relation.read.HasField("named_table"):
+        yield relation.read.named_table.unparsed_identifier
+    for below in inputs(relation):
+        yield from tables_read(below)
+
+
+def inputs(relation: Any) -> Iterator[Any]:
+    """The plans that a plan is made of."""
+    kind = relation.WhichOneof("rel_type")
+    node = getattr(relation, kind) if kind else None
+    if node is None or not hasattr(node, "ListFields"):
+        return
+    for field, value in node.ListFields():
+        if field.message_type is not None and field.message_type.full_name == relation.DESCRIPTOR.full_name:
+            repeated = not hasattr(value, "WhichOneof")
+            yield from value if repeated else (value,)

@@ -1,0 +1,128 @@
+"""Pipeline projects on disk: made from a template, found from within.
+
+NAME/spark-pipeline.yml          what `spark-pipelines` reads, too
+NAME/transformations/*.py|.sql   the definitions
+NAME/demo_input.py               what `ottla pipeline run --demo` sends
+NAME/pipeline-storage/           checkpoints and the catalog; NAME/tables/: the tables
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.config.options import nearest
+from ottla.errors import ConfigurationError
+
+
+class Template(NamedTuple):
+    """What a project may begin as: its name, the directory beside this file, and what it is for."""
+
+    name: str
+    directory: str
+    doc: str
+
+
+TEMPLATES: Final = (
+    Template("flights", "flights", "a year of departures, joined with the weather; statistics of delays"),
+    Template("page-visits", "page_visits", "a web server's log; sessions, pages, referrers, visitors per minute"),
+    Template("empty", "empty", "one topic as a table"),
+)
+"""What `ottla pipeline init --template` takes."""
+
+SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+_CHANGED_BY_SPARK: Final = re.compile(r"[\s%#?\"<>^`{|}\\]")
+"""What Hadoop's paths have as %20 and the like when they are made a URI: Spark takes that for the path."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+_SPEC: Final = """\
+name: {name}
+storage: {storage}
+libraries:
+  - glob:
+      include: transformations/**
+configuration:
+  spark.sql.shuffle.partitions: "2"
+"""
+_README: Final = """\
+# {name}
+
+{doc}.
+
+    ottla pipeline run --demo                              # a broker of its own, with some input
+    ottla pipeline run --bootstrap-server localhost:9092   # what has come since the last run
+    ottla pipeline dry-run                                 # check the definitions, run nothing
+
+Definitions are in `transformations/`, tables in `tables/`, checkpoints and the catalog in `pipeline-storage/`. The
+project is one of Spark Declarative Pipelines; `spark-pipelines run` takes it, too, where that finds Java and a catalog.
+"""
+
+
+def template(name: str) -> Template:
+    """A template by name. ConfigurationError for one that there is not."""
+    for found in TEMPLATES:
+        if found.name == name:
+            return found
+    names = [t.name for t in TEMPLATES]
+    raise ConfigurationError(f"--template: there is no {name!r}{nearest(name, names)}; {', '.join(names)} are there")
+
+
+def create(directory: Path, chosen: Template) -> list[Path]:
+    """Write a project into a directory that is empty or not there. Returns the files."""
+    name = directory.resolve().name
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} is no name for a project: letters, digits, '.', '_' and '-' are wanted")
+    check_path(directory)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigurationError(f"{directory} is there already; take another name, or empty it")
+    storage = directory.resolve() / "pipeline-storage"
+    storage.mkdir(parents=True)
+    texts = {
+        SPEC_NAMES[0]: _SPEC.format(name=name, storage=json.dumps(f"file://{storage}", ensure_ascii=False)),
+        "README.md": _README.format(name=name, doc=chosen.doc[0].upper() + chosen.doc[1:]),
+        ".gitignore": "/broker/\n/pipeline-storage/\n/results.db*\n/tables/\n__pycache__/\n",
+    }
+    texts.update(_texts(files(__package__) / "templates" / chosen.directory))
+    for path, text in texts.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    return [directory / path for path in texts]
+
+
+def check_path(project: Path) -> None:
+    """ConfigurationError for a path that Spark would write another way, and keep the checkpoints there."""
+    if _CHANGED_BY_SPARK.search(str(project.resolve())):
+        raise ConfigurationError(
+            f"{project.resolve()}: Spark would keep the checkpoints in another directory, as the path has a blank or"
+            " one of %#?; move the project"
+        )
+
+
+def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _texts(entry, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name, entry.read_text("utf-8")
+
+
+def find_spec(start: Path) -> Path:
+    """The specification at `start`: that file, or the one in that directory or the nearest above it."""
+    if start.is_file():
+        return start.resolve()
+    if not start.is_dir():
+        raise ConfigurationError(f"{start}: there is no such file or directory")
+    for directory in (start.resolve(), *start.resolve().parents):
+        found = [directory / name for name in SPEC_NAMES if (directory / name).is_file()]
+        if len(found) > 1:
+            raise ConfigurationError(f"{directory}: both {' and '.join(SPEC_NAMES)} are there; remove one")
+        if found:
+            return found[0]
+    raise ConfigurationError(f"{start}: no {SPEC_NAMES[0]} here or above; `ottla pipeline init NAME` makes a project")

@@ -1,0 +1,174 @@
+"""One run of a project: definitions are read, the graph is handed to Spark, and what happens is told.
+
+What a killed run leaves half done, the next one mends:
+
+- A full refresh first begins new checkpoints and then empties the tables. Killed in between, tables with rows would
+  meet checkpoints that begin again, and Spark's file sink takes micro-batches with low numbers for written. So what was
+  to be refreshed is noted before, and refreshed again by the next run. As soon as flows are queued all tables are
+  empty, and the note forgets it: sinks must not be sent everything twice.
+- A materialized view is dropped and made anew. Killed in between, its directory is occupied and unknown to the
+  catalog, and can never be made again. The next run removes such directories, where no checkpoint says that they are a
+  stream's, or it is to be computed from the beginning anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ConfigurationError
+from ottla.pipelines.declarative.events import Event, events_of, reason_of
+from ottla.pipelines.declarative.projects import check_path
+from ottla.pipelines.declarative.session import DEFAULT_MASTER, session
+from ottla.pipelines.run import locked, write_json
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.cli import PipelineSpec
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("ottla.pipelines")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is to be run, and on what."""
+
+    spec: Path
+    dry: bool = False
+    refresh: Sequence[str] = ()
+    """Only these tables and sinks; nothing: all."""
+    full_refresh: Sequence[str] = ()
+    """These are emptied before, and computed from the beginning."""
+    full_refresh_all: bool = False
+    master: str = DEFAULT_MASTER
+    remote: str | None = None
+    """A Spark Connect server instead of one of our own: sc://host:port."""
+    config: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        """The project's directory."""
+        return self.spec.parent
+
+
+Show = Callable[[Event], None]
+
+
+def run(options: RunOptions, show: Show) -> None:
+    """Run to the end, telling `show` what happens. Raises PipelineError, ConfigurationError."""
+    if options.remote is None:
+        check_path(options.project)
+    spec = _spec(options.spec)
+    # Here, as it needs what `_spec` has found to be there.
+    from ottla.pipelines.declarative.graph import define
+
+    # Also against a second run that takes this one for killed, and its directories for orphans.
+    with locked(options.project, f"{options.project}: another `ottla pipeline` is at work there"):
+        unfinished = Unfinished(options.project)
+        asked = unfinished.taken_up(options)
+        with session(options.project, master=options.master, remote=options.remote, given=options.config) as spark:
+            graph = define(spark, spec, options.spec)
+            if options.dry:
+                _finish(spark, graph.graph_id, spec, asked, show)
+                return
+            if unfinished.is_there and options.remote is None:
+                remove_orphans(spark, options.project, asked, graph.outputs)
+            unfinished.note(asked)
+
+            def show_and_note(event: Event) -> None:
+                if event.state == "QUEUED":
+                    unfinished.note_emptied()
+                show(event)
+
+            _finish(spark, graph.graph_id, spec, asked, show_and_note)
+            unfinished.done()
+
+
+def _spec(path: Path) -> PipelineSpec:
+    try:
+        import yaml  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+        from pyspark.pipelines.cli import load_pipeline_spec
+    except ImportError as error:
+        raise ConfigurationError(f"{error}; install it with `pip install 'ottla[pipelines]'`") from error
+    try:
+        return load_pipeline_spec(path)
+    except (PySparkException, yaml.YAMLError, KeyError, TypeError, OSError) as error:
+        raise ConfigurationError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, asked: dict[str, Any], show: Show) -> None:
+    """Start the run and follow it. Raises PipelineError with the reason of the last failure."""
+    from pyspark.errors import PySparkException
+    from pyspark.pipelines.spark_connect_pipeline import start_run
+
+    from ottla.pipelines.declarative.graph import PipelineError
+
+    failure = None
+    try:
+        for event in events_of(start_run(spark, graph, storage=spec.storage, **asked)):
+            show(event)
+            if event.state == "FAILED" and event.reason:
+                failure = f"flow {event.flow}: {event.reason}" if event.flow else failure or event.reason
+    except PySparkException as error:
+        raise PipelineError(failure or reason_of(str(error))) from error
+
+
+class Unfinished:
+    """The note that a run is on its way, and what it was to refresh; it stays behind when the run is killed."""
+
+    def __init__(self, project: Path) -> None:
+        self._path = project / "pipeline-storage" / "unfinished.json"
+        self.is_there = self._path.exists()
+        self._refreshes = False
+
+    def taken_up(self, options: RunOptions) -> dict[str, Any]:
+        """What to ask of Spark: what was asked of us, and the full refresh that was interrupted."""
+        before = json.loads(self._path.read_text()) if self.is_there else {}
+        if before.get("full_refresh_all") or options.full_refresh_all:
+            return {"full_refresh": [], "full_refresh_all": True, "refresh": [], "dry": options.dry}
+        full = sorted({*options.full_refresh, *before.get("full_refresh", ())})
+        # Spark takes either a list to refresh or everything.
+        refresh = list(options.refresh) if options.refresh or not before.get("full_refresh") else []
+        return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
+
+    def note(self, asked: dict[str, Any]) -> None:
+        """Before anything is changed."""
+        self._path.parent.mkdir(exist_ok=True)
+        write_json(self._path, asked)
+        self._refreshes = bool(asked.get("full_refresh_all") or asked.get("full_refresh"))
+
+    def note_emptied(self) -> None:
+        """What was to be emptied is; from here on an interrupted run goes on as any other."""
+        if self._refreshes:
+            self.note({})
+
+    def done(self) -> None:
+        """After the run has ended well."""
+        self._path.unlink(missing_ok=True)
+
+
+def remove_orphans(spark: SparkSession, project: Path, asked: dict[str, Any], outputs: frozenset[str]) -> list[Path]:
+    """Remove directories of outputs that the catalog does not know and whose rows are not needed. Returns them.
+
+    What is no output of this project is somebody's own.
+    """
+    known = {table.name for table in spark.catalog.listTables()}
+    streams = {path.name for path in (project / "pipeline-storage" / "_checkpoints").glob("*/*/*")}
+    streams = set() if asked["full_refresh_all"] else streams - set(asked["full_refresh"])
+    found = [path for path in _table_directories(project) if path.name in outputs - known - streams]
+    for path in found:
+        log.warning("removed %s: a killed run had left it behind", path)
+        shutil.rmtree(path)
+    return found
+
+
+def _table_directories(project: Path) -> Iterator[Path]:
+    tables = project / "tables"
+    if tables.is_dir():
+        yield from (path for path in tables.iterdir() if path.is_dir() and not path.name.endswith(".db"))

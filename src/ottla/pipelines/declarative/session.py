@@ -1,0 +1,146 @@
+"""The Spark that a pipeline runs on: a Spark Connect server in a child process of ours, or one that is there.
+
+`spark-pipelines` starts two JVMs, one only to find out how to start the other; here it is one. It knows our Java
+(`spark.java`), our Python, and keeps a catalog: without one a table would be unknown to the next run, which then finds
+its directory occupied. The catalog is Spark's own (Hive's metastore in an embedded Derby), a directory in the project.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
+
+from ottla.errors import ConfigurationError
+from ottla.pipelines.declarative.events import first_line
+from ottla.pipelines.processes import free_port
+from ottla.spark.home import use_installed_pyspark
+from ottla.spark.session import LOCAL_DEFAULTS, prepare_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG: Final = Path("pipeline-storage", "spark.log")
+"""Where in a project Spark's log goes."""
+DEFAULT_MASTER: Final = "local[*,4]"
+"""Every core, and a task is tried four times, as on a cluster: a Python worker that dies costs no flow."""
+
+CONNECT_PORT: Final = 15002
+"""Of a Connect server, unless its URL names another."""
+REACH_SECONDS: Final = 10.0
+"""How long a server may take to be reached."""
+
+STATE_STORE: Final = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+)
+"""transformWithState keeps its state in nothing else."""
+
+_RUN_DEFAULTS: Final = {
+    # A retry comes after a second, not after five; a broker that restarts is away for a moment.
+    "spark.sql.pipelines.execution.watchdog.minRetryTime": "1s",
+    "spark.sql.pipelines.execution.watchdog.maxRetryTime": "10s",
+    "spark.sql.pipelines.maxFlowRetryAttempts": "10",
+    # Each flow over a topic starts Python processes, which Spark gives ten seconds to report; sixteen at once (the
+    # default) take longer than that on a small machine.
+    "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
+    "spark.python.unix.domain.socket.enabled": "true",
+    STATE_STORE[0]: STATE_STORE[1],
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.catalogImplementation": "hive",
+}
+
+
+def settings(project: Path, port: int, given: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
+    """The server's settings; those that are given win."""
+    state = project / "pipeline-storage"
+    return {
+        **LOCAL_DEFAULTS,
+        **_RUN_DEFAULTS,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": (
+            f"-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
+        ),
+        # As text: Spark takes %C3%BC for six characters of a name.
+        "spark.sql.warehouse.dir": f"file://{project / 'tables'}",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state / 'catalog'};create=true",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        **given,
+    }
+
+
+@contextmanager
+def session(
+    project: Path, *, master: str = DEFAULT_MASTER, remote: str | None = None, given: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A Connect session: with a server of `remote` (`sc://host:port`), or one that is started here and ended with it.
+
+    Raises ConfigurationError where pyspark's extras or a Java that suits are missing.
+    """
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as error:
+        raise ConfigurationError(f"{error}; install it with `pip install 'ottla[pipelines]'`") from error
+    builder = ConnectSession.builder
+    if remote is None:
+        remote = _start_server(project, master, given or {})
+    else:
+        _reach(remote)
+        # What a running server can still be told.
+        builder = builder.config(map=dict(given or {}))
+    # Functions (`F.col`) ask this variable whether they are to make Connect's columns.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    spark = cast("SparkSession", builder.remote(remote).getOrCreate())
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _reach(remote: str) -> None:
+    """ConfigurationError where nobody listens: Spark Connect's client would try for ten minutes and say nothing."""
+    address = urlsplit(remote)
+    where = f"{address.hostname}:{address.port or CONNECT_PORT}"  # what follows may be a token
+    try:
+        socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), REACH_SECONDS).close()
+    except OSError as error:
+        raise ConfigurationError(f"--remote: no answer at {where}: {error}; is a Connect server there?") from None
+
+
+def _start_server(project: Path, master: str, given: Mapping[str, str]) -> str:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    prepare_environment()
+    if master.startswith("local"):
+        use_installed_pyspark()
+    # Ends the server with the session.
+    os.environ["SPARK_LOCAL_REMOTE"] = "1"
+    port = free_port()
+    (project / "pipeline-storage").mkdir(exist_ok=True)
+    # What `SparkSession.builder.remote("local")` does, but for the port: that takes 15002, which may be in use.
+    try:
+        with _stderr_to(project / LOG):
+            ConnectSession._start_connect_server(master, settings(project, port, given))
+    except Exception as error:
+        # Py4J's and PySpark's, and what a JVM says before it ends is in the log only.
+        raise ConfigurationError(f"Spark does not start: {first_line(str(error))}; see {project / LOG}") from error
+    # By this name the client sends the token without asking for TLS.
+    return f"sc://localhost:{port}"
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """What is started meanwhile writes there: Spark logs an error and its stack for whatever it will try again."""
+    before = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

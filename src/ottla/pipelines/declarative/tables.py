@@ -1,0 +1,53 @@
+"""A pipeline's tables without Spark: the rows that count, as Arrow.
+
+A streaming table's directory also holds files of micro-batches that were killed. Which ones count is written in
+`_spark_metadata`: a file per micro-batch, named by its number, and now and then a `.compact` one that stands for all up
+to it. Whoever reads the directory without looking there reads rows twice.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ottla.errors import ConfigurationError
+
+LOG = "_spark_metadata"
+_VERSION = "v1"
+
+
+def read_table(directory: Path) -> pa.Table:
+    """All rows of a table. ConfigurationError where there is no such directory."""
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory}: there is no such table")
+    tables = [pq.ParquetFile(path).read() for path in table_files(directory)]
+    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+
+def table_files(directory: Path) -> list[Path]:
+    """The files whose rows count, in the order in which they were written."""
+    if not (directory / LOG).is_dir():
+        return sorted(directory.glob("part-*.parquet"))
+    # By name: paths in the log are those of the machine that wrote it.
+    return [directory / name for name in _logged(directory / LOG)]
+
+
+def _logged(log: Path) -> list[str]:
+    found: dict[int, Path] = {}
+    for path in log.iterdir():
+        number, _, kind = path.name.partition(".")
+        if number.isdigit() and kind in ("", "compact"):
+            found[int(number)] = path
+    first = max((number for number, path in found.items() if path.suffix), default=-1)
+    return [name for number in sorted(found) if number >= first for name in _added(found[number])]
+
+
+def _added(path: Path) -> list[str]:
+    version, *lines = path.read_text("utf-8").splitlines()
+    assert version == _VERSION, f"{path}: version {version}; Spark has changed its log"
+    files = [json.loads(line) for line in lines if line]
+    return [Path(unquote(urlsplit(f["path"]).path)).name for f in files if f["action"] == "add"]

@@ -1,0 +1,53 @@
+"""Topics as a pipeline's definitions name them: where the brokers are, and how a topic is read and written.
+
+A definition file is plain Python that Spark runs to learn what there is. The address comes from the environment, so
+that one project runs against a laptop's broker and against a cluster: `ottla pipeline run --bootstrap-server` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BOOTSTRAP_SERVERS = "OTTLA_BOOTSTRAP_SERVERS"
+"""The environment variable with the brokers' addresses."""
+DEFAULT_SERVERS = "127.0.0.1:9092"
+DATABASE = "OTTLA_PIPELINE_DATABASE"
+"""The environment variable with the URL of the database for `format("ottla.sql")`."""
+MAX_OFFSETS = "OTTLA_PIPELINE_MAX_OFFSETS"
+"""The environment variable with the most records in a micro-batch; without it, a run takes all there is at once."""
+
+
+def bootstrap_servers() -> str:
+    """`host:port,…` of the brokers."""
+    return os.environ.get(BOOTSTRAP_SERVERS) or DEFAULT_SERVERS
+
+
+def database_url() -> str:
+    """The database of the results; default SQLite in the project's directory, where definitions are run."""
+    return os.environ.get(DATABASE) or f"sqlite:///{Path.cwd() / 'results.db'}"
+
+
+def read_topic(*topics: str, **options: Any) -> DataFrame:
+    """A stream of topics from their beginning, headers included. `options` are those of `format("ottla")`."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.active()
+    given: dict[str, Any] = {
+        "kafka.bootstrap.servers": bootstrap_servers(),
+        "subscribe": ",".join(topics),
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+    }
+    if os.environ.get(MAX_OFFSETS):
+        given["maxOffsetsPerTrigger"] = os.environ[MAX_OFFSETS]
+    return spark.readStream.format("ottla").options(**{**given, **options}).load()
+
+
+def writing(topic: str, **options: str) -> dict[str, str]:
+    """The options of a sink (`create_sink(name, "ottla", writing("topic"))`)."""
+    return {"kafka.bootstrap.servers": bootstrap_servers(), "topic": topic, **options}

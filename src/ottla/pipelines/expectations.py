@@ -1,0 +1,231 @@
+"""What rows of a pipeline have to meet, and what becomes of those that do not.
+
+Declared once, by name, and then asked for each of the ways that a row can go:
+
+    CHECKS = Expectations(
+        expect("is a visit", "visit is not null", "dead_letter"),
+        expect("is no bot", "not is_bot", "drop"),
+        expect("has a referrer", "referrer <> '-'", "warn"),
+    )
+
+    good = CHECKS.good(rows)            # every row that is neither dead nor dropped
+    dead = CHECKS.dead_letters(rows)    # key, value and headers as they came, and in headers: why, and from where
+    tally = CHECKS.tally(rows)          # per expectation: how many rows were seen, how many did not meet it
+
+`good`, `dead_letters` and the dropped rows partition the input: which of them a row is in is one expression, so each
+row is in exactly one, whichever flows compute it and however they are cut into micro-batches. That takes conditions
+that are functions of the row: no `rand()`, no current time.
+
+A condition is met where it is true. Null is not: a rule about a field that is missing has not been met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructType
+
+from ottla.config.options import nearest
+from ottla.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ACTIONS: Final = {
+    "warn": "the row goes on, and is counted",
+    "drop": "the row ends here, and is counted",
+    "dead_letter": "the row goes to the dead letters, as it came and with the reason",
+    "fail": "the run ends with an error that names the expectation and the row",
+}
+"""What may become of a row that does not meet an expectation."""
+
+HEADER_PREFIX: Final = "__ottla.errors."
+"""How the headers of a dead letter begin, as Kafka Connect's begin with `__connect.errors.`: names of the unmet
+expectations under `message`, and `topic`, `partition`, `offset` and `timestamp` (milliseconds) of the record."""
+
+TALLY: Final = (
+    StructType()
+    .add("name", StringType())
+    .add("action", StringType())
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("first_offset", LongType())
+    .add("last_offset", LongType())
+    .add("seen", LongType())
+    .add("unmet", LongType())
+)
+"""The columns of `Expectations.tally`: a row per expectation, topic partition and task; `seen` and `unmet` add up."""
+_TALLY_ARROW: Final = pa.schema(
+    [
+        ("name", pa.string()),
+        ("action", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("seen", pa.int64()),
+        ("unmet", pa.int64()),
+    ]
+)
+_ROW_PLACE: Final = ("topic", "partition", "offset")
+_UNMET: Final = "_unmet"
+_COUNTED: Final = (
+    StructType()
+    .add("topic", StringType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add(_UNMET, ArrayType(BooleanType()))
+)
+
+
+class Expectation(NamedTuple):
+    """One rule: its name, a condition in SQL over the row's columns, and one of ACTIONS."""
+
+    name: str
+    condition: str
+    action: str = "warn"
+
+
+def expect(name: str, condition: str, action: str = "warn") -> Expectation:
+    """A rule. Raises ConfigurationError for an action that there is not, or an empty name or condition."""
+    if action not in ACTIONS:
+        raise ConfigurationError(
+            f"expectation {name!r}: there is no action {action!r}{nearest(action, list(ACTIONS))}; "
+            f"{', '.join(ACTIONS)} are allowed"
+        )
+    if not name.strip() or not condition.strip():
+        raise ConfigurationError(f"expectation {name!r}: a name and a condition are wanted")
+    return Expectation(name, condition, action)
+
+
+class Expectations:
+    """Rules over rows of `format("ottla")` to which columns may have been added (topic, partition, offset are used)."""
+
+    def __init__(self, *expectations: Expectation) -> None:
+        names = [e.name for e in expectations]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ConfigurationError(f"expectation {min(twice)!r}: the name is used twice; counts go by name")
+        self.expectations = expectations
+
+    def good(self, rows: DataFrame) -> DataFrame:
+        """The rows that go on, with all their columns. A row that does not meet a `fail` ends the query."""
+        return rows.filter(self._passes() & ~self._is_unmet("dead_letter", "drop"))
+
+    def dropped(self, rows: DataFrame) -> DataFrame:
+        """The rows that end here, with all their columns. Whoever is to be a dead letter, too, is one instead."""
+        return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
+
+    def dead_rows(self, rows: DataFrame) -> DataFrame:
+        """The dead letters with all their columns, and in `reason` the names of what they do not meet."""
+        return rows.filter(self._is_unmet("dead_letter")).select("*", self._reason().alias("reason"))
+
+    def dead_letters(self, rows: DataFrame) -> DataFrame:
+        """The dead letters as records to write: key, value and headers as they came, and the headers of HEADER_PREFIX.
+
+        The rows need the column `headers`: read the topic with `includeHeaders`.
+        """
+        told = {
+            "message": F.col("reason"),
+            "topic": F.col("topic"),
+            "partition": F.col("partition").cast("string"),
+            "offset": F.col("offset").cast("string"),
+            "timestamp": F.unix_millis("timestamp").cast("string"),
+        }
+        new = [
+            F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
+            for name, value in told.items()
+        ]
+        nothing = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
+        headers = F.concat(F.coalesce(F.col("headers"), nothing), F.array(*new))
+        return self.dead_rows(rows).select("key", "value", headers.alias("headers"))
+
+    def tally(self, rows: DataFrame) -> DataFrame:
+        """Counts per expectation, with the columns of TALLY."""
+        counted = rows.select(*_ROW_PLACE, F.array(*[_unmet(e) for e in self.expectations]).alias(_UNMET))
+        # With the columns' types named, Spark need not look at the rows' plan, which a pipeline forbids here.
+        return counted.to(_COUNTED).mapInArrow(_Counter(self.expectations), TALLY)
+
+    def _is_unmet(self, *actions: str) -> Column:
+        """Never null: a row is on one side or on the other."""
+        found = F.lit(False)
+        for expectation in self.expectations:
+            if expectation.action in actions:
+                found = found | _unmet(expectation)
+        return found
+
+    def _reason(self) -> Column:
+        names = [F.when(_unmet(e), F.lit(e.name)) for e in self.expectations if e.action == "dead_letter"]
+        return F.concat_ws(", ", *names)
+
+    def _passes(self) -> Column:
+        """True, or an error of the task."""
+        passes = F.lit(True)
+        for e in self.expectations:
+            if e.action == "fail":
+                place = F.concat_ws(" ", F.lit(f"expectation not met: {e.name}; at"), *_ROW_PLACE)
+                # As a value, not a condition: Spark may drop a branch that it can see to be always true.
+                error = F.raise_error(place).cast("boolean")
+                passes = passes & F.when(_unmet(e), error).otherwise(F.lit(True))
+        return passes
+
+
+def _unmet(expectation: Expectation) -> Column:
+    return ~F.coalesce(F.expr(expectation.condition).cast("boolean"), F.lit(False))
+
+
+class _Counter:
+    """Counts the rows of one task. Travels to the workers."""
+
+    def __init__(self, expectations: tuple[Expectation, ...]) -> None:
+        self.expectations = expectations
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One batch of TALLY for all batches of the task."""
+        found: dict[tuple[str, int], _Seen] = {}
+        for batch in batches:
+            for (topic, partition), rows in _by_place(batch):
+                found.setdefault((topic, partition), _Seen(len(self.expectations))).add(rows)
+        lines = [
+            (e.name, e.action, topic, partition, seen.first, seen.last, seen.rows, seen.unmet[i])
+            for (topic, partition), seen in sorted(found.items())
+            for i, e in enumerate(self.expectations)
+        ]
+        columns = zip(*lines, strict=True) if lines else [()] * len(_TALLY_ARROW)
+        arrays = [pa.array(values, f.type) for values, f in zip(columns, _TALLY_ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_TALLY_ARROW)
+
+
+class _Seen:
+    """What was counted of one topic partition."""
+
+    def __init__(self, expectations: int) -> None:
+        self.rows = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.unmet = [0] * expectations
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        offsets = pc.min_max(rows.column("offset")).as_py()
+        self.first = offsets["min"] if self.first is None else min(self.first, offsets["min"])
+        self.last = offsets["max"] if self.last is None else max(self.last, offsets["max"])
+        self.rows += rows.num_rows
+        flags = rows.column(_UNMET)
+        width = len(self.unmet)
+        for i in range(width):
+            self.unmet[i] += pc.sum(pc.list_element(flags, i)).as_py() or 0
+
+
+def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
+    """The rows of a batch by topic partition. A task of the source has one, a shuffled one more."""
+    if not batch.num_rows:
+        return
+    topics, partitions = batch.column("topic"), batch.column("partition")
+    places = pa.table({"topic": topics, "partition": partitions}).group_by(["topic", "partition"]).aggregate([])
+    for place in places.to_pylist():
+        is_here = pc.and_(pc.equal(topics, place["topic"]), pc.equal(partitions, place["partition"]))
+        yield (place["topic"], place["partition"]), batch.filter(is_here)

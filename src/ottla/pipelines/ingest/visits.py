@@ -1,0 +1,120 @@
+"""Page visits as a web server logs them (Apache's combined format), made from a seed.
+
+People come from referrers, look at a few pages and leave; bots come by every few seconds; some servers send their lines
+late; and some lines are broken in the ways that lines of logs are: cut off, garbled, empty, with a date or a status
+that there is not. The same seed gives the same lines.
+
+`visits(...)` gives records for the topic `visits`: the key is the visitor's address, so that a visitor's lines keep
+their order; the value is the line; the timestamp is the time of the request, a late line's too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
+"""The time of the first visit; there is one each second."""
+PRESENT: Final = 30
+"""How many people are there at a time."""
+STAY: Final = 40
+"""How many visits are made, by all, until the next one comes and somebody goes; each is there for PRESENT * STAY."""
+LATEST_S: Final = 600
+"""The most that a line is late. Everything that closes by time has to wait for longer."""
+
+PAGES: Final = ("/", "/products", "/products/1", "/products/2", "/cart", "/checkout", "/about", "/blog", "/blog/kafka")
+REFERRERS: Final = ("-", "-", "https://search.example/?q=ottla", "https://news.example/", "https://social.example/p/7")
+BROWSERS: Final = (
+    "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0",
+    "Mozilla/5.0 (Macintosh) Safari/605.1.15",
+    "Mozilla/5.0 (Windows NT 10.0) Chrome/141.0",
+)
+BOTS: Final = ("Googlebot/2.1 (+http://www.google.com/bot.html)", "curl/8.5.0", "AhrefsBot/7.0 (spider)")
+STATUSES: Final = (200, 200, 200, 200, 304, 404, 500)
+
+
+class Visit(NamedTuple):
+    """A record to send."""
+
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+
+
+def visits(
+    seed: int, count: int, *, malformed: float = 0.05, bots: float = 0.1, late: float = 0.02, people: int | None = None
+) -> Iterator[Visit]:
+    """So many records.
+
+    Args:
+        seed: the same seed, the same records.
+        count: how many.
+        malformed: the share of broken lines.
+        bots: the share of lines that bots leave.
+        late: the share of lines that come up to LATEST_S seconds after their time.
+        people: how many different ones; they come in turns, and come back when all were there. Default: one for every
+            200 lines, at least 100.
+    """
+    dice = random.Random(seed)
+    crowd = people or max(count // 200, 100)
+    for i in range(count):
+        at = BEGIN + dt.timedelta(seconds=i)
+        if dice.random() < late:
+            at -= dt.timedelta(seconds=dice.randrange(LATEST_S))
+        is_bot = dice.random() < bots
+        number = dice.randrange(20) if is_bot else (i // STAY + dice.randrange(PRESENT)) % crowd
+        address = f"66.249.{number}.1" if is_bot else f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+        line = access_line(address, at, dice, BOTS[number % len(BOTS)] if is_bot else BROWSERS[number % len(BROWSERS)])
+        value = dice.choice(BREAKS)(line, dice) if dice.random() < malformed else line
+        yield Visit(address.encode(), value, int(at.timestamp() * 1000))
+
+
+def access_line(address: str, at: dt.datetime, dice: random.Random, agent: str) -> bytes:
+    """A line in the combined format."""
+    request = f"GET {dice.choice(PAGES)} HTTP/1.1"
+    time = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
+    status, size = dice.choice(STATUSES), dice.randrange(200, 20_000)
+    return f'{address} - - [{time}] "{request}" {status} {size} "{dice.choice(REFERRERS)}" "{agent}"'.encode()
+
+
+def _cut(line: bytes, dice: random.Random) -> bytes:
+    return line[: dice.randrange(1, len(line) - 1)]
+
+
+def _garbled(line: bytes, dice: random.Random) -> bytes:
+    return dice.randbytes(dice.randrange(1, 80))
+
+
+def _impossible_date(line: bytes, dice: random.Random) -> bytes:
+    return line.replace(b"/Mar/", b"/Mrz/")
+
+
+def _no_status(line: bytes, dice: random.Random) -> bytes:
+    return line.replace(b'HTTP/1.1" ', b'HTTP/1.1" OK')
+
+
+def _empty(line: bytes, dice: random.Random) -> bytes:
+    return b""
+
+
+def _null(line: bytes, dice: random.Random) -> None:
+    return None
+
+
+def _not_text(line: bytes, dice: random.Random) -> bytes:
+    # Otherwise a good line: only who looks at the bytes sees that this is no UTF-8.
+    return line.replace(b"GET /", b"GET /\xff\xfe")
+
+
+BREAKS: Final[tuple[Callable[[bytes, random.Random], bytes | None], ...]] = (
+    _cut,
+    _garbled,
+    _impossible_date,
+    _no_status,
+    _empty,
+    _null,
+    _not_text,
+)
+"""The ways in which a line is broken."""

@@ -1,0 +1,313 @@
+"""Fetching the partitions that this broker follows: one task per leader, or `num.replica.fetchers` of them.
+
+A request waits at the leader until there is something new. A partition that comes meanwhile does not wait for that: it
+is asked for at once, over the fetcher's other connection, and what the waiting request still brings is thrown away.
+Everything is decided anew when an answer has come: by then a partition may have another leader. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from ottla.errors import KafkaError, UnknownServerError, for_code
+from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ottla.protocol.fetch_session import FetchSession, Place, Terms
+from ottla.protocol.message import Request, Response
+from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.replication.follower import Follower, Next, describe
+from ottla.replication.partition import Partition
+from ottla.replication.replication_quota import ReplicationQuota
+
+log = logging.getLogger("ottla.replication")
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 7
+FIRST_PAUSE_SECONDS = 0.05
+"""After a leader was not reached; it doubles up to `replica.fetch.backoff.ms`."""
+R = TypeVar("R", bound=Response)
+
+
+class Ask(Protocol):
+    """Asks another broker: `Peers.ask`."""
+
+    async def __call__(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
+        """Its response."""
+        ...
+
+
+class FetchOptions(NamedTuple):
+    """How this broker fetches."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    partition_max_bytes: int = 1024 * 1024
+    max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 1000
+    timeout_ms: int = 30_000
+    fetchers: int = 1
+
+
+class Fetcher:
+    """One task that fetches from one leader."""
+
+    def __init__(
+        self,
+        own_id: int,
+        leader: int,
+        number: int,
+        ask: Ask,
+        epoch: Callable[[], int],
+        options: FetchOptions,
+        quota: ReplicationQuota,
+    ) -> None:
+        self._own_id = own_id
+        self._leader = leader
+        self._number = number
+        self._ask = ask
+        self._epoch = epoch
+        self._options = options
+        self._quota = quota
+        self._followers: dict[TopicPartition, Follower] = {}
+        self._session = FetchSession()
+        self._news = asyncio.Event()
+        """Set when there is a partition to ask for that the request on its way does not ask for."""
+        self._lane = 0
+        self._abandoned: asyncio.Task[FetchResponse] | None = None
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def get(self, tp: TopicPartition) -> Follower | None:
+        """How it fetches a partition, if it does."""
+        return self._followers.get(tp)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from now on."""
+        self._followers[partition.topic_partition] = Follower(partition)
+        self._news.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Fetch it no more."""
+        self._followers.pop(tp, None)
+
+    def close(self) -> None:
+        """End the task; what is on its way is thrown away."""
+        for task in (self._task, self._abandoned):
+            if task is not None:
+                task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except KafkaError as error:
+                await self._pause(error)
+            except Exception as error:
+                # a fault of ours with one leader must not end replication from it
+                log.exception("fetching from broker %d failed", self._leader)
+                await self._pause(UnknownServerError(str(error)))
+
+    async def _round(self) -> None:
+        """Ask once for what is due, and take what comes."""
+        self._news.clear()
+        now = asyncio.get_running_loop().time()
+        if self._quota.is_exceeded(now):
+            self._hold_back(self._quota.free_at)
+        asked = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
+        if not asked:
+            await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
+            return
+        places = {}
+        for tp, follower in asked.items():
+            places[tp] = follower.asked = follower.place()
+        response = await self._fetch(places)
+        if response is None:
+            return
+        if not self._session.answered(response):
+            raise for_code(response.error_code)
+        self._failures = 0
+        await self._take(response, asked)
+
+    def _hold_back(self, until: float) -> None:
+        """More has come of throttled replicas than may; those in sync are never held back."""
+        for follower in self._followers.values():
+            if self._is_throttled(follower):
+                follower.due = max(follower.due, until)
+
+    def _is_throttled(self, follower: Follower) -> bool:
+        return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
+
+    async def _fetch(self, places: dict[TopicPartition, Place]) -> FetchResponse | None:
+        """The leader's answer; None where something new is to be asked for before it has come."""
+        options = self._options
+        terms = Terms(
+            max_wait_ms=options.wait_max_ms,
+            min_bytes=options.min_bytes,
+            max_bytes=options.max_bytes,
+            partition_max_bytes=options.partition_max_bytes,
+            replica=ReplicaState(replica_id=self._own_id, replica_epoch=self._epoch()),
+        )
+        request, _ = self._session.request(places, terms)
+        timeout = (options.timeout_ms + options.wait_max_ms) / 1000
+        lane = f"fetch-{self._number}-{self._lane}"
+        asking = asyncio.ensure_future(self._ask(self._leader, request, FETCH_VERSION, timeout=timeout, lane=lane))
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done() or not self._may_abandon():
+                return await asking
+            self._abandon(asking)
+            return None
+        except BaseException:
+            asking.cancel()
+            self._session.restart()
+            raise
+        finally:
+            news.cancel()
+
+    def _may_abandon(self) -> bool:
+        return self._abandoned is None or self._abandoned.done()
+
+    def _abandon(self, asking: asyncio.Task[FetchResponse]) -> None:
+        """Go on over the other connection: on this one the leader answers nothing else before."""
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._abandoned = asking
+        self._lane = 1 - self._lane
+        self._session.restart()
+
+    async def _take(self, response: FetchResponse, asked: dict[TopicPartition, Follower]) -> None:
+        names: dict[UUID, str] = {f.partition.topic_id: tp.topic for tp, f in asked.items()}
+        for topic in response.responses:
+            for data in topic.partitions:
+                tp = TopicPartition(names.get(topic.topic_id, topic.topic), data.partition_index)
+                follower = asked.get(tp)
+                if follower is None or self._followers.get(tp) is not follower or not follower.is_current:
+                    continue
+                if follower.place() != follower.asked:
+                    continue  # it was cut meanwhile
+                try:
+                    if data.records is not None and self._is_throttled(follower):
+                        self._quota.take(data.records.nbytes, asyncio.get_running_loop().time())
+                    await self._follow_up(follower, follower.apply(data))
+                except KafkaError as error:
+                    self._leave_alone(follower, error)
+                except OSError as error:
+                    follower.partition.fail(error)  # it could not be cut, and must not keep the others back
+
+    async def _follow_up(self, follower: Follower, then: Next) -> None:
+        log_ = follower.partition.log
+        if then is Next.AWAIT_IMAGE:
+            follower.awaits_image = True
+        elif then is Next.ASK_RANGE:
+            start, end = [await self._offset(follower, time) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+            if follower.is_current:
+                follower.take_range(start, end)
+        elif log_.unflushed_messages >= log_.config.flush_messages:
+            await follower.partition.flush()  # the next fetch tells the leader that this replica has it
+
+    def _leave_alone(self, follower: Follower, error: KafkaError) -> None:
+        now = asyncio.get_running_loop().time()
+        pause = follower.back_off(now, self._options.backoff_ms / 1000)
+        level = logging.INFO if pause < self._options.backoff_ms / 1000 else logging.WARNING
+        log.log(level, "%s: fetching from broker %d: %s", follower.tp, self._leader, describe(error))
+
+    async def _offset(self, follower: Follower, time: int) -> int:
+        tp = follower.tp
+        want = ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=follower.epoch, timestamp=time)
+        request = ListOffsetsRequest(
+            replica_id=self._own_id, topics=[ListOffsetsTopic(name=tp.topic, partitions=[want])]
+        )
+        response = await self._ask(
+            self._leader,
+            request,
+            LIST_OFFSETS_VERSION,
+            timeout=self._options.timeout_ms / 1000,
+            lane=f"fetch-{self._number}-{self._lane}",
+        )
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise for_code(found.error_code)
+        return found.offset
+
+    async def _pause(self, error: KafkaError) -> None:
+        """The leader was not reached, or cannot answer: try again later, and not in a hurry."""
+        log.log(
+            logging.WARNING if self._failures == 0 else logging.DEBUG,
+            "broker %d cannot be fetched from: %s",
+            self._leader,
+            describe(error),
+        )
+        pause = min(self._options.backoff_ms / 1000, FIRST_PAUSE_SECONDS * (1 << min(self._failures, 16)))
+        self._failures += 1
+        await asyncio.sleep(pause)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            pass
+
+
+class Fetchers:
+    """All fetchers of this broker: what `Partitions` tells of the partitions that others lead."""
+
+    def __init__(
+        self, own_id: int, ask: Ask, epoch: Callable[[], int], options: FetchOptions, quota: ReplicationQuota
+    ) -> None:
+        """`epoch`: of this broker's registration."""
+        self._quota = quota
+        self._own_id = own_id
+        self._ask = ask
+        self._epoch = epoch
+        self._options = options
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._places: dict[TopicPartition, tuple[int, int]] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from the leader that its image names; from its log's end, if that is news."""
+        tp, leader = partition.topic_partition, partition.image.leader
+        if leader < 0 or leader == self._own_id or self._closed:
+            self.leave(tp)
+            return
+        key = leader, hash(tp) % self._options.fetchers
+        if self._places.get(tp) not in (None, key):
+            self.leave(tp)
+        fetcher = self._fetchers.get(key)
+        known = None if fetcher is None else fetcher.get(tp)
+        if known is not None and known.partition is partition and known.is_current:
+            return  # only its replicas have changed
+        if fetcher is None:
+            fetcher = self._fetchers[key] = Fetcher(
+                self._own_id, leader, key[1], self._ask, self._epoch, self._options, self._quota
+            )
+        self._places[tp] = key
+        fetcher.add(partition)
+
+    def leave(self, tp: TopicPartition) -> None:
+        """Fetch it no more; a fetcher without partitions ends."""
+        key = self._places.pop(tp, None)
+        if key is None:
+            return
+        fetcher = self._fetchers[key]
+        fetcher.remove(tp)
+        if not len(fetcher):
+            del self._fetchers[key]
+            fetcher.close()
+
+    def close(self) -> None:
+        """End all; nothing is followed any more."""
+        self._closed = True
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._places.clear()

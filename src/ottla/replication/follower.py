@@ -1,0 +1,139 @@
+"""One partition as a follower fetches it: where to go on, and what the leader's answer means.
+
+Answers are applied by `apply`, which says what is left to do. Nothing here waits or sends.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ottla.errors import (
+    NONE,
+    FencedLeaderEpochError,
+    InvalidRecordError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    for_code,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.fetch_session import Place
+from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
+from ottla.replication.partition import Partition
+from ottla.storage.log import Log
+
+FIRST_BACKOFF_SECONDS = 0.02
+"""A new leader often hears of it a moment after its followers."""
+
+
+class Next(Enum):
+    """What comes after an answer."""
+
+    GO_ON = "fetch from where the log now ends"
+    ASK_RANGE = "ask where the leader's log begins and ends: it has nothing at the offset"
+    AWAIT_IMAGE = "wait for a new image: there is another leader, or it has another epoch"
+
+
+class Follower:
+    """One partition and its leader in one epoch."""
+
+    __slots__ = ("_failures", "_place", "asked", "awaits_image", "due", "epoch", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch = partition.image.leader_epoch
+        self.due = 0.0
+        """When it may be fetched again."""
+        self.awaits_image = False
+        self.asked: Place | None = None
+        """What the request on its way asks for."""
+        self._place: Place | None = None
+        self._failures = 0
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Which partition."""
+        return self.partition.topic_partition
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition still follows this leader in this epoch."""
+        partition = self.partition
+        return not partition.leads and not partition.closed and partition.image.leader_epoch == self.epoch
+
+    def place(self) -> Place:
+        """Where to go on."""
+        partition, log, known = self.partition, self.partition.log, self._place
+        if (
+            known is not None  # mostly nothing has come, and a broker follows very many
+            and known.offset == log.log_end_offset
+            and known.log_start == log.log_start_offset
+            and known.last_fetched_epoch == log.leader_epochs.latest
+        ):
+            return known
+        self._place = Place(
+            log.log_end_offset, self.epoch, partition.topic_id, log.leader_epochs.latest, log.log_start_offset
+        )
+        return self._place
+
+    def apply(self, data: PartitionData) -> Next:
+        """Do what the leader's answer to `place` says. Raises KafkaError for what may pass."""
+        if data.error_code == OffsetOutOfRangeError.code:
+            return Next.ASK_RANGE
+        if data.error_code == FencedLeaderEpochError.code:
+            return Next.AWAIT_IMAGE
+        if data.error_code != NONE:
+            raise for_code(data.error_code)
+        if data.diverging_epoch is not None:
+            self._cut(data.diverging_epoch)
+        else:
+            self._append(data)
+        self._failures = 0
+        return Next.GO_ON
+
+    def _append(self, data: PartitionData) -> None:
+        records = data.records
+        if records is not None and records.nbytes:
+            assert isinstance(records, memoryview), "what was received lies in memory"
+            self.partition.append_from_leader(records)
+        self.partition.keep_up(data.high_watermark, data.log_start_offset)
+
+    def _cut(self, diverging: EpochEndOffset) -> None:
+        log = self.partition.log
+        before = (log.log_end_offset, log.leader_epochs.latest)
+        self.partition.truncate_to(cut_at(log, diverging))
+        if (log.log_end_offset, log.leader_epochs.latest) == before:
+            raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, and there is nothing to cut")
+
+    def take_range(self, leader_start: int, leader_end: int) -> None:
+        """Begin where the leader's log allows it: at its end, or, where all of this one is older, at its start."""
+        end = self.partition.log.log_end_offset
+        if leader_end < end:
+            self.partition.truncate_to(leader_end)
+        elif leader_start > end:
+            self.partition.start_anew_at(leader_start)
+        else:
+            raise OffsetOutOfRangeError(f"{self.tp}: the leader has {leader_start} to {leader_end}, and not {end}")
+
+    def back_off(self, now: float, most: float) -> float:
+        """Leave it alone for a while, for longer each time; returns for how long."""
+        pause = min(most, FIRST_BACKOFF_SECONDS * (1 << min(self._failures, 16)))
+        self._failures += 1
+        self.due = now + pause
+        return pause
+
+
+def cut_at(log: Log, diverging: EpochEndOffset) -> int:
+    """Where to cut a log whose leader's parts from it after the end of an epoch (KIP-279)."""
+    if diverging.epoch < 0:
+        return log.high_watermark  # the leader knows nothing of epochs: only this is sure
+    epoch, end = log.end_offset_for_epoch(diverging.epoch)
+    if epoch < 0:
+        return min(diverging.end_offset, log.log_end_offset)
+    if epoch < diverging.epoch:
+        return end  # of that epoch there is nothing here; the next answer compares an older one
+    return min(end, diverging.end_offset, log.log_end_offset)
+
+
+def describe(error: KafkaError) -> str:
+    """An error in one line."""
+    return f"{error.name or type(error).__name__} {error.message}".strip()

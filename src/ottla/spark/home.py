@@ -1,0 +1,82 @@
+"""A SPARK_HOME whose Python processes start three times as fast, for Spark on one machine.
+
+Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the path of every Python process that it starts: workers, and
+one for each look at a Python source. The zip has sources only, so each process compiles them anew, a second of
+processor time where the installed package takes a third of it. With a few at once on a busy machine that is longer than
+the ten seconds that Spark gives a process to report. Here `pyspark.zip` is a link to where pyspark is installed.
+
+Not for clusters: Spark sends the zip to YARN and Kubernetes, and there it has to be one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import tempfile
+from collections.abc import MutableMapping
+from hashlib import sha256
+from pathlib import Path
+
+from ottla.errors import ConfigurationError
+from ottla.spark.java import cache_dir
+
+log = logging.getLogger("ottla.spark")
+
+
+def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set SPARK_HOME for a session on this machine, unless somebody has set it.
+
+    Raises ConfigurationError where somebody has set it to a Spark of another version than pyspark's.
+    """
+    if environ.get("SPARK_HOME"):
+        from pyspark import __version__
+
+        check_home(Path(environ["SPARK_HOME"]), __version__)
+        return
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None or not (Path(found.origin).parent / "jars").is_dir():
+        return  # Without its JVM's half there is nothing to start.
+    try:
+        environ["SPARK_HOME"] = str(local_home(Path(found.origin).parent, cache_dir(environ)))
+    except OSError as error:
+        log.info("Python processes of Spark start slowly: no links can be made in %s (%s)", cache_dir(environ), error)
+
+
+def check_home(home: Path, wanted: str) -> None:
+    """ConfigurationError where a directory has another Spark; calls into it would fail with names of Java's methods."""
+    jar = next(home.glob("jars/spark-core_*.jar"), None)
+    found = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]
+    if found is None or found.split(".")[:2] != wanted.split(".")[:2]:
+        has = "has no Spark" if found is None else f"is Spark {found}"
+        raise ConfigurationError(
+            f"SPARK_HOME ({home}) {has}, and the pyspark of this Python is {wanted}: unset SPARK_HOME"
+            + ("" if found is None else f", or install pyspark=={found}")
+        )
+
+
+def local_home(pyspark: Path, cache: Path) -> Path:
+    """The directory; made where it is missing. Safe against others making the same one at once."""
+    # The time: another version installed at the same place may have other files.
+    name = sha256(f"{pyspark}:{pyspark.stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    home = cache / f"spark-home-{name}"
+    if not home.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix="spark-home-", dir=cache))
+        _link(pyspark, draft)
+        try:
+            draft.rename(home)
+        except OSError:
+            if not home.is_dir():
+                raise
+    return home
+
+
+def _link(pyspark: Path, home: Path) -> None:
+    for entry in pyspark.iterdir():
+        if entry.name != "python":
+            (home / entry.name).symlink_to(entry)
+    lib = home / "python" / "lib"
+    lib.mkdir(parents=True)
+    for entry in (pyspark / "python" / "lib").glob("*.zip"):
+        (lib / entry.name).symlink_to(pyspark.parent if entry.name == "pyspark.zip" else entry)

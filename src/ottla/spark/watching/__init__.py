@@ -1,0 +1,1 @@
+"""What streaming queries do, seen: on the terminal, as metrics, as a page. `ottla.spark.watch` begins it."""

@@ -1,0 +1,146 @@
+"""What a session's streaming queries have done so far, each since it was first seen.
+
+Written by the threads that Spark's events come on, read by whoever shows it; `Histories` has the lock. A query keeps
+its history over restarts from its checkpoint, as Spark keeps its id.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.spark.watching.progress import MicroBatch, State, total
+
+MOST_QUERIES: Final = 100
+MOST_BATCHES: Final = 1000
+"""How many micro-batches of a query are kept; totals go over all of them."""
+
+RUNNING, ENDED, FAILED = "running", "ended", "failed"
+
+
+@dataclass
+class QueryHistory:
+    """One query."""
+
+    query_id: str
+    name: str
+    status: str = RUNNING
+    error: str | None = None
+    batches: int = 0
+    rows: int = 0
+    milliseconds: int = 0
+    durations_ms: dict[str, int] = field(default_factory=dict)
+    most_behind: dict[str, int] = field(default_factory=dict)
+    """By topic."""
+    recent: deque[MicroBatch] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
+
+    @property
+    def last(self) -> MicroBatch | None:
+        """The last micro-batch."""
+        return self.recent[-1] if self.recent else None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Over the time that micro-batches took."""
+        return 1000 * self.rows / self.milliseconds if self.milliseconds else 0.0
+
+    @property
+    def behind(self) -> Mapping[str, int]:
+        """By topic, at the last micro-batch."""
+        return {t: sum(p.values()) for t, p in self.last.behind.items()} if self.last else {}
+
+    @property
+    def state(self) -> State | None:
+        """What is kept, at the last micro-batch."""
+        return self.last.state if self.last else None
+
+    def add(self, batch: MicroBatch) -> None:
+        """Another micro-batch, or again the last one: Spark tells of an idle query under the id of the next."""
+        if self.last is not None and self.last.batch_id == batch.batch_id:
+            self._count(self.recent.pop(), -1)
+        self._count(batch, 1)
+        self.recent.append(batch)
+        for topic, behind in self.behind.items():
+            self.most_behind[topic] = max(behind, self.most_behind.get(topic, 0))
+
+    def _count(self, batch: MicroBatch, sign: int) -> None:
+        self.batches += sign
+        self.rows += sign * batch.rows
+        self.milliseconds += sign * batch.milliseconds
+        for phase, duration in batch.durations_ms.items():
+            self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, under Spark's names where it has one."""
+        return {
+            "id": self.query_id,
+            "name": self.name,
+            "status": self.status,
+            "exception": self.error,
+            "batches": self.batches,
+            "numInputRows": self.rows,
+            "milliseconds": self.milliseconds,
+            "processedRowsPerSecond": self.rows_per_second,
+            "durationMs": self.durations_ms,
+            "offsetsBehindLatest": dict(self.behind),
+            "maxOffsetsBehindLatest": self.most_behind,
+            "state": None if self.state is None else self.state._asdict(),
+            "recent": [
+                {**batch._asdict(), "state": batch.state and batch.state._asdict(), "allBehind": total(batch.behind)}
+                for batch in self.recent
+            ],
+        }
+
+
+class Histories:
+    """All queries of a session, the oldest first."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, QueryHistory] = {}
+        self._changed = threading.Condition()
+
+    def started(self, query_id: str, name: str) -> None:
+        """A query runs, for the first time or again."""
+        with self._changed:
+            query = self._query(query_id, name)
+            query.status, query.error = RUNNING, None
+
+    def progressed(self, batch: MicroBatch) -> None:
+        """A micro-batch is done."""
+        with self._changed:
+            self._query(batch.query_id, batch.name).add(batch)
+
+    def ended(self, query_id: str, error: str | None) -> None:
+        """A query was stopped or has failed."""
+        with self._changed:
+            if query_id in self._queries:
+                query = self._queries[query_id]
+                query.status, query.error = (FAILED if error else ENDED), error
+            self._changed.notify_all()
+
+    def wait_for_ends(self, still_active: frozenset[str], seconds: float) -> None:
+        """Wait until the end of every query was told that is not active any more: Spark tells a moment later."""
+
+        def all_told() -> bool:
+            return all(q.status != RUNNING or q.query_id in still_active for q in self._queries.values())
+
+        with self._changed:
+            self._changed.wait_for(all_told, seconds)
+
+    @contextmanager
+    def reading(self) -> Iterator[list[QueryHistory]]:
+        """The queries, while nothing changes."""
+        with self._changed:
+            yield list(self._queries.values())
+
+    def _query(self, query_id: str, name: str) -> QueryHistory:
+        if query_id not in self._queries:
+            if len(self._queries) >= MOST_QUERIES:
+                done = [q.query_id for q in self._queries.values() if q.status != RUNNING]
+                del self._queries[done[0] if done else next(iter(self._queries))]
+            self._queries[query_id] = QueryHistory(query_id, name)
+        return self._queries[query_id]

@@ -1,0 +1,116 @@
+"""The queries as a report: what they did, where the time went, how far they were behind."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from ottla.report import chart, page
+from ottla.report.report import Bars, Report, TableData
+from ottla.spark.watching.history import FAILED, QueryHistory
+from ottla.spark.watching.progress import MicroBatch, total
+
+MOST_BARS: Final = 120
+MOST_CHARTED: Final = 4
+"""Queries whose micro-batches are drawn: those with the most rows."""
+
+
+def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
+    """Write the page, or with .png the chart only."""
+    report = report_of(queries, title)
+    if path.suffix == ".png":
+        chart.draw(report, path)
+        return path
+    with tempfile.TemporaryDirectory(prefix="ottla-report-") as folder:
+        image = Path(folder) / "chart.png"
+        chart.draw(report, image)
+        page.write(report, image, path)
+    return path
+
+
+def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
+    """What there is to say of the queries."""
+    charted = sorted(queries, key=lambda query: -query.rows)[:MOST_CHARTED]
+    return Report(
+        title,
+        [finding(query) for query in queries] or ["No query has run."],
+        [_queries(queries), _topics(queries), _phases(queries)],
+        [bars for query in charted for bars in _bars(query)],
+    )
+
+
+def finding(query: QueryHistory) -> str:
+    """A query in a sentence."""
+    seconds = query.milliseconds / 1000
+    text = f"{query.name}: {query.rows:,} rows in {query.batches:,} micro-batches of {seconds:,.1f} s in all"
+    text += f", {query.rows_per_second:,.0f} rows/s"
+    if query.behind:
+        left = sum(query.behind.values())
+        text += f"; {left:,} offsets behind at the end" if left else "; nothing left to read"
+    if query.status == FAILED:
+        text += f". It failed: {(query.error or '').strip().splitlines()[0]}"
+    return text + "."
+
+
+def _queries(queries: Sequence[QueryHistory]) -> TableData:
+    rows = []
+    for query in queries:
+        state = query.state
+        rows.append(
+            (
+                query.name,
+                query.status,
+                f"{query.batches:,}",
+                f"{query.rows:,}",
+                f"{query.rows_per_second:,.0f}",
+                f"{state.rows:,}" if state else "",
+                f"{(state.memory_bytes + state.disk_bytes) / 1e6:,.1f} MB" if state else "",
+            )
+        )
+    return TableData("Queries", ("query", "", "micro-batches", "rows", "rows/s", "state rows", "state"), rows)
+
+
+def _topics(queries: Sequence[QueryHistory]) -> TableData:
+    rows = [
+        (f"{query.name}, {topic}", f"{query.behind.get(topic, 0):,}", f"{most:,}")
+        for query in queries
+        for topic, most in sorted(query.most_behind.items())
+    ]
+    return TableData("Offsets behind", ("query, topic", "at the end", "at most"), rows)
+
+
+def _phases(queries: Sequence[QueryHistory]) -> TableData:
+    rows = [
+        (f"{query.name}, {phase}", f"{ms / 1000:,.1f} s", f"{100 * ms / query.milliseconds:.0f} %")
+        for query in queries
+        for phase, ms in sorted(query.durations_ms.items(), key=lambda item: -item[1])
+        if query.milliseconds
+    ]
+    return TableData("Where the time went", ("query, phase", "in all", "part"), rows)
+
+
+def _bars(query: QueryHistory) -> list[Bars]:
+    groups = _grouped([batch for batch in query.recent if batch.rows] or list(query.recent))
+    labels = [str(group[0].batch_id) for group in groups]
+
+    def bars(what: str, unit: str, value: Callable[[MicroBatch], float]) -> Bars:
+        return Bars(f"{query.name}: {what} by micro-batch", unit, labels, [fmean(map(value, g)) for g in groups])
+
+    made = [
+        bars("rate", "rows/s", lambda batch: batch.rows_per_second),
+        bars("duration", "s", lambda batch: batch.milliseconds / 1000),
+    ]
+    if query.most_behind:
+        made.append(bars("offsets behind", "offsets", lambda batch: total(batch.behind)))
+    if query.state is not None:
+        made.append(bars("state", "rows", lambda batch: batch.state.rows if batch.state else 0))
+    return made
+
+
+def _grouped(batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
+    """At most MOST_BARS groups of neighbours."""
+    size = -(-len(batches) // MOST_BARS) or 1
+    return [batches[i : i + size] for i in range(0, len(batches), size)]

@@ -1,0 +1,118 @@
+"""The queries on a terminal: a table that stays in place where rich is installed, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import IO, Any, Final
+
+from ottla.spark.watching.history import Histories, QueryHistory
+
+TABLE_SECONDS: Final = 0.5
+LINE_SECONDS: Final = 5.0
+
+COLUMNS: Final = ("query", "batch", "rows", "rows/s", "behind", "state", "took")
+
+Tasks = Callable[[], tuple[int, int] | None]
+"""Tells the tasks that are done, and all, of the jobs that run; None where none does."""
+
+
+class Terminal:
+    """Shows the queries until it is closed, on a thread of its own."""
+
+    def __init__(self, histories: Histories, tasks: Tasks, stream: IO[str] | None = None) -> None:
+        self._histories = histories
+        self._tasks = tasks
+        self._stream = stream or sys.stderr
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Show the last state, and end."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if self._stream.isatty() and importlib.util.find_spec("rich") is not None:
+            self._show_table()
+        else:
+            self._show_lines()
+
+    def _show_table(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(console=Console(file=self._stream), auto_refresh=False) as live:
+            while True:
+                ending = self._closing.wait(TABLE_SECONDS)
+                live.update(self._table(), refresh=True)
+                if ending:
+                    return
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        tasks = None if self._closing.is_set() else self._tasks()
+        table = Table(box=None, pad_edge=False, caption=told(tasks), caption_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="left" if column == "query" else "right")
+        with self._histories.reading() as queries:
+            for query in queries:
+                table.add_row(*cells(query))
+        return table
+
+    def _show_lines(self) -> None:
+        shown: Sequence[str] = ()
+        while True:
+            ending = self._closing.wait(LINE_SECONDS)
+            tasks = None if ending else self._tasks()
+            with self._histories.reading() as queries:
+                lines = [line(query) for query in queries]
+            if tasks is not None:
+                lines.append(told(tasks))
+            for text in lines:
+                # What has not changed is not said again.
+                if text not in shown:
+                    print(text, file=self._stream, flush=True)
+            shown = lines
+            if ending:
+                return
+
+
+def cells(query: QueryHistory) -> list[str]:
+    """A query as a row of COLUMNS."""
+    last = query.last
+    status = query.name if query.status == "running" else f"{query.name} ({query.status})"
+    if last is None:
+        return [status, "", "0", "", "", "", ""]
+    return [
+        status,
+        str(last.batch_id),
+        f"{query.rows:,}",
+        f"{last.rows_per_second:,.0f}",
+        f"{sum(query.behind.values()):,}" if query.behind else "",
+        "" if query.state is None else f"{query.state.rows:,}",
+        f"{last.milliseconds / 1000:.1f} s",
+    ]
+
+
+def line(query: QueryHistory) -> str:
+    """A query as one line of text."""
+    row = dict(zip(COLUMNS, cells(query), strict=True))
+    parts = [f"{row['query']}: batch {row['batch'] or '-'}", f"{row['rows']} rows"]
+    if query.last is not None:
+        parts += [f"{row['rows/s']} rows/s", f"took {row['took']}"]
+    parts += [f"{row['behind']} behind"] if row["behind"] else []
+    parts += [f"{row['state']} rows of state"] if row["state"] else []
+    return ", ".join(parts)
+
+
+def told(tasks: tuple[int, int] | None) -> str:
+    """The tasks of running jobs as text."""
+    return "" if tasks is None else f"tasks {tasks[0]:,} of {tasks[1]:,}"

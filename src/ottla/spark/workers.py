@@ -1,0 +1,48 @@
+"""The Python that Spark starts for its workers, which need not be the one that the program runs in.
+
+Spark takes PYSPARK_PYTHON, else the python3 of the PATH: with a virtual environment that is not activated, some other
+one. Then every query would fail in a worker, with a traceback about a missing module.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+
+from ottla.errors import ConfigurationError
+
+_PROBE = "import ottla, sys; print('%d.%d' % sys.version_info[:2])"
+_PROBE_SECONDS = 30
+
+
+def check_workers(executable: str) -> None:
+    """ConfigurationError where workers of this Python could not run Ottla; at no cost where it is our own."""
+    found = shutil.which(executable)
+    if found != sys.executable:
+        _check_other(executable, found)
+
+
+@cache
+def _check_other(executable: str, found: str | None) -> None:
+    fault = "is not there" if found is None else _fault(found)
+    if fault is not None:
+        raise ConfigurationError(
+            f"Spark's workers would run {executable} ({found or 'not found'}), which {fault}."
+            f" Set PYSPARK_PYTHON={sys.executable} before the session starts"
+        )
+
+
+def _fault(python: str) -> str | None:
+    """What keeps this Python from running our workers; None where nothing does."""
+    try:
+        answer = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"does not run ({error})"
+    version, own = answer.stdout.strip(), f"{sys.version_info.major}.{sys.version_info.minor}"
+    if not version:
+        return "cannot import ottla"
+    return None if version == own else f"is Python {version}, and this is {own}"

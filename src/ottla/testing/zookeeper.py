@@ -1,0 +1,169 @@
+"""A ZooKeeper on loopback, of the jars that come with PySpark: for tests, and for clusters on a laptop.
+
+    with LocalZooKeeper(directory) as zookeeper:
+        zookeeper.connect       # "127.0.0.1:34567"
+
+Needs `ottla[spark]`; Java is found as Spark's is. Data lies in the directory: a server that was killed goes on there.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ottla.errors import StartupError
+from ottla.spark.java import find_java
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 10.0
+TICK_MS: Final = 100
+"""Sessions end with a tick, so up to that much after their time."""
+SESSION_MS: Final = (500, 60_000)
+"""How short and long sessions may be."""
+MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JVM: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+LOGGING: Final = """status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+class LocalZooKeeper:
+    """One server, in a process of its own. StartupError where there is no Java, no PySpark, or no answer in time."""
+
+    def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
+        """`settings`: more lines of its zoo.cfg."""
+        self.directory = directory
+        self._settings = dict(settings or {})
+        self.port = port or free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        """What zookeeper.connect is to be."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, for tests that stop it."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """What the server says."""
+        return self.directory / "zookeeper.log"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        command = self.prepare()
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+        self._wait()
+
+    def prepare(self) -> list[str]:
+        """Write the server's files; the command that runs it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "tickTime": TICK_MS,
+            "minSessionTimeout": SESSION_MS[0],
+            "maxSessionTimeout": SESSION_MS[1],
+            "dataDir": self.directory / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            "maxClientCnxns": 0,
+            "extendedTypesEnabled": "true",
+            **self._settings,
+        }
+        config, logging = self.directory / "zoo.cfg", self.directory / "log4j2.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        logging.write_text(LOGGING)
+        command = [str(find_java().executable), *JVM, f"-Dlog4j2.configurationFile={logging}"]
+        return [*command, "-cp", f"{_jars()}/*", MAIN, str(config)]
+
+    def answers(self) -> bool:
+        """Whether a server serves at this address."""
+        return b"Mode:" in _ask(self.port, b"srvr")
+
+    def stop(self) -> None:
+        """End the server in order."""
+        self._end(kill=False)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(kill=True)
+
+    def _end(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if kill:
+            process.kill()
+        else:
+            process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if self.answers():
+                return
+            time.sleep(0.05)
+        self.kill()
+        raise StartupError(f"ZooKeeper did not start; {self.log} says why")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _ask(port: int, word: bytes) -> bytes:
+    """A server's answer to one of ZooKeeper's words of four letters; empty where there is none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+            sock.sendall(word)
+            return b"".join(iter(lambda: sock.recv(4096), b""))
+    except OSError:
+        return b""
+
+
+def _jars() -> Path:
+    try:
+        import pyspark
+    except ImportError:
+        raise StartupError("ZooKeeper's jars come with PySpark: pip install 'ottla[spark]'") from None
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def free_port() -> int:
+    """A port on loopback that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port

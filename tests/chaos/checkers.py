@@ -1,0 +1,159 @@
+"""What must hold after a run, whatever was broken: one function per promise, each of which tells what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.chaos.cluster import BROKERS
+from tests.chaos.history import (
+    Ack,
+    Assigned,
+    Attempt,
+    Committed,
+    Half,
+    Outcome,
+    Place,
+    Sent,
+    Stored,
+    Taken,
+)
+from tests.chaos.replicas import Replica, smallest
+from tests.chaos.sending import ORDERED
+from tests.chaos.transfers import TRANSFERS
+
+GroupEvent = Assigned | Taken | Committed
+
+
+def of_topic(records: Iterable[Stored], topic: str) -> Iterator[Stored]:
+    """The records of one topic."""
+    return (record for record in records if record.place.topic == topic)
+
+
+def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> list[str]:
+    """Every acknowledged record is there, at the offset that was told if one was."""
+    found = {(record.place.partition, record.offset): record.value for record in of_topic(records, ORDERED)}
+    values = set(found.values())
+    wrong = []
+    for _, sent, offset in acks:
+        value = None if offset is None else found.get((sent.partition, offset))
+        if sent.value not in values or (offset is not None and value != sent.value):
+            wrong.append(f"{sent} was acked at offset {offset}, where {value!r} is")
+    return wrong
+
+
+def nothing_is_doubled(records: Sequence[Stored]) -> list[str]:
+    """No record of an idempotent producer is there twice."""
+    counts = Counter(record.value for record in of_topic(records, ORDERED))
+    return [f"{value!r} is there {count} times" for value, count in counts.items() if count > 1]
+
+
+def order_is_kept(records: Sequence[Stored]) -> list[str]:
+    """Per partition and producer, the numbers grow with the offsets."""
+    last: dict[tuple[int, str], int] = {}
+    wrong = []
+    for record in of_topic(sorted(records), ORDERED):
+        sent = Sent.of(record.value)
+        key = (record.place.partition, sent.producer)
+        if sent.sequence < last.get(key, -1):
+            wrong.append(f"{sent} at offset {record.offset} comes after {last[key]}")
+        last[key] = sent.sequence
+    return wrong
+
+
+def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Stored]) -> list[str]:
+    """A transaction is seen as a whole or not at all, as its client was told."""
+    seen: dict[tuple[str, int], set[Half]] = defaultdict(set)
+    for record in of_topic(records, TRANSFERS):
+        half = Half.of(record.value)
+        seen[half.worker, half.attempt].add(half)
+    wrong = []
+    for attempt in attempts:
+        found = seen.pop((attempt.worker, attempt.number), set())
+        name = f"transaction {attempt.number} of {attempt.worker} ({attempt.outcome.value})"
+        if found and found != attempt.halves:
+            wrong.append(f"{name} is torn: {len(found)} of {len(attempt.halves)} records")
+        elif not found and attempt.outcome is Outcome.COMMITTED:
+            wrong.append(f"{name} is lost")
+        elif found and attempt.outcome is Outcome.ABORTED:
+            wrong.append(f"{name} is visible")
+    return wrong + [f"nobody made transaction {number} of {worker}" for worker, number in seen]
+
+
+def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[Stored]) -> list[str]:
+    """Every source record below the committed offset was transferred once, and none at or above it."""
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for record in of_topic(records, TRANSFERS):
+        half = Half.of(record.value)
+        counts[half.worker][half.source] += 1
+    wrong = []
+    for worker, end in transferred.items():
+        if end is None:
+            wrong.append(f"{worker} could not end its last transaction")
+            continue
+        wrong += [f"{worker} did not transfer {n}" for n in range(end) if not counts[worker][n]]
+        wrong += [f"{worker} transferred {n} {c / 2:g} times" for n, c in counts[worker].items() if c != 2]
+        wrong += [f"{worker} transferred {n}, but committed only up to {end}" for n in counts[worker] if n >= end]
+    return wrong
+
+
+def no_transaction_stays_open(held_back: Mapping[Place, tuple[int, int]]) -> list[str]:
+    """Readers of what is committed come to the end of the log."""
+    return [f"{p.topic}-{p.partition}: read up to {at} of {end}" for p, (at, end) in held_back.items()]
+
+
+def the_group_goes_on(events: Sequence[GroupEvent], records: Sequence[Stored]) -> list[str]:
+    """Every record was taken, and whoever got a partition went on no earlier than at what was committed before."""
+    taken = {(event.place, event.offset) for event in events if isinstance(event, Taken)}
+    wrong = [f"nobody took {r.place} {r.offset}" for r in records if (r.place, r.offset) not in taken]
+    return wrong + _went_back(events)
+
+
+def _went_back(events: Sequence[GroupEvent]) -> list[str]:
+    committed: dict[Place, int] = {}
+    floor: dict[tuple[str, Place], int] = {}
+    wrong = []
+    for event in sorted(events, key=lambda event: event.at):
+        key = (event.member, event.place)
+        if isinstance(event, Committed):
+            committed[event.place] = max(event.position, committed.get(event.place, 0))
+        elif isinstance(event, Assigned):
+            floor[key] = committed.get(event.place, 0)
+        else:
+            if event.offset < floor.get(key, 0):
+                wrong.append(f"{event.member} took {event.place} {event.offset} again, {floor[key]} was behind it")
+            floor[key] = event.offset + 1
+    return wrong
+
+
+def replicas_are_equal(replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
+    """Up to the high watermark that all know, the brokers' logs are the same bytes."""
+    ends = smallest(replicas)
+    wrong = []
+    for place, of in replicas.items():
+        logs = [[batch for batch in replica.batches if batch.next_offset <= ends[place]] for replica in of]
+        for log in logs[1:]:
+            if log != logs[0]:
+                wrong.append(f"{place.topic}-{place.partition}: {_first_difference(logs[0], log)}")
+    return wrong
+
+
+def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            return f"{mine} and {theirs}"
+    return f"{len(one)} and {len(other)} batches"
+
+
+def replicas_reach_what_was_acked(acks: Iterable[Ack], replicas: Mapping[Place, Sequence[Replica]]) -> list[str]:
+    """Every broker has a replica, whose high watermark has come to the last acknowledged record."""
+    ends = smallest(replicas)
+    last: dict[Place, int] = {}
+    for _, sent, offset in acks:
+        place = Place(ORDERED, sent.partition)
+        last[place] = max(-1 if offset is None else offset, last.get(place, -1))
+    wrong = [f"{p} has {len(of)} replicas" for p, of in replicas.items() if len(of) != len(BROKERS)]
+    for place, offset in last.items():
+        if ends.get(place, -1) <= offset:
+            wrong.append(f"{place}: high watermark {ends.get(place)}, but {offset} was acked")
+    return wrong

@@ -1,0 +1,208 @@
+"""ZooKeeper, three brokers and the links between them: started, broken and mended at will."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scripts.ports import steady_port
+from tests.chaos.links import Link, Links
+from tests.chaos.peers import OPTIONS, Peer, write_properties
+
+from ottla.testing.zookeeper import LocalZooKeeper
+
+BROKERS = (1, 2, 3)
+ZOOKEEPER = "zookeeper"
+CHROOT = "/chaos"
+STOP_SECONDS = 30.0
+AGAIN_SECONDS = 0.5
+"""How soon a broker that ended by itself is started again: its old node may still stand in ZooKeeper."""
+
+
+def named(broker: int) -> str:
+    """Its name in links."""
+    return f"broker {broker}"
+
+
+class BrokerProcess:
+    """One broker: its files, and its process. One that ends unasked is started again, as a supervisor would."""
+
+    def __init__(self, broker: int, directory: Path, peer: Peer) -> None:
+        self.id = broker
+        self.data = directory / f"data-{broker}"
+        self.properties = directory / f"server-{broker}.properties"
+        self.log = directory / f"broker-{broker}.log"
+        self.peer = peer
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = False
+        self._lock = threading.Lock()
+        self.restarts = 0
+        """How often it ended by itself."""
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    def start(self) -> None:
+        with self._lock:
+            self._wanted = True
+            self._launch()
+
+    def keep_up(self) -> None:
+        """Start it again if it has ended unasked."""
+        with self._lock:
+            if self._wanted and self._process is not None and self._process.poll() is not None:
+                self.restarts += 1
+                self._launch()
+
+    def _launch(self) -> None:
+        with self.log.open("ab") as out:
+            out.write(b"---- start at %.3f\n" % time.time())
+            out.flush()
+            self._process = subprocess.Popen(
+                self.peer.command(self.properties), stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if there is one."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def end(self, number: int) -> int | None:
+        """End it with a signal and wait; the exit code. What does not end in time is killed, and has none."""
+        with self._lock:
+            self._wanted = False
+            process = self._process
+        if process is None:
+            return None
+        self.signal(signal.SIGCONT)
+        self.signal(number)
+        try:
+            return process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return None
+
+
+class Cluster:
+    """All of it; a context manager that starts and kills."""
+
+    def __init__(self, directory: Path, peer: Peer) -> None:
+        self.directory = directory
+        self.peer = peer
+        self.zookeeper = LocalZooKeeper(directory / "zookeeper", steady_port())
+        self.brokers = {broker: BrokerProcess(broker, directory, peer) for broker in BROKERS}
+        self.links = Links(self._pids)
+        self.bootstrap = ""
+        self.ports: dict[int, int] = {}
+        """Where each broker listens for clients, past the links."""
+        self.tree = f"{self.zookeeper.connect}{CHROOT}"
+        """The cluster's nodes in ZooKeeper, past the links."""
+        self._ending = threading.Event()
+        self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
+
+    def _pids(self) -> dict[int, str]:
+        return {pid: named(broker.id) for broker in self.brokers.values() if (pid := broker.pid) is not None}
+
+    def __enter__(self) -> Self:
+        return self._enter(lambda broker: None)
+
+    @contextmanager
+    def started_in_turn(self) -> Iterator[Self]:
+        """Started, and the first broker before the others, so that it is the controller."""
+        with ExitStack() as stack:
+            stack.push(self)
+            yield self._enter(self._wait_for_controller)
+
+    def _wait_for_controller(self, _: BrokerProcess) -> None:
+        from kazoo.client import KazooClient
+
+        deadline = time.monotonic() + STOP_SECONDS
+        client = KazooClient(self.zookeeper.connect)
+        client.start()
+        while client.exists(f"{CHROOT}/controller") is None:
+            assert time.monotonic() < deadline, "there is no controller"
+            time.sleep(0.1)
+        client.stop()
+        client.close()
+
+    def _enter(self, started: Callable[[BrokerProcess], None]) -> Self:
+        self.links.__enter__()
+        self.zookeeper.start()
+        addresses = []
+        for broker in self.brokers.values():
+            addresses.append(self._configure(broker))
+            broker.start()
+            started(broker)
+        self.bootstrap = ",".join(addresses)
+        self._supervisor.start()
+        return self
+
+    def _configure(self, broker: BrokerProcess) -> str:
+        """Write its properties; the address that clients are given."""
+        client, peer, name = steady_port(), steady_port(), named(broker.id)
+        zookeeper = self.links.listen(ZOOKEEPER, self.zookeeper.port, source=name)
+        shown = f"127.0.0.1:{self.links.listen(name, client, source='client')}"
+        shown_to_peers = f"127.0.0.1:{self.links.listen(name, peer)}"
+        self.ports[broker.id] = client
+        own = {
+            "broker.id": broker.id,
+            "zookeeper.connect": f"127.0.0.1:{zookeeper}{CHROOT}",
+            "log.dirs": broker.data,
+            "listeners": f"CLIENT://127.0.0.1:{client},PEER://127.0.0.1:{peer}",
+            "advertised.listeners": f"CLIENT://{shown},PEER://{shown_to_peers}",
+        }
+        write_properties(broker.properties, own | dict(OPTIONS))
+        return shown
+
+    def _supervise(self) -> None:
+        while not self._ending.wait(AGAIN_SECONDS):
+            for broker in self.brokers.values():
+                broker.keep_up()
+
+    def cut_peers(self, broker: int) -> None:
+        """Cut one broker off from the other brokers."""
+        self.links.cut(lambda link: self._to_peers(link, broker))
+
+    def cut_zookeeper(self, broker: int) -> None:
+        """Cut one broker off from ZooKeeper."""
+        self.links.cut(lambda link: link.between(named(broker), ZOOKEEPER))
+
+    def isolate(self, broker: int) -> None:
+        """Cut one broker off from the others and from ZooKeeper; clients still reach it."""
+        self.links.cut(lambda link: self._to_peers(link, broker) or link.between(named(broker), ZOOKEEPER))
+
+    def cut_clients(self, broker: int) -> None:
+        """Break the connections of clients to one broker, and let no new ones through."""
+        self.links.cut(lambda link: link.between(named(broker), "client"))
+        self.links.reset(lambda link: link.between(named(broker), "client"))
+
+    def _to_peers(self, link: Link, broker: int) -> bool:
+        return any(link.between(named(broker), named(other)) for other in BROKERS if other != broker)
+
+    def stop_brokers(self) -> None:
+        """Controlled shutdown of all at once, with nothing started again."""
+        self._ending.set()
+        for broker in self.brokers.values():
+            broker._wanted = False
+            broker.signal(signal.SIGTERM)
+        for broker in self.brokers.values():
+            broker.end(signal.SIGTERM)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        for broker in self.brokers.values():
+            broker.end(signal.SIGKILL)
+        self.zookeeper.kill()
+        self.links.__exit__(kind, error, trace)

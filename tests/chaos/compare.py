@@ -1,0 +1,68 @@
+"""How long each kind of fault was felt at each peer, side by side: `python -m tests.chaos.compare [RESULTS]`."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from tests.chaos.unavailability import load
+
+THEIRS, OURS = "kafka", "ottla"
+
+
+class Gap(NamedTuple):
+    """How long one fault was felt, and for how long it lasted, which is drawn by lot."""
+
+    seconds: float
+    fault_seconds: float
+
+    @property
+    def past(self) -> float:
+        """How long after the fault was mended; negative where the others had taken over before."""
+        return self.seconds - self.fault_seconds
+
+
+def longest_by_kind(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Gap]]]:
+    """Kind → peer → the longest gap of each fault."""
+    found: dict[str, dict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        for fault in result["faults"]:
+            found[fault["kind"]][result["peer"]].append(Gap(max(fault["gaps"].values()), fault["seconds"]))
+    return found
+
+
+def table(found: Mapping[str, Mapping[str, Sequence[Gap]]]) -> Iterator[str]:
+    """Lines for a terminal; what took longer at our brokers than ever at theirs is marked.
+
+    "past" is the most seconds after a fault was mended: a longer gap because of a longer fault is no worse.
+    """
+    yield f"{'longest gap':<16}{'Apache Kafka':>34}{'Ottla':>34}"
+    yield f"{'':<16}" + f"{'times':>7}{'median s':>9}{'most s':>9}{'past s':>9}" * 2
+    for kind, by_peer in sorted(found.items()):
+        theirs, ours = by_peer.get(THEIRS, ()), by_peer.get(OURS, ())
+        mark = "  longer" if theirs and ours and _is_longer(ours, theirs) else ""
+        yield f"{kind:<16}{_figures(theirs)}{_figures(ours)}{mark}"
+
+
+def _is_longer(ours: Sequence[Gap], theirs: Sequence[Gap]) -> bool:
+    return max(ours).seconds > max(theirs).seconds and _past(ours) > _past(theirs)
+
+
+def _past(gaps: Sequence[Gap]) -> float:
+    return max(gap.past for gap in gaps)
+
+
+def _figures(gaps: Sequence[Gap]) -> str:
+    if not gaps:
+        return f"{'-':>7}{'-':>9}{'-':>9}{'-':>9}"
+    middle = median(gap.seconds for gap in gaps)
+    return f"{len(gaps):>7}{middle:>9.2f}{max(gaps).seconds:>9.2f}{_past(gaps):>9.2f}"
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1] if len(sys.argv) > 1 else "chaos-results")
+    print("\n".join(table(longest_by_kind(load(where)))))

@@ -1,0 +1,93 @@
+"""What is broken: a row per kind, and the deck that a seed deals from. One fault at a time, mended before the next."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tests.chaos.cluster import BROKERS, Cluster
+
+
+class Fault(NamedTuple):
+    """What is done to which broker, and for how long it stays so."""
+
+    kind: str
+    broker: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} of broker {self.broker} for {self.seconds:.1f} s"
+
+
+class Kind(NamedTuple):
+    """How to break and to mend, and the least and the most seconds in between."""
+
+    name: str
+    breaks: Callable[[Cluster, int], object]
+    mends: Callable[[Cluster, int], object]
+    least: float
+    most: float
+
+
+def _kill(cluster: Cluster, broker: int) -> None:
+    cluster.brokers[broker].end(signal.SIGKILL)
+
+
+def _start(cluster: Cluster, broker: int) -> None:
+    cluster.brokers[broker].start()
+
+
+def _heal(cluster: Cluster, broker: int) -> None:
+    cluster.links.heal()
+
+
+KINDS = (
+    # longer than the session: the failover is by its expiry
+    Kind("kill", _kill, _start, 7.0, 9.0),
+    # back while its old node still stands in ZooKeeper
+    Kind("kill-quick", _kill, _start, 0.1, 1.0),
+    Kind("restart", lambda c, b: c.brokers[b].end(signal.SIGTERM), _start, 0.5, 2.0),
+    Kind(
+        "pause-short",
+        lambda c, b: c.brokers[b].signal(signal.SIGSTOP),
+        lambda c, b: c.brokers[b].signal(signal.SIGCONT),
+        1.0,
+        3.0,
+    ),
+    Kind(
+        "pause-long",
+        lambda c, b: c.brokers[b].signal(signal.SIGSTOP),
+        lambda c, b: c.brokers[b].signal(signal.SIGCONT),
+        8.0,
+        10.0,
+    ),
+    Kind("zookeeper", lambda c, b: c.zookeeper.kill(), lambda c, b: c.zookeeper.start(), 0.5, 3.0),
+    Kind("zookeeper-long", lambda c, b: c.zookeeper.kill(), lambda c, b: c.zookeeper.start(), 8.0, 10.0),
+    Kind("cut-peers", lambda c, b: c.cut_peers(b), _heal, 6.0, 9.0),
+    Kind("cut-zookeeper", lambda c, b: c.cut_zookeeper(b), _heal, 8.0, 10.0),
+    Kind("isolate", lambda c, b: c.isolate(b), _heal, 8.0, 10.0),
+    Kind("cut-clients", lambda c, b: c.cut_clients(b), _heal, 0.2, 2.0),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+def deck(seed: int, names: Sequence[str] = ()) -> Iterator[Fault]:
+    """Faults without end: all kinds in a shuffled order, then all again in another."""
+    chance = random.Random(seed)
+    kinds = [BY_NAME[name] for name in names] or list(KINDS)
+    while True:
+        for kind in chance.sample(kinds, len(kinds)):
+            yield Fault(kind.name, chance.choice(BROKERS), chance.uniform(kind.least, kind.most))
+
+
+def inflict(cluster: Cluster, fault: Fault) -> None:
+    """Break it, wait, mend it."""
+    kind = BY_NAME[fault.kind]
+    kind.breaks(cluster, fault.broker)
+    try:
+        time.sleep(fault.seconds)
+    finally:
+        kind.mends(cluster, fault.broker)

@@ -1,0 +1,125 @@
+"""What ZooKeeper and every broker by itself say of the cluster, and waiting until it is whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from tests.chaos.cluster import BROKERS, Cluster
+from tests.chaos.sending import CLIENT, ORDERED
+from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
+from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
+from tests.chaos.transfers import TRANSFERS
+from tests.chaos.tree import Tree
+
+from ottla import KafkaAdminClient
+from ottla.client.admin.partitions import ElectionType
+from ottla.errors import KafkaError
+from ottla.net.blocking_channel import BlockingChannel
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+WHOLE_SECONDS = 90.0
+START_SECONDS = 120.0
+LOOK_SECONDS = 0.2
+ANSWER_MS = 2_000
+METADATA_VERSION = 5
+ELECTION_MS = 10_000
+
+
+class NotWholeError(AssertionError):
+    """The cluster did not become whole again in time."""
+
+
+class Health:
+    """Asks past all links. One broker's word is not enough: what was cut off tells what it knew before."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._servers = cluster.bootstrap
+        self._ports = cluster.ports
+        self._connect = cluster.tree
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return Tree(self._connect)
+
+    def wait_for_brokers(self) -> None:
+        """Until every broker knows all brokers."""
+        self._wait(START_SECONDS, lambda: self._brokers_say(_absent_brokers))
+
+    def make_topics(self) -> None:
+        """The topics of the load, replicated to all brokers."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self._servers, **CLIENT})
+        topics = [NewTopic(ORDERED, ORDERED_PARTITIONS, 3), NewTopic(TRANSFERS, TRANSFERS_PARTITIONS, 3)]
+        for made in admin.create_topics(topics, operation_timeout=30).values():
+            made.result(30)
+
+    def wait_until_whole(self) -> None:
+        """Until every partition has a leader and all its replicas in sync, and all know."""
+        self._wait(WHOLE_SECONDS, lambda: self._tree.missing() or self._brokers_say(_missing))
+
+    def _wait(self, seconds: float, missing: Callable[[], list[str]]) -> None:
+        deadline = time.monotonic() + seconds
+        while said := missing():
+            if time.monotonic() > deadline:
+                raise NotWholeError(f"the cluster is not whole after {seconds:.0f} s: {'; '.join(said)}")
+            time.sleep(LOOK_SECONDS)
+
+    def _brokers_say(self, missing: Callable[[MetadataResponse], list[str]]) -> list[str]:
+        views = {broker: _metadata(port) for broker, port in self._ports.items()}
+        return [f"broker {n} does not answer" for n, view in views.items() if view is None] + [
+            f"broker {n} says: {word}" for n, view in views.items() if view is not None for word in missing(view)
+        ]
+
+    def elect_preferred(self) -> None:
+        """Give every broker the partitions it leads by preference, so that each fault has something to break."""
+        # librdkafka's binding for Python cannot ask for this in version 2.16
+        try:
+            with KafkaAdminClient(bootstrap_servers=self._servers) as admin:
+                admin.elect_leaders(ElectionType.PREFERRED, None, ELECTION_MS, raise_errors=False)
+        except KafkaError:
+            return  # without it the load is only less even
+
+    def controller(self) -> int:
+        """The active controller; -1 for none."""
+        return self._tree.controller()
+
+    def leaders(self) -> Mapping[int, int]:
+        """Leader by partition of the ordered topic."""
+        return self._tree.leaders(ORDERED)
+
+    def close(self) -> None:
+        """End the session with ZooKeeper."""
+        self._tree.close()
+
+
+def _metadata(port: int) -> MetadataResponse | None:
+    channel = BlockingChannel("127.0.0.1", port, read_timeout_ms=ANSWER_MS)
+    try:
+        channel.connect()
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        channel.send(request, METADATA_VERSION, 0, "health")
+        response = channel.receive()
+    except KafkaError:
+        return None
+    finally:
+        channel.disconnect()
+    assert isinstance(response, MetadataResponse)
+    return response
+
+
+def _absent_brokers(view: MetadataResponse) -> list[str]:
+    there = {broker.node_id for broker in view.brokers}
+    return [f"no broker {broker}" for broker in BROKERS if broker not in there]
+
+
+def _missing(view: MetadataResponse) -> list[str]:
+    absent = _absent_brokers(view)
+    for topic in view.topics:
+        for partition in topic.partitions:
+            if partition.leader_id < 0 or set(partition.isr_nodes) != set(partition.replica_nodes):
+                name = f"{topic.name}-{partition.partition_index}"
+                absent.append(f"{name} (leader {partition.leader_id}, ISR {partition.isr_nodes})")
+    return absent

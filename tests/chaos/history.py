@@ -1,0 +1,135 @@
+"""What the load has seen, in the order it was seen. Written by many threads: lists are only appended to."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Sent(NamedTuple):
+    """A record of an ordered producer, and what it says."""
+
+    producer: str
+    partition: int
+    sequence: int
+
+    @property
+    def value(self) -> bytes:
+        return f"{self.producer} {self.partition} {self.sequence}".encode()
+
+    @classmethod
+    def of(cls, value: bytes) -> Sent:
+        producer, partition, sequence = value.decode().split(" ")
+        return cls(producer, int(partition), int(sequence))
+
+
+class Ack(NamedTuple):
+    """The broker has said that this record is written; None where it said only that it has been before."""
+
+    at: float
+    sent: Sent
+    offset: int | None
+
+
+class Outcome(Enum):
+    """How a transaction ended, as its client was told."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Half(NamedTuple):
+    """One of the two records that a transfer makes of a source record."""
+
+    worker: str
+    attempt: int
+    source: int
+    side: int
+
+    @property
+    def value(self) -> bytes:
+        return f"{self.worker} {self.attempt} {self.source} {self.side}".encode()
+
+    @classmethod
+    def of(cls, value: bytes) -> Half:
+        worker, attempt, source, side = value.decode().split(" ")
+        return cls(worker, int(attempt), int(source), int(side))
+
+
+@dataclass
+class Attempt:
+    """One transaction: the source records it took, and how it ended."""
+
+    worker: str
+    number: int
+    sources: tuple[int, ...]
+    outcome: Outcome = Outcome.UNKNOWN
+    at: float = 0.0
+
+    @property
+    def halves(self) -> set[Half]:
+        return {Half(self.worker, self.number, source, side) for source in self.sources for side in (0, 1)}
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    partition: int
+
+
+class Assigned(NamedTuple):
+    """A member of the group got a partition."""
+
+    at: float
+    member: str
+    place: Place
+
+
+class Taken(NamedTuple):
+    """A member of the group got a record."""
+
+    at: float
+    member: str
+    place: Place
+    offset: int
+
+
+class Committed(NamedTuple):
+    """The coordinator has said that this position is kept."""
+
+    at: float
+    member: str
+    place: Place
+    position: int
+
+
+class Stored(NamedTuple):
+    """A record as the log has it in the end."""
+
+    place: Place
+    offset: int
+    value: bytes
+
+
+@dataclass
+class History:
+    """Everything that was seen in a run."""
+
+    acks: list[Ack] = field(default_factory=list)
+    refused: list[tuple[float, Sent, str]] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    transferred: dict[str, int | None] = field(default_factory=dict)
+    """Per worker, the source offset that is committed in the end."""
+    group: list[Assigned | Taken | Committed] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the load shall come to its end."""
+
+    def write(self, path: Path) -> None:
+        """A line per thing seen, for whoever looks into a run that failed."""
+        seen = [*self.acks, *self.refused, *self.attempts, *self.transferred.items(), *self.group]
+        path.write_text("".join(f"{one}\n" for one in seen))

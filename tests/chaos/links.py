@@ -1,0 +1,158 @@
+"""TCP proxies that can be cut. A link is named by who dials and who is dialled; cut, it swallows what is sent.
+
+As with a cable that is pulled, nobody is told: bytes wait, new connections are accepted by the proxy and come to
+nothing, and all goes on where the link is mended in time. `reset` breaks the connections that are open, so that
+answers are lost.
+
+Runs on a thread of its own; all methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from struct import pack
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.chaos.sockets import owner_of
+
+CHUNK_BYTES = 65_536
+
+
+class Link(NamedTuple):
+    """Who dials, and who is dialled: `broker 1`, `zookeeper`, `client`."""
+
+    source: str
+    target: str
+
+    def between(self, one: str, other: str) -> bool:
+        """It joins these two, whoever dials."""
+        return {self.source, self.target} == {one, other}
+
+
+class Links:
+    """All proxies of a cluster. `pids` tells by process who dials; whoever is in there is no client."""
+
+    def __init__(self, pids: Callable[[], dict[int, str]]) -> None:
+        self._pids = pids
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._gates: dict[Link, asyncio.Event] = {}
+        self._cut: Callable[[Link], bool] = lambda link: False
+        self._open: dict[asyncio.StreamWriter, Link] = {}
+
+    def listen(self, target: str, port: int, source: str | None = None) -> int:
+        """A port that leads to `port` of `target`. Without `source`, each connection is looked up by its process."""
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialler = source or self._dialler(writer)
+            await self._serve(Link(dialler, target), port, reader, writer)
+
+        async def start() -> int:
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            return int(server.sockets[0].getsockname()[1])
+
+        return int(self._run(start()))
+
+    def cut(self, which: Callable[[Link], bool]) -> None:
+        """Cut these links, and no others."""
+
+        async def change() -> None:
+            self._cut = which
+            for link, gate in self._gates.items():
+                self._set(link, gate)
+
+        self._run(change())
+
+    def heal(self) -> None:
+        """All links are whole."""
+        self.cut(lambda link: False)
+
+    def reset(self, which: Callable[[Link], bool]) -> None:
+        """Break the open connections of these links."""
+
+        async def close() -> None:
+            for writer, link in list(self._open.items()):
+                if which(link):
+                    _break(writer)
+
+        self._run(close())
+
+    def _set(self, link: Link, gate: asyncio.Event) -> None:
+        if self._cut(link):
+            gate.clear()
+        else:
+            gate.set()
+
+    def _gate(self, link: Link) -> asyncio.Event:
+        gate = self._gates.get(link)
+        if gate is None:
+            gate = self._gates[link] = asyncio.Event()
+            self._set(link, gate)
+        return gate
+
+    def _dialler(self, writer: asyncio.StreamWriter) -> str:
+        pids = self._pids()
+        pid = owner_of(writer.get_extra_info("peername")[1], pids)
+        return "client" if pid is None else pids[pid]
+
+    async def _serve(self, link: Link, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        gate = self._gate(link)
+        self._open[writer] = link
+        try:
+            await gate.wait()
+            back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            self._open.pop(writer, None)
+            _break(writer)
+            return
+        self._open[back_writer] = link
+        ways = ((reader, back_writer), (back_reader, writer))
+        tasks = [asyncio.create_task(_pump(gate, from_, to)) for from_, to in ways]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        for end in (writer, back_writer):
+            self._open.pop(end, None)
+            end.close()
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async def end() -> None:
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._run(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+
+def _break(writer: asyncio.StreamWriter) -> None:
+    """Close with a reset, as the end of a process does where bytes are on their way."""
+    found = writer.get_extra_info("socket")
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def _pump(gate: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes one way until either end closes; the end, too, is carried only over a whole link."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK_BYTES):
+            await gate.wait()
+            writer.write(data)
+            await writer.drain()
+    await gate.wait()

@@ -1,0 +1,88 @@
+"""A consumer group over both topics: what its members are given, take and commit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from tests.chaos.history import Assigned, Committed, History, Place, Taken
+from tests.chaos.sending import CLIENT, ORDERED
+from tests.chaos.transfers import TRANSFERS
+
+GROUP = "readers"
+COMMIT_SECONDS = 0.5
+
+
+class Member(threading.Thread):
+    """One member, which reads until `done` is set and then leaves."""
+
+    def __init__(self, number: int, bootstrap: str, history: History) -> None:
+        super().__init__(name=f"member-{number}", daemon=True)
+        self._history = history
+        self.done = threading.Event()
+        self._options = {
+            "bootstrap.servers": bootstrap,
+            "client.id": self.name,
+            "group.id": GROUP,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 1_000,
+            "fetch.wait.max.ms": 100,
+            **CLIENT,
+        }
+        self._positions: dict[Place, int] = {}
+
+    def run(self) -> None:
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(self._options | {"on_commit": self._committed})
+        consumer.subscribe([ORDERED, TRANSFERS], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        commit_at = time.monotonic() + COMMIT_SECONDS
+        while not self.done.is_set():
+            for message in consumer.consume(500, 0.1):
+                if message.error() is None:
+                    self._take(message)
+            if time.monotonic() > commit_at:
+                self._commit(consumer)
+                commit_at = time.monotonic() + COMMIT_SECONDS
+        consumer.close()
+
+    def _take(self, message: Any) -> None:
+        place = Place(message.topic(), message.partition())
+        self._history.group.append(Taken(time.monotonic(), self.name, place, message.offset()))
+        self._positions[place] = message.offset() + 1
+
+    def _commit(self, consumer: Any, asynchronous: bool = True) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        offsets = [TopicPartition(*place, position) for place, position in self._positions.items()]
+        if not offsets:
+            return
+        try:
+            consumer.commit(offsets=offsets, asynchronous=asynchronous)
+        except KafkaException:
+            return  # a later one will do
+
+    def _committed(self, error: Any, partitions: list[Any]) -> None:
+        now = time.monotonic()
+        for found in partitions:
+            if error is None and found.error is None and found.offset >= 0:
+                place = Place(found.topic, found.partition)
+                self._history.group.append(Committed(now, self.name, place, found.offset))
+
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        now = time.monotonic()
+        for found in partitions:
+            self._history.group.append(Assigned(now, self.name, Place(found.topic, found.partition)))
+
+    def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
+        self._commit(consumer, asynchronous=False)
+        self._lost(consumer, partitions)
+
+    def _lost(self, consumer: Any, partitions: list[Any]) -> None:
+        for found in partitions:
+            self._positions.pop(Place(found.topic, found.partition), None)

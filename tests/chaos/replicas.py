@@ -1,0 +1,52 @@
+"""The logs of brokers that have stopped, compared batch by batch, as bytes, up to the high watermark that all know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.chaos.history import Place
+
+from ottla.records.batch import split
+from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
+
+
+class Batch(NamedTuple):
+    """A batch as it lies on disk."""
+
+    base_offset: int
+    next_offset: int
+    digest: str
+
+
+class Replica(NamedTuple):
+    """The high watermark that a broker has noted, and its batches below it."""
+
+    high_watermark: int
+    batches: list[Batch]
+
+
+def batches(folder: Path) -> Iterator[Batch]:
+    """All batches of a partition's log, in order."""
+    for segment in sorted(folder.glob("*.log")):
+        content = segment.read_bytes()
+        for header, start, end in split(content):
+            yield Batch(header.base_offset, header.next_offset, sha256(content[start:end]).hexdigest()[:16])
+
+
+def read_replicas(directories: Sequence[Path]) -> dict[Place, list[Replica]]:
+    """Every partition's replicas, in the order of the brokers' data directories."""
+    found: dict[Place, list[Replica]] = {}
+    for data in directories:
+        for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():
+            folder = data / f"{tp.topic}-{tp.partition}"
+            below = [batch for batch in batches(folder) if batch.next_offset <= high_watermark]
+            found.setdefault(Place(tp.topic, tp.partition), []).append(Replica(high_watermark, below))
+    return found
+
+
+def smallest(replicas: Mapping[Place, Sequence[Replica]]) -> dict[Place, int]:
+    """Partition → the high watermark that all its replicas have reached."""
+    return {place: min(replica.high_watermark for replica in of) for place, of in replicas.items()}

@@ -1,0 +1,41 @@
+"""Which process owns the other end of a connection on loopback; Linux tells in /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+def owner_of(port: int, pids: Iterable[int]) -> int | None:
+    """Which of these processes has a socket with this local port; None for none of them."""
+    wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
+    if not wanted:
+        return None
+    return next((pid for pid in pids if not wanted.isdisjoint(_open_files(pid))), None)
+
+
+def _inodes(port: int) -> list[str]:
+    ending = f":{port:04X}"
+    found = []
+    for table in TABLES:
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(ending) and fields[9] != "0":
+                found.append(fields[9])
+    return found
+
+
+def _open_files(pid: int) -> Iterable[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield os.readlink(f"{folder}/{name}")
+        except OSError:
+            continue

@@ -1,0 +1,223 @@
+"""Each checker passes a good history and names what is wrong in a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+import pytest
+from tests.chaos import checkers
+from tests.chaos.compare import longest_by_kind, table
+from tests.chaos.history import Ack, Assigned, Attempt, Committed, Half, Outcome, Place, Sent, Stored, Taken
+from tests.chaos.replicas import Batch, Replica, read_replicas
+from tests.chaos.sending import ORDERED
+from tests.chaos.transfers import TRANSFERS
+from tests.chaos.unavailability import gaps
+
+from ottla.model import TopicPartition
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from ottla.storage.checkpoints import HIGH_WATERMARKS, write_offsets
+
+P0 = Place(ORDERED, 0)
+
+
+def sent(sequence: int, producer: str = "a") -> Sent:
+    return Sent(producer, 0, sequence)
+
+
+def log(*of: Sent) -> list[Stored]:
+    return [Stored(P0, offset, one.value) for offset, one in enumerate(of)]
+
+
+def acks(*of: Sent) -> list[Ack]:
+    return [Ack(0.0, one, offset) for offset, one in enumerate(of)]
+
+
+def test_what_records_say_is_read_back() -> None:
+    assert Sent.of(sent(3).value) == sent(3)
+    assert Half.of(Half("w", 1, 2, 0).value) == Half("w", 1, 2, 0)
+
+
+def test_a_good_log_is_a_good_log() -> None:
+    stored = log(sent(0), sent(0, "b"), sent(1))
+    assert checkers.nothing_acked_is_lost(acks(sent(0), sent(0, "b"), sent(1)), stored) == []
+    assert checkers.nothing_is_doubled(stored) == []
+    assert checkers.order_is_kept(stored) == []
+
+
+@pytest.mark.parametrize("stored", [log(sent(0)), log(sent(0), sent(7))], ids=["cut off", "another in its place"])
+def test_a_lost_record_is_seen(stored: list[Stored]) -> None:
+    (wrong,) = checkers.nothing_acked_is_lost(acks(sent(0), sent(1)), stored)
+    assert "offset 1" in wrong
+
+
+def test_a_record_that_was_acked_without_its_offset_must_be_there_too() -> None:
+    assert checkers.nothing_acked_is_lost([Ack(0.0, sent(0), None)], log(sent(0))) == []
+    assert len(checkers.nothing_acked_is_lost([Ack(0.0, sent(1), None)], log(sent(0)))) == 1
+
+
+def test_a_doubled_record_is_seen() -> None:
+    (wrong,) = checkers.nothing_is_doubled(log(sent(0), sent(1), sent(0)))
+    assert "2 times" in wrong
+
+
+def test_swapped_records_are_seen() -> None:
+    (wrong,) = checkers.order_is_kept(log(sent(1), sent(0)))
+    assert "comes after 1" in wrong
+
+
+def attempt(outcome: Outcome) -> Attempt:
+    return Attempt("w", 1, (0, 1), outcome)
+
+
+def halves(*of: Half) -> list[Stored]:
+    return [Stored(Place(TRANSFERS, half.side), offset, half.value) for offset, half in enumerate(of)]
+
+
+WHOLE = halves(*sorted(attempt(Outcome.UNKNOWN).halves))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "records"),
+    [(Outcome.COMMITTED, WHOLE), (Outcome.ABORTED, []), (Outcome.UNKNOWN, WHOLE), (Outcome.UNKNOWN, [])],
+)
+def test_a_whole_transaction_or_none_of_it_is_good(outcome: Outcome, records: list[Stored]) -> None:
+    assert checkers.transactions_are_atomic([attempt(outcome)], records) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "records", "words"),
+    [
+        (Outcome.COMMITTED, WHOLE[:3], "torn"),
+        (Outcome.UNKNOWN, WHOLE[:1], "torn"),
+        (Outcome.COMMITTED, [], "lost"),
+        (Outcome.ABORTED, WHOLE, "visible"),
+    ],
+)
+def test_a_torn_transaction_is_seen(outcome: Outcome, records: list[Stored], words: str) -> None:
+    (wrong,) = checkers.transactions_are_atomic([attempt(outcome)], records)
+    assert words in wrong
+
+
+def test_a_transaction_that_nobody_made_is_seen() -> None:
+    (wrong,) = checkers.transactions_are_atomic([], WHOLE)
+    assert "nobody" in wrong
+
+
+def test_transfers_are_exactly_once() -> None:
+    assert checkers.transfers_are_exactly_once({"w": 2}, WHOLE) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "records", "words"),
+    [
+        (3, WHOLE, "did not transfer 2"),
+        (2, [*WHOLE, *halves(Half("w", 2, 1, 0), Half("w", 2, 1, 1))], "transferred 1 2 times"),
+        (1, WHOLE, "only up to 1"),
+        (None, WHOLE, "could not end"),
+    ],
+)
+def test_a_transfer_too_few_or_too_many_is_seen(end: int | None, records: list[Stored], words: str) -> None:
+    wrong = checkers.transfers_are_exactly_once({"w": end}, records)
+    assert any(words in line for line in wrong)
+
+
+def test_an_open_transaction_is_seen() -> None:
+    assert checkers.no_transaction_stays_open({}) == []
+    (wrong,) = checkers.no_transaction_stays_open({P0: (3, 9)})
+    assert "3 of 9" in wrong
+
+
+GOOD_GROUP: list[checkers.GroupEvent] = [
+    Assigned(0.0, "m", P0),
+    Taken(1.0, "m", P0, 0),
+    Committed(2.0, "m", P0, 1),
+    Assigned(3.0, "n", P0),
+    Taken(4.0, "n", P0, 1),
+]
+
+
+def test_a_group_that_goes_on_is_good() -> None:
+    assert checkers.the_group_goes_on(GOOD_GROUP, log(sent(0), sent(1))) == []
+
+
+def test_a_record_that_nobody_took_is_seen() -> None:
+    (wrong,) = checkers.the_group_goes_on(GOOD_GROUP, log(sent(0), sent(1), sent(2)))
+    assert "nobody took" in wrong
+
+
+def test_a_committed_position_that_was_forgotten_is_seen() -> None:
+    events = [*GOOD_GROUP[:4], Taken(4.0, "n", P0, 0), Taken(5.0, "n", P0, 1)]
+    (wrong,) = checkers.the_group_goes_on(events, log(sent(0), sent(1)))
+    assert "again" in wrong
+
+
+def test_a_record_that_one_member_takes_twice_is_seen() -> None:
+    events = [*GOOD_GROUP, Taken(5.0, "n", P0, 1)]
+    assert len(checkers.the_group_goes_on(events, log(sent(0), sent(1)))) == 1
+
+
+def replica(high_watermark: int, *digests: str) -> Replica:
+    return Replica(high_watermark, [Batch(offset, offset + 1, digest) for offset, digest in enumerate(digests)])
+
+
+def test_replicas_may_differ_behind_the_smallest_high_watermark() -> None:
+    assert checkers.replicas_are_equal({P0: [replica(2, "x", "y"), replica(1, "x"), replica(2, "x", "z")]}) == []
+
+
+@pytest.mark.parametrize("other", [replica(2, "x", "z"), replica(2, "x")], ids=["other bytes", "a batch is missing"])
+def test_replicas_that_differ_are_seen(other: Replica) -> None:
+    (wrong,) = checkers.replicas_are_equal({P0: [replica(2, "x", "y"), replica(2, "x", "y"), other]})
+    assert "ordered-0" in wrong
+
+
+def test_a_replica_that_stays_behind_is_seen() -> None:
+    whole, behind = replica(2, "x", "y"), replica(1, "x")
+    acked = acks(sent(0), sent(1))
+    assert checkers.replicas_reach_what_was_acked(acked, {P0: [whole] * 3}) == []
+    assert len(checkers.replicas_reach_what_was_acked(acked, {P0: [whole, whole, behind]})) == 1
+    assert len(checkers.replicas_reach_what_was_acked(acked, {P0: [whole, whole]})) == 1
+
+
+def batch(offset: int, records: bytes) -> bytes:
+    length = HEADER_BYTES - LOG_OVERHEAD + len(records)
+    return pack(">qiibIhiqqqhii", offset, length, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1) + records
+
+
+def test_replicas_are_read_from_disk(tmp_path: Path) -> None:
+    for broker, last in (("1", b"same"), ("2", b"other")):
+        folder = tmp_path / broker / "ordered-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(batch(0, b"same"))
+        (folder / f"{1:020}.log").write_bytes(batch(1, last) + batch(2, b"behind"))
+        write_offsets(tmp_path / broker / HIGH_WATERMARKS, {TopicPartition(ORDERED, 0): 2})
+    replicas = read_replicas([tmp_path / "1", tmp_path / "2"])
+    assert [len(one.batches) for one in replicas[P0]] == [2, 2]
+    assert len(checkers.replicas_are_equal(replicas)) == 1
+    assert checkers.replicas_are_equal(read_replicas([tmp_path / "1", tmp_path / "1"])) == []
+
+
+def test_the_longest_gap_is_that_which_overlaps_the_fault() -> None:
+    times = [0.0, 1.0, 2.0, 7.0, 7.5, 20.0]
+    found = gaps([Ack(at, sent(0), 0) for at in times], began=3.0, ended=7.2, partitions=1)
+    assert found == {0: 5.0}
+    assert gaps([], began=3.0, ended=7.0, partitions=1) == {0: 4.0}
+
+
+def test_peers_stand_side_by_side_and_what_took_longer_is_marked() -> None:
+    def result(peer: str, kind: str, *longest: float) -> dict[str, Any]:
+        gaps = [{"kind": kind, "seconds": 5.0, "gaps": {"0": 0.1, "1": gap}} for gap in longest]
+        return {"peer": peer, "faults": gaps}
+
+    results = [result("kafka", "kill", 6.0, 8.0), result("ottla", "kill", 9.0), result("ottla", "restart", 0.2)]
+    lines = list(table(longest_by_kind(results)))
+    assert lines[2].split() == ["kill", "2", "7.00", "8.00", "3.00", "1", "9.00", "9.00", "4.00", "longer"]
+    assert lines[3].split() == ["restart", "-", "-", "-", "-", "1", "0.20", "0.20", "-4.80"]
+
+
+def test_a_longer_gap_of_a_longer_fault_is_not_marked() -> None:
+    cut = {"kind": "cut-peers", "seconds": 6.0, "gaps": {"0": 6.5}}
+    longer = {"kind": "cut-peers", "seconds": 9.0, "gaps": {"0": 9.1}}
+    results = [{"peer": "kafka", "faults": [cut]}, {"peer": "ottla", "faults": [longer]}]
+    assert not list(table(longest_by_kind(results)))[2].endswith("longer")

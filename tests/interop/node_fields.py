@@ -1,0 +1,20 @@
+"""Nodes of ZooKeeper made comparable, of one run and of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+def comparable(value: bytes | None, of_one_run: Collection[str]) -> Any:
+    """What a node holds, without the values of the fields that differ from run to run."""
+    if not value:
+        return None
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return value
+    if not isinstance(found, Mapping):
+        return found
+    return {name: "…" if name in of_one_run else part for name, part in found.items()}

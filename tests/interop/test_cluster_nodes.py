@@ -1,0 +1,97 @@
+"""Three brokers leave the same nodes in ZooKeeper as three of Apache Kafka 3.9, through all that happens to them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.peers import PEERS
+from tests.chaos.tree import Tree
+from tests.interop.eventually import eventually as until_found
+from tests.interop.node_fields import comparable
+
+from ottla import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    NewTopic,
+    TopicPartition,
+)
+from ottla.cluster.zookeeper_tree import read_tree
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+SECONDS = 60.0
+eventually = partial(until_found, seconds=SECONDS)
+OF_ONE_RUN = {"topic_id", "id"}
+"""Fields whose values differ from run to run."""
+LEFT_OUT = ("/config/groups", "/config/client-metrics", "/feature", "/migration")
+"""Those that Kafka has without ZooKeeper only, or for the way there."""
+EPHEMERAL = ("/brokers/ids/1", "/brokers/ids/2", "/brokers/ids/3", "/controller")
+
+
+def test_the_nodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
+    reason = PEERS["kafka"].missing()
+    if reason is not None:
+        pytest.skip(reason)
+    ours, theirs = (history(tmp_path / peer, peer) for peer in ("ottla", "kafka"))
+    different = {
+        (step, path): (ours[step].get(path), theirs[step].get(path))
+        for step in theirs
+        for path in ours[step].keys() | theirs[step].keys()
+        if path not in ours[step] or path not in theirs[step] or ours[step][path] != theirs[step][path]
+    }
+    assert different == {}
+
+
+def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
+    """The tree after each step."""
+    directory.mkdir()
+    with Cluster(directory, PEERS[peer]) as cluster:
+        tree = Tree(cluster.tree)
+        eventually(lambda: not tree.missing())
+        seen: dict[str, dict[str, Any]] = {}
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            layout = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+            options = {"retention.ms": "1000", "min.insync.replicas": "2"}
+            admin.create_topics([NewTopic("t", replica_assignments=layout, topic_configs=options)])
+            admin.create_topics([NewTopic("gone", replica_assignments={0: [1, 2]})])
+            admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", {"log.cleaner.threads": "2"})])
+            admin.delete_topics(["gone"])
+            eventually(lambda: "gone" not in tree._client.get_children("/brokers/topics"))
+            seen["topics"] = nodes(cluster, tree)
+            follower = next(b for b in (3, 2) if b != tree.controller())
+            cluster.brokers[follower].end(signal.SIGTERM)
+            eventually(lambda: tree.missing()[:1] == [f"broker {follower}"])
+            seen["one stopped in order"] = nodes(cluster, tree)
+            cluster.brokers[follower].start()
+            eventually(lambda: not tree.missing())
+            seen["there again"] = nodes(cluster, tree)
+            admin.alter_partition_reassignments({TopicPartition("t", 0): [2, 3], TopicPartition("t", 1): [3, 1]})
+            eventually(lambda: not admin.list_partition_reassignments())
+            seen["moved"] = nodes(cluster, tree)
+        tree.close()
+    return seen
+
+
+def nodes(cluster: Cluster, tree: Tree) -> dict[str, Any]:
+    found = {path: sorted_isr(comparable(value, OF_ONE_RUN)) for path, value in read_tree(cluster.tree).items()}
+    for path in EPHEMERAL:
+        stat = tree._client.exists(path)
+        found[path] = None if stat is None else sorted(json.loads(tree._client.get(path)[0]))
+    return {path: value for path, value in found.items() if not path.startswith(LEFT_OUT)}
+
+
+def sorted_isr(fields: Any) -> Any:
+    if isinstance(fields, dict) and "isr" in fields:
+        fields["isr"] = sorted(fields["isr"])  # in which order replicas come back depends on who asks first
+    return fields

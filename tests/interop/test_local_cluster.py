@@ -1,0 +1,87 @@
+"""`ottla cluster`: three brokers that outlive the command, one killed, one more added, all down and up again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from ottla import KafkaConsumer, KafkaProducer
+from ottla.cli.main import main
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+WHOLE_SECONDS = 60.0
+
+
+class Cluster:
+    """The command, on a directory of the test's own."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._directory = directory
+        self._capsys = capsys
+
+    def __call__(self, action: str, *arguments: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        code = main(["cluster", action, "--dir", str(self._directory), *arguments])
+        return code, self._capsys.readouterr().out
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("status", "--format", "json")[1])
+        return found
+
+    def wait_until_whole(self) -> dict[str, Any]:
+        deadline = time.monotonic() + WHOLE_SECONDS
+        while self("status")[0] != 0:
+            assert time.monotonic() < deadline, self.status()
+            time.sleep(0.2)
+        return self.status()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "cluster", capsys)
+    yield made
+    made("down")
+
+
+def bootstrap(status: dict[str, Any]) -> list[str]:
+    return [broker["address"] for broker in status["brokers"]]
+
+
+def send(servers: list[str], *values: bytes) -> None:
+    with KafkaProducer(bootstrap_servers=servers, acks="all") as producer:
+        for value in values:
+            producer.send("visits", value).get(30)
+
+
+def read(servers: list[str], count: int) -> list[bytes]:
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+    with KafkaConsumer("visits", bootstrap_servers=servers, **options) as consumer:
+        return [next(consumer).value for _ in range(count)]
+
+
+def test_a_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster) -> None:
+    assert cluster("up", "--base-port", "0", "--zookeeper-port", "0")[0] == 0
+    status = cluster.wait_until_whole()
+    assert status["controller"] in (0, 1, 2)
+    servers = bootstrap(status)
+    send(servers, b"1")
+    assert cluster("kill", str(status["controller"]))[0] == 0
+    send(servers, b"2")
+    assert cluster("status")[0] == 1
+    assert cluster("start", str(status["controller"]))[0] == 0
+    cluster.wait_until_whole()
+    assert cluster("add", "--rack", "b")[0] == 0
+    assert len(cluster.wait_until_whole()["brokers"]) == 4
+    assert cluster("down")[0] == 0
+    assert cluster("up")[0] == 0
+    cluster.wait_until_whole()
+    assert read(servers, 2) == [b"1", b"2"]

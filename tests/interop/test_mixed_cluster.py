@@ -1,0 +1,90 @@
+"""Our brokers and Apache Kafka's 3.9 in one cluster on one ZooKeeper, either as controller, replicating both ways.
+
+Takes a minute of two cores, so it runs where OTTLA_MIXED_CLUSTER is set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from tests.chaos.cluster import BROKERS, Cluster
+from tests.chaos.peers import KAFKA_VERSION, PEERS
+from tests.chaos.tree import Tree
+from tests.interop.eventually import eventually as until_found
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.slow,
+    pytest.mark.skipif("OTTLA_MIXED_CLUSTER" not in os.environ, reason="OTTLA_MIXED_CLUSTER=1 runs it"),
+]
+
+SECONDS = 90.0
+eventually = partial(until_found, seconds=SECONDS)
+TOPIC = "mixed"
+PARTITIONS = 3
+COUNT = 600
+
+
+@pytest.mark.parametrize(
+    ("kinds", "victim"),
+    [(("ottla", "kafka", "ottla"), 2), (("kafka", "ottla", "ottla"), 2)],
+    ids=["ours is the controller", "theirs is the controller"],
+)
+def test_both_kinds_lead_follow_and_come_back(
+    kinds: tuple[str, ...], victim: int, tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
+) -> None:
+    reason = PEERS["kafka"].missing()
+    if reason is not None:
+        pytest.skip(reason)
+    cluster = Cluster(tmp_path, PEERS["ottla"])
+    for broker, kind in zip(cluster.brokers.values(), kinds, strict=True):
+        broker.peer = PEERS[kind]
+    with cluster.started_in_turn():
+        tree = Tree(cluster.tree)
+        eventually(lambda: not tree.missing())
+        assert tree.controller() == 1
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+            layout = {p: [*BROKERS[p:], *BROKERS[:p]] for p in range(PARTITIONS)}
+            admin.create_topics([NewTopic(TOPIC, replica_assignments=layout)])
+        eventually(lambda: not tree.missing() and len(tree.leaders(TOPIC)) == PARTITIONS)
+        assert set(tree.leaders(TOPIC).values()) == set(BROKERS)
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+            send(producer, 0)
+            cluster.brokers[victim].end(signal.SIGKILL)
+            send(producer, COUNT)
+            cluster.brokers[victim].start()
+            eventually(lambda: not tree.missing())
+            send(producer, 2 * COUNT)
+        reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000}
+        with KafkaConsumer(TOPIC, bootstrap_servers=cluster.bootstrap, **reading) as consumer:
+            found = Counter(int(next(consumer).value) for _ in range(3 * COUNT))
+        assert found == Counter(range(3 * COUNT))
+        tree.close()
+        cluster.stop_brokers()
+        for partition in range(PARTITIONS):
+            copies = {content(broker.data / f"{TOPIC}-{partition}") for broker in cluster.brokers.values()}
+            assert len(copies) == 1, f"the replicas of partition {partition} differ"
+    what = ["one cluster with our brokers", f"{kinds[0]} is the controller"]
+    compatibility("Apache Kafka's broker", KAFKA_VERSION, "mixed clusters", what)
+
+
+def send(producer: KafkaProducer, first: int) -> None:
+    sent = [producer.send(TOPIC, b"%d" % n, partition=n % PARTITIONS) for n in range(first, first + COUNT)]
+    for future in sent:
+        future.get(SECONDS)
+
+
+def content(log: Path) -> bytes:
+    return b"".join(segment.read_bytes() for segment in sorted(log.glob("*.log")))

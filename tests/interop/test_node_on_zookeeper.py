@@ -1,0 +1,120 @@
+"""One broker on a real ZooKeeper: its nodes are those of Apache Kafka 3.9, and it outlives crashes of either."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import apache_kafka
+from tests.crash.process import BrokerProcess
+from tests.interop.node_fields import comparable
+from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_on_zookeeper
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+
+from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla.cluster.zookeeper_tree import read_tree
+from ottla.testing.zookeeper import LocalZooKeeper
+
+pytestmark = pytest.mark.interop
+
+SESSION_MS = 2_000
+OF_ONE_RUN = {"timestamp", "topic_id", "id", "port", "host", "endpoints", "block_start", "block_end"}
+"""Fields whose values differ from run to run."""
+
+
+def broker(zookeeper: LocalZooKeeper, chroot: str, data: Path) -> BrokerProcess:
+    options = {"broker.id": 0, "zookeeper.connect": f"{zookeeper.connect}/{chroot}"}
+    timeouts = {"zookeeper.session.timeout.ms": SESSION_MS, "group.initial.rebalance.delay.ms": 0}
+    return BrokerProcess(data, **options, **timeouts)
+
+
+def send(bootstrap: str, *values: bytes) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for value in values:
+            producer.send("t", value).get(30)
+
+
+def read(bootstrap: str, count: int) -> list[bytes]:
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 10_000}
+    with KafkaConsumer("t", bootstrap_servers=bootstrap, **options) as consumer:
+        return [next(consumer).value for _ in range(count)]
+
+
+def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    with broker(zookeeper, "killed", tmp_path) as node:
+        send(node.bootstrap, b"1", b"2")
+        node.kill()
+        node.start()  # the nodes of the run before are there until their session ends
+        send(node.bootstrap, b"3")
+        assert read(node.bootstrap, 3) == [b"1", b"2", b"3"]
+        assert node.stop() == 0
+
+
+def test_a_second_broker_with_the_same_id_is_refused(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    with broker(zookeeper, "twice", tmp_path / "a") as node:
+        with pytest.raises(AssertionError, match=r"/brokers/ids/0 belongs to another broker.*broker\.id"):
+            broker(zookeeper, "twice", tmp_path / "b").start()
+        send(node.bootstrap, b"1")
+
+
+def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    with broker(zookeeper, "away", tmp_path) as node:
+        send(node.bootstrap, b"1")
+        zookeeper.kill()
+        send(node.bootstrap, b"2")  # nothing has to be agreed on for that
+        zookeeper.start()
+        with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
+            admin.create_topics([NewTopic("made-later", 2, 1)])
+        assert read(node.bootstrap, 2) == [b"1", b"2"]
+        tree = read_tree(f"{zookeeper.connect}/away")
+        assert "/brokers/topics/made-later/partitions/1/state" in tree
+
+
+@pytest.mark.slow
+def test_the_nodes_are_those_of_apache_kafka(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    reason = apache_kafka.missing(WITH_ZOOKEEPER)
+    if reason is not None:
+        pytest.skip(reason)
+    with broker(zookeeper, "ours", tmp_path / "ours") as node:
+        use(node.bootstrap)
+        ours = fields(zookeeper, "ours")
+    (tmp_path / "theirs").mkdir()
+    with kafka_on_zookeeper(tmp_path / "theirs", f"{zookeeper.connect}/theirs") as bootstrap:
+        use(bootstrap)
+        theirs = fields(zookeeper, "theirs")
+    for path in LEFT_OUT:
+        ours.pop(path, None)
+        theirs.pop(path, None)
+    assert ours == theirs
+
+
+LEFT_OUT = (
+    "/config/groups",  # Kafka has these without ZooKeeper only
+    "/config/client-metrics",
+    "/feature",  # absent means the highest levels; Kafka 3.9 knows none here
+)
+IN_WORK = "/admin/delete_topics/"
+
+
+def use(bootstrap: str) -> None:
+    """What leaves its marks in the tree: topics with options and without, options of a broker and of a client."""
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic("plain", 2, 1), NewTopic("tuned", 1, 1, topic_configs={"retention.ms": "1000"})])
+        admin.create_partitions({"plain": 3})
+        admin.create_topics([NewTopic("gone", 1, 1)])
+        admin.delete_topics(["gone"])
+        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "0", {"log.cleaner.threads": "2"})])
+
+
+def fields(zookeeper: LocalZooKeeper, chroot: str) -> dict[str, Any]:
+    """The tree when everything is done, without what differs from run to run."""
+    deadline = time.monotonic() + 30
+    while any(path.startswith(IN_WORK) for path in read_tree(f"{zookeeper.connect}/{chroot}")):
+        assert time.monotonic() < deadline, "a topic is still being deleted"
+        time.sleep(0.05)
+    return {path: comparable(value, OF_ONE_RUN) for path, value in read_tree(f"{zookeeper.connect}/{chroot}").items()}

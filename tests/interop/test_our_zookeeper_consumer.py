@@ -1,0 +1,251 @@
+"""Our 0.8 consumer, whose group lives in ZooKeeper: with our broker and Apache Kafka 3.9 on it, beside 0.8.2's own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from tests.interop.old_members import JavaMember, OurMember, Seen, options, seen
+from tests.interop.steady import new_topic
+from tests.interop.test_node_exchange import kafka_on_zookeeper, kafka_or_skip
+
+from ottla import Broker, KafkaProducer
+from ottla.cli.main import main as ottla
+from ottla.cluster import znodes
+from ottla.legacy import (
+    ConsumerMetadataRequest,
+    ConsumerTimeoutException,
+    OffsetFetchRequest,
+    SimpleConsumer,
+    TopicPartition,
+    Whitelist,
+    ZkClient,
+)
+from ottla.legacy.consumer_connector import Consumer, ConsumerConfig
+from ottla.testing.zookeeper import LocalZooKeeper
+
+pytestmark = pytest.mark.interop
+
+KAFKA = "3.9.2"
+PARTITIONS = 4
+SECONDS = 30.0
+
+
+class Cluster:
+    """ZooKeeper, a broker, and a look into the tree."""
+
+    def __init__(self, connect: str, bootstrap: str, zk: ZkClient) -> None:
+        self.connect = connect
+        self.bootstrap = bootstrap
+        self.zk = zk
+
+    def topic(self) -> str:
+        return new_topic(self.bootstrap, PARTITIONS, "old")
+
+    def send(self, topic: str, first: int, count: int) -> set[str]:
+        with KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=0) as producer:
+            for number in range(first, first + count):
+                producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+        return {str(number) for number in range(first, first + count)}
+
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        found = {int(p): self.zk.get(znodes.consumer_owner(group, topic, int(p))) for p in self.owned(group, topic)}
+        return {p: raw.decode() for p, raw in found.items() if raw is not None}
+
+    def owned(self, group: str, topic: str) -> list[str]:
+        return self.zk.children(znodes.consumer_owners(group, topic))
+
+
+@pytest.fixture(scope="module")
+def kafkas(zookeeper: LocalZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    kafka_or_skip(KAFKA)
+    connect = f"{zookeeper.connect}/kafkas"
+    with kafka_on_zookeeper(tmp_path_factory.mktemp("kafka"), connect) as bootstrap, ZkClient(connect) as zk:
+        yield Cluster(connect, bootstrap, zk)
+
+
+@pytest.fixture(scope="module")
+def ours(zookeeper: LocalZooKeeper) -> Iterator[Cluster]:
+    connect = f"{zookeeper.connect}/ours"
+    with Broker({"zookeeper.connect": connect}) as broker, ZkClient(connect) as zk:
+        yield Cluster(connect, broker.bootstrap_servers, zk)
+
+
+@pytest.fixture(scope="module", params=["kafkas", "ours"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+def until(holds: Callable[[], object], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def until_owned(cluster: Cluster, group: str, topic: str, owners: dict[int, str]) -> None:
+    until(lambda: cluster.owners(group, topic) == owners, lambda: cluster.owners(group, topic))
+
+
+def texts(messages: list[Seen]) -> list[str]:
+    return [message for _, _, message in messages]
+
+
+def test_a_group_of_ours_and_javas_divides_takes_over_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    topic = group = cluster.topic()
+    told = cluster.send(topic, 0, 40)
+    with contextlib.ExitStack() as stack:
+        java = JavaMember(options(cluster.connect, group, "b"), topic, tmp_path)
+        stack.callback(java.kill)
+        until(lambda: len(java.seen()) == 40, java.seen)
+        ours = OurMember(options(cluster.connect, group, "a"), topic, threads=2)
+        stack.callback(ours.close)
+        # two threads of ours, one of Java's: the first of them has one more
+        until_owned(
+            cluster, group, topic, {p: f"{group}_{owner}" for p, owner in enumerate(("a-0", "a-0", "a-1", "b-0"))}
+        )
+        told |= cluster.send(topic, 40, 40)
+        until(lambda: len(ours.seen()) + len(java.seen()) >= 80, lambda: (ours.seen(), java.seen()))
+        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(told)
+        assert {p for p, _, _ in ours.seen()} == {0, 1, 2}
+        check_registrations(cluster, group, topic)
+        assert java.process.stdin is not None
+        java.process.stdin.write(b"\n")  # commit
+        java.process.stdin.flush()
+        until(lambda: cluster.zk.get(znodes.consumer_offset(group, topic, 3)) == b"20", java.seen)
+        java.kill()
+        until_owned(cluster, group, topic, {p: f"{group}_a-{p // 2}" for p in range(PARTITIONS)})
+        told |= cluster.send(topic, 80, 40)
+        until(lambda: len(ours.seen()) + len(java.seen()) >= 120, ours.seen)
+        assert sorted(texts(ours.seen()) + texts(java.seen())) == sorted(told)
+        # and back: Java goes on where ours has ended
+        ours.close()
+        assert cluster.owners(group, topic) == {}
+        cluster.send(topic, 120, 8)
+        java = JavaMember(options(cluster.connect, group, "c"), topic, tmp_path)
+        stack.callback(java.kill)
+        until(lambda: len(java.seen()) >= 8, java.seen)
+        assert sorted(texts(java.seen())) == sorted(str(n) for n in range(120, 128))
+
+
+def check_registrations(cluster: Cluster, group: str, topic: str) -> None:
+    """Ours is Java's, but for threads and time."""
+    names = cluster.zk.children(znodes.consumer_ids(group))
+    assert names == [f"{group}_a", f"{group}_b"]
+    raw = [cluster.zk.get(znodes.consumer_id(group, name)) for name in names]
+    ours, java = (json.loads(value or b"") for value in raw)
+    assert ours.keys() == java.keys()
+    assert abs(int(ours.pop("timestamp")) - int(java.pop("timestamp"))) < 60_000
+    assert (ours.pop("subscription"), java.pop("subscription")) == ({topic: 2}, {topic: 1})
+    assert ours == java == {"version": 1, "pattern": "static"}
+
+
+def test_threads_beyond_the_partitions_wait_until_members_leave(ours: Cluster) -> None:
+    topic = group = ours.topic()
+    ours.send(topic, 0, 8)
+    with contextlib.ExitStack() as stack:
+        members = []
+        for name in ("a", "b", "c"):
+            members.append(OurMember(options(ours.connect, group, name), topic, threads=2))
+            stack.callback(members[-1].close)
+        until_owned(ours, group, topic, {p: f"{group}_{owner}" for p, owner in enumerate(("a-0", "a-1", "b-0", "b-1"))})
+        assert members[2].connector.owned == {}
+        members[0].close()
+        until_owned(ours, group, topic, {p: f"{group}_{owner}" for p, owner in enumerate(("b-0", "b-1", "c-0", "c-1"))})
+        ours.send(topic, 8, 8)
+        until(lambda: sum(len(m.seen()) for m in members) >= 16, lambda: [m.seen() for m in members])
+        assert sorted(int(t) for m in members for t in texts(m.seen())) == list(range(16))
+        assert members[2].seen()
+
+
+def test_an_expired_session_joins_again(ours: Cluster) -> None:
+    from kazoo.client import KazooClient
+
+    topic = group = ours.topic()
+    member = OurMember(options(ours.connect, group, "a"), topic)
+    with contextlib.closing(member):
+        before = ours.zk.get(znodes.consumer_id(group, f"{group}_a"))
+        client = member.connector._zk.registry._client
+        assert client is not None
+        thief = KazooClient(ours.connect.partition("/")[0], client_id=client.client_id)
+        thief.start()
+        thief.stop()
+        thief.close()
+        until(
+            lambda: ours.zk.get(znodes.consumer_id(group, f"{group}_a")) not in (before, None),
+            lambda: "not registered again",
+        )
+        until_owned(ours, group, topic, dict.fromkeys(range(PARTITIONS), f"{group}_a-0"))
+        ours.send(topic, 0, 8)
+        until(lambda: len(member.seen()) >= 8, member.seen)
+
+
+def test_offsets_in_kafka_are_committed_to_zookeeper_as_well(cluster: Cluster) -> None:
+    topic = group = cluster.topic()
+    cluster.send(topic, 0, 8)
+    dual = {"offsets.storage": "kafka", "auto.commit.enable": "false", "offsets.channel.backoff.ms": "100"}
+    given = options(cluster.connect, group, "a", {**dual, "offsets.commit.max.retries": "100"})
+    with contextlib.closing(OurMember(given, topic)) as member:
+        until(lambda: len(member.seen()) >= 8, member.seen)
+        member.connector.commit_offsets()
+    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    with SimpleConsumer(*address(cluster.bootstrap)) as consumer:
+        assert consumer.find_coordinator(ConsumerMetadataRequest(group)).error_code == 0
+        kept = consumer.fetch_offsets(OffsetFetchRequest(group, places)).offsets
+    assert [kept[tp].offset for tp in places] == [2] * PARTITIONS
+    assert [cluster.zk.get(znodes.consumer_offset(group, *tp)) for tp in places] == [b"2"] * PARTITIONS
+    cluster.send(topic, 8, 4)
+    with contextlib.closing(OurMember(given, topic)) as member:
+        until(lambda: len(member.seen()) >= 4, member.seen)
+        assert sorted(texts(member.seen())) == ["10", "11", "8", "9"]
+
+
+def address(bootstrap: str) -> tuple[str, int]:
+    host, _, port = bootstrap.rpartition(":")
+    return host, int(port)
+
+
+def test_a_whitelist_takes_topics_that_come_later_and_a_stream_times_out(ours: Cluster) -> None:
+    topic = ours.topic()
+    ours.send(topic, 0, 4)
+    given = options(ours.connect, topic, "a", {"consumer.timeout.ms": "300"})
+    with Consumer.create(ConsumerConfig(given)) as connector:
+        (stream,) = connector.create_message_streams_by_filter(Whitelist(f"{topic}, {topic}-later"))
+        messages = stream.iterator()
+        until_owned(ours, topic, topic, dict.fromkeys(range(PARTITIONS), f"{topic}_a-0"))
+        assert sorted(seen(messages.next())[2] for _ in range(4)) == ["0", "1", "2", "3"]
+        with pytest.raises(ConsumerTimeoutException):
+            messages.has_next()
+        ours.send(f"{topic}-later", 0, 1)  # made by asking for it, with one partition
+        until(lambda: len(connector.owned) == PARTITIONS + 1, lambda: connector.owned)
+        found = messages.next()
+        assert (found.topic, found.message) == (f"{topic}-later", b"0")
+
+
+def test_the_console_consumer_and_create_topic_of_0_8(
+    cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    topic = f"{cluster.topic()}-visits"
+    where = ["--zookeeper", cluster.connect]
+    assert ottla(["create-topic", "--topic", topic, "--replica", "1", *where, "--partition", "4"]) == 0
+    cluster.send(topic, 0, 8)
+    capfdbinary.readouterr()
+    reading = ["console-consumer", *where, "--topic", topic, "--from-beginning", "--max-messages", "8"]
+    assert ottla(reading) == 0
+    out, err = capfdbinary.readouterr()
+    assert sorted(out.split()) == [b"%d" % n for n in range(8)]
+    assert b"Consumed 8 messages" in err
+    assert not [g for g in cluster.zk.children(znodes.CONSUMERS) if g.startswith("console-consumer")]
+    assert ottla([*reading, "--group", "visitors"]) == 0
+    assert ottla([*reading, "--group", "visitors"]) == 1
+    assert b"Found previous offset information for this group visitors" in capfdbinary.readouterr().err
+    assert ottla([*reading, "--group", "visitors", "--delete-consumer-offsets"]) == 0

@@ -1,0 +1,169 @@
+"""The registry on a real ZooKeeper: what every registry does, and what only sessions and lost connections bring."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from tests.unit.cluster.registry_scenarios import SCENARIOS
+
+from ottla.cluster.registry import Create, Delete, NodeExistsError, Operation, Registry, RegistryTimeoutError, Set
+from ottla.cluster.zookeeper import ConnectionLostError, ZooKeeperRegistry
+from ottla.errors import StartupError
+from ottla.testing.zookeeper import LocalZooKeeper
+
+SESSION_MS = 1_500
+
+
+@pytest.fixture
+def connect(zookeeper: LocalZooKeeper, request: pytest.FixtureRequest) -> str:
+    """A chroot of the test's own."""
+    return f"{zookeeper.connect}/{request.node.name.replace('[', '-').replace(']', '')}"
+
+
+def run(
+    test: Callable[[ZooKeeperRegistry], Awaitable[None]], connect: str, session_timeout_ms: int = SESSION_MS
+) -> None:
+    async def inner() -> None:
+        registry = ZooKeeperRegistry(connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10_000)
+        await registry.open()
+        try:
+            await test(registry)
+        finally:
+            await registry.close()
+
+    asyncio.run(asyncio.wait_for(inner(), 60))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_it_is_a_registry(scenario: Callable[[Registry], Awaitable[None]], connect: str) -> None:
+    run(scenario, connect)
+
+
+def test_ephemeral_nodes_go_with_the_session(connect: str) -> None:
+    async def mine(registry: ZooKeeperRegistry) -> None:
+        await registry.multi([Create("/mine", b"", ephemeral=True), Create("/kept")])
+
+    async def later(registry: ZooKeeperRegistry) -> None:
+        assert await registry.get("/mine") is None
+        assert await registry.get("/kept") is not None
+
+    run(mine, connect)
+    run(later, connect)
+
+
+def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
+    async def test(registry: ZooKeeperRegistry) -> None:
+        renewed, changed = asyncio.Event(), asyncio.Event()
+
+        async def make_again() -> None:
+            await registry.multi([Create("/me", b"again", ephemeral=True)])
+            renewed.set()
+
+        registry.on_new_session(make_again)
+        before = registry.session_id
+        await registry.multi([Create("/me", b"first", ephemeral=True)])
+        await registry.get("/me", changed.set)
+        await expire(registry)
+        await renewed.wait()
+        await changed.wait()
+        assert registry.session_id != before
+        assert (await registry.get("/me") or ())[:2] == (b"again", 0)
+
+    run(test, connect)
+
+
+async def expire(registry: ZooKeeperRegistry) -> None:
+    """End the registry's session from outside: whoever connects with its id and password may close it."""
+    from kazoo.client import KazooClient
+
+    client = registry._client
+    assert client is not None
+
+    def take_over() -> None:
+        hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
+        thief = KazooClient(hosts, client_id=client.client_id)
+        thief.start()
+        thief.stop()
+        thief.close()
+
+    await asyncio.to_thread(take_over)
+
+
+def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: LocalZooKeeper, connect: str) -> None:
+    """Killed and restarted under a stream of writes with versions: each is done once, though answers are lost."""
+
+    async def test(registry: ZooKeeperRegistry) -> None:
+        await registry.multi([Create("/n", b"0")])
+        done = 0
+
+        async def write() -> None:
+            nonlocal done
+            while done < 300:
+                await registry.multi([Set("/n", b"%d" % (done + 1), done), Create(f"/n/{done}")])
+                done += 1
+
+        writing = asyncio.create_task(write())
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(zookeeper.kill)
+            await asyncio.to_thread(zookeeper.start)
+        await writing
+        assert (await registry.get("/n") or ())[:2] == (b"300", 300)
+        assert len(await registry.children("/n")) == 300
+
+    run(test, connect, session_timeout_ms=30_000)
+
+
+@pytest.mark.parametrize("write", [Create("/n/new", b"x"), Set("/n", b"1", 0), Delete("/n/old")], ids=str)
+def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
+    write: Operation, connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(registry: ZooKeeperRegistry) -> None:
+        await registry.multi([Create("/n"), Create("/n/old")])
+        answers = []
+        check = registry._check
+
+        def lose(operations: Sequence[Operation], found: Sequence[object]) -> None:
+            answers.append(found)
+            check(operations, found)
+            raise ConnectionLostError("n")
+
+        monkeypatch.setattr(registry, "_check", lose)
+        await registry.multi([write])
+        assert len(answers) == 1
+
+    run(test, connect)
+
+
+def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeeper, connect: str) -> None:
+    async def test(registry: ZooKeeperRegistry) -> None:
+        assert zookeeper.pid is not None
+        os.kill(zookeeper.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(RegistryTimeoutError, match="does not answer"):
+                await registry.get("/x")
+        finally:
+            os.kill(zookeeper.pid, signal.SIGCONT)
+        await registry.multi([Create("/x")])
+        with pytest.raises(NodeExistsError):
+            await registry.multi([Create("/x")])
+        await registry.multi([Delete("/x")])
+
+    run(test, connect)
+
+
+def test_no_server_is_an_error_that_names_address_and_option(tmp_path: Path) -> None:
+    async def open_it() -> None:
+        await ZooKeeperRegistry("127.0.0.1:1/kafka", connection_timeout_ms=300).open()
+
+    with pytest.raises(StartupError, match=r"127\.0\.0\.1:1/kafka.*zookeeper\.connection\.timeout\.ms"):
+        asyncio.run(open_it())

@@ -1,0 +1,99 @@
+"""ZooKeeper behind TLS that knows its clients by their certificates; its nodes are the brokers' own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from scripts.ports import free_port
+
+from ottla.cluster.registry import Create, RegistryError, Set
+from ottla.cluster.zookeeper import Security, ZooKeeperRegistry
+from ottla.errors import StartupError
+from ottla.testing.zookeeper import LocalZooKeeper
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes the certificate, is missing"),
+]
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Key and certificate in one PEM file for each name; each signs itself."""
+    folder = tmp_path_factory.mktemp("identities")
+    return {name: identity(folder, name) for name in ("server", "broker", "stranger")}
+
+
+def identity(folder: Path, name: str) -> Path:
+    key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "cert", "both"))
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    both.write_text(key.read_text() + certificate.read_text())
+    return both
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path]) -> Iterator[str]:
+    folder, port = tmp_path_factory.mktemp("zookeeper"), free_port()
+    trusted = folder / "trusted.pem"
+    trusted.write_text(identities["broker"].read_text() + identities["stranger"].read_text())
+    settings = {
+        "secureClientPort": port,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        "ssl.keyStore.location": identities["server"],
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": trusted,
+        "ssl.trustStore.type": "PEM",
+    }
+    with LocalZooKeeper(folder, settings=settings):
+        yield f"localhost:{port}/secured"
+
+
+def security(identities: dict[str, Path], name: str, trusted: str = "server") -> Security:
+    return Security(tls=True, key_store=str(identities[name]), trust_store=str(identities[trusted]), set_acl=True)
+
+
+async def opened(connect: str, how: Security) -> ZooKeeperRegistry:
+    registry = ZooKeeperRegistry(connect, session_timeout_ms=5_000, connection_timeout_ms=5_000, security=how)
+    await registry.open()
+    return registry
+
+
+def test_nodes_of_the_brokers_are_changed_by_nobody_else(connect: str, identities: dict[str, Path]) -> None:
+    async def test() -> None:
+        broker = await opened(connect, security(identities, "broker"))
+        await broker.multi(
+            [Create("/open"), Create("/config"), Create("/config/users", b"secret"), Create("/consumers")]
+        )
+        stranger = await opened(connect, security(identities, "stranger"))
+        assert await stranger.get("/open") is not None
+        for refused in (Set("/open", b"x"), Create("/open/below")):
+            with pytest.raises(RegistryError):
+                await stranger.multi([refused])
+        with pytest.raises(RegistryError):
+            await stranger.get("/config/users")
+        await stranger.multi([Create("/consumers/g")])
+        await broker.multi([Set("/open", b"x")])
+        await stranger.close()
+        await broker.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_a_server_that_is_not_trusted_is_not_spoken_to(connect: str, identities: dict[str, Path]) -> None:
+    async def test() -> None:
+        with pytest.raises(StartupError, match=r"zookeeper\.connect"):
+            await opened(connect, security(identities, "broker", trusted="stranger"))
+
+    asyncio.run(asyncio.wait_for(test(), 60))

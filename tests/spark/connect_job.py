@@ -1,0 +1,50 @@
+"""The client of a Spark Connect server: `python -m tests.spark.connect_job REMOTE ADDRESS TOPIC FOLDER`.
+
+Prints what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import ottla.spark
+
+
+def main(remote: str, address: str, topic: str, folder: str) -> None:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    brokers = {"kafka.bootstrap.servers": address}
+    found_without_register = spark.read.format("ottla").options(**brokers, subscribe=topic).load().count()
+    ottla.spark.register(spark)
+    rows = spark.read.format("ottla").options(**brokers, subscribe=topic).load()
+    stream = spark.readStream.format("ottla").options(**brokers, subscribe=topic, startingOffsets="earliest").load()
+
+    def copy(frame: Any, sink: str, name: str, **options: str) -> None:
+        query = frame.writeStream.format(sink).options(**options).queryName(name)
+        query = query.option("checkpointLocation", str(Path(folder, name)))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with ottla.spark.watch(spark, terminal=False) as watcher:
+        copy(stream.select("key", "value"), "ottla", "topic", **brokers, topic=f"{topic}-copy")
+        texts = stream.selectExpr("cast(value as string) as value")
+        copy(texts, "ottla.sql", "table", url=f"sqlite:///{folder}/copy.db", dbtable="copy")
+    spark.range(10).selectExpr("cast(id as string) as value").write.format("ottla").options(
+        **brokers, topic=f"{topic}-batch"
+    ).mode("append").save()
+    seen = {
+        "remote": type(spark).__module__,
+        "found without register": found_without_register,
+        "rows": rows.count(),
+        "filtered": rows.where("partition = 0 and offset < 3").count(),
+        "watched": json.loads(watcher.to_json())["queries"],
+    }
+    print(json.dumps(seen))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

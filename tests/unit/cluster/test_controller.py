@@ -1,0 +1,721 @@
+"""A cluster of controllers in one process: requests go by hand from one to the other, the tree lies in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.unit.cluster.shared_tree import Session, SharedTree
+
+from ottla.cluster import reassignments, tree, znodes
+from ottla.cluster.elections import Candidates, Reason
+from ottla.cluster.member import ClusterMember
+from ottla.cluster.metadata import BrokerImage, PartitionImage
+from ottla.cluster.registry import Create, RegistryTimeoutError
+from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.errors import (
+    BrokerConnectionError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidReplicaAssignmentError,
+    InvalidUpdateVersionError,
+    KafkaError,
+    NoReassignmentInProgressError,
+    NotControllerError,
+    TopicAlreadyExistsError,
+    code_of,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from ottla.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+
+T0 = TopicPartition("t", 0)
+SECONDS = 10
+
+
+class Broker:
+    """A member of the cluster, without logs."""
+
+    def __init__(self, cluster: Cluster, broker_id: int, **options: Any) -> None:
+        self.id = broker_id
+        self.session: Session = cluster.tree.session()
+        self.deleted: list[TopicPartition] = []
+        self.stopped: list[TopicPartition] = []
+        self.reachable = True
+        self.broken: set[TopicPartition] = set()
+        self._stops: list[TopicPartition] = []
+        self.member = ClusterMember(
+            self.session,
+            BrokerConfig({name.replace("_", "."): value for name, value in options.items()}),
+            broker_id,
+            stop=self.stop,
+            unclean_allowed=lambda topic: topic.get("unclean.leader.election.enable") == "true",
+        )
+        self.member.peers = self.member.controller._asks = cluster  # type: ignore[assignment, attr-defined]
+        self.image = BrokerImage(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),))
+
+    @property
+    def controller(self) -> Any:
+        return self.member.controller
+
+    def stop(self, tp: TopicPartition, delete: bool) -> None:
+        (self.deleted if delete else self.stopped).append(tp)
+
+    async def start(self) -> None:
+        self.session.on_new_session(self.member.rejoin)
+        await self.member.prepare(None)
+        await self.member.join(self.image)
+
+    def state(self, tp: TopicPartition = T0) -> PartitionImage:
+        found = self.member.view.image.partition(tp)
+        assert found is not None
+        return found
+
+    async def answer(self, request: Any) -> Any:
+        """What the handlers do."""
+        following = self.member.following
+        try:
+            if isinstance(request, LeaderAndIsrRequest):
+                await following.leader_and_isr(request)
+                return LeaderAndIsrResponse(topics=[self.outcomes(topic) for topic in request.topic_states])
+            if isinstance(request, UpdateMetadataRequest):
+                await following.update_metadata(request)
+                return UpdateMetadataResponse()
+        except KafkaError as error:
+            return type(request).RESPONSE(error_code=code_of(error))
+        if isinstance(request, ControlledShutdownRequest):
+            left = await self.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+            return ControlledShutdownResponse(
+                remaining_partitions=[
+                    RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in left
+                ]
+            )
+        assert isinstance(request, StopReplicaRequest)
+        for topic in request.topic_states:
+            for p in topic.partition_states:
+                self.stop(TopicPartition(topic.topic_name, p.partition_index), p.delete_partition)
+        return StopReplicaResponse()
+
+    def outcomes(self, topic: LeaderAndIsrTopicState) -> LeaderAndIsrTopicError:
+        indexes = [p.partition_index for p in topic.partition_states]
+        codes = {i: 56 if TopicPartition(topic.topic_name, i) in self.broken else 0 for i in indexes}
+        errors = [LeaderAndIsrPartitionError(partition_index=i, error_code=code) for i, code in codes.items()]
+        return LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds for what this broker knows."""
+        changed = asyncio.Event()
+
+        async def tell(before: object, after: object) -> None:
+            changed.set()
+
+        self.member.view.on_change(tell)
+        while not holds():
+            await changed.wait()
+            changed.clear()
+
+
+class Cluster:
+    """Brokers over one tree; takes the place of their connections."""
+
+    def __init__(self) -> None:
+        self.tree = SharedTree()
+        self.brokers: dict[int, Broker] = {}
+
+    async def add(self, broker_id: int, **options: Any) -> Broker:
+        broker = self.brokers[broker_id] = Broker(self, broker_id, **options)
+        await broker.start()
+        return broker
+
+    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+        broker = self.brokers[broker_id]
+        await asyncio.sleep(0)
+        if not broker.reachable:
+            raise BrokerConnectionError("cut off")
+        data = bytearray()
+        encode(request, version, data)
+        return await broker.answer(decode(type(request), memoryview(data), version, 0))
+
+    def close(self) -> None:
+        """As the member's connections."""
+
+    async def kill(self, broker_id: int) -> None:
+        """As a crash: nothing more comes from there, and the session ends."""
+        broker = self.brokers.pop(broker_id)
+        broker.session.pause()
+        broker.session.expire()
+
+
+def run(test: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def inner() -> None:
+        cluster = Cluster()
+        try:
+            await test(cluster)
+        finally:
+            for broker in cluster.brokers.values():
+                await broker.member.close()
+
+    asyncio.run(asyncio.wait_for(inner(), SECONDS))
+
+
+async def three(cluster: Cluster, **options: Any) -> tuple[Broker, Broker, Broker]:
+    one, two, three = [await cluster.add(broker_id, **options) for broker_id in (1, 2, 3)]
+    await one.until(lambda: len(one.member.view.image.brokers) == 3)
+    return one, two, three
+
+
+def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        assert [b.controller.is_active for b in (one, two, three_)] == [True, False, False]
+        assert two.member.view.image.controller_id == 1
+        with pytest.raises(NotControllerError):
+            await two.controller.create_topic("t", [[1, 2]], {})
+
+    run(test)
+
+
+def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, *others = await three(cluster)
+        created = await one.controller.create_topic("t", [[1, 2, 3], [2, 3, 1]], {"retention.ms": "1000"})
+        for broker in others:
+            topic = broker.member.view.image.topics["t"]
+            assert (topic.id, topic.options) == (created.id, {"retention.ms": "1000"})
+            assert topic.partitions == created.partitions
+
+    run(test)
+
+
+def test_when_a_leader_dies_the_next_in_sync_leads() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[3, 2, 1]], {})
+        await cluster.kill(3)
+        await two.until(lambda: two.state().leader == 2)
+        assert two.state() == one.state()
+        assert (two.state().isr, two.state().leader_epoch) == ((2, 1), 1)
+
+    run(test)
+
+
+def test_when_the_controller_dies_another_takes_over_and_elects_leaders() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[1, 2, 3]], {})
+        await cluster.kill(1)
+        await two.until(lambda: two.state().leader == 2)
+        await three_.until(lambda: three_.state().leader == 2)
+        assert sum(b.controller.is_active for b in (two, three_)) == 1
+        epoch = cluster.tree.get(znodes.CONTROLLER_EPOCH)
+        assert epoch is not None
+        assert epoch.value == b"2"
+
+    run(test)
+
+
+def test_a_controller_that_was_paused_changes_nothing_any_more() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        one.session.pause()
+        late = asyncio.ensure_future(one.controller.create_topic("late", [[1]], {}))
+        await asyncio.sleep(0)
+        one.session.expire()
+        await two.until(lambda: two.member.view.image.controller_id != 1)
+        one.session.resume()
+        with pytest.raises(NotControllerError):
+            await late
+        await one.until(lambda: one.member.view.image.controller_id != 1)
+        assert cluster.tree.get("/brokers/topics/late") is None
+
+    run(test)
+
+
+class LostAnswer:
+    """The next write of a session is done, and its answer does not come before it is let go."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._multi = session.multi
+        self.written = asyncio.Event()
+        self.go = asyncio.Event()
+        session.multi = self  # type: ignore[method-assign, assignment]
+
+    async def __call__(self, operations: Any) -> None:
+        self._session.multi = self._multi  # type: ignore[method-assign]
+        await self._multi(operations)
+        self.written.set()
+        await self.go.wait()
+
+
+def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_has_told() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3, 1]], {})
+        answer = LostAnswer(one.session)
+        late = asyncio.ensure_future(one.controller.alter_partition(2, T0, one.state(), (2, 3)))
+        await answer.written.wait()
+        one.session.expire()
+        one.session.resume()
+        await two.until(lambda: two.member.view.image.controller_id != 1)
+        await two.until(lambda: 1 in two.member.view.image.brokers)
+        await cluster.brokers[two.member.view.image.controller_id].controller.elect(Reason.UNCLEAN)
+        await cluster.brokers[two.member.view.image.controller_id].controller.reassign(T0, [3, 1, 2])
+        newest = two.state()
+        await one.until(lambda: one.state() == newest)
+        answer.go.set()
+        with pytest.raises(NotControllerError):
+            await late
+        assert one.state() == newest
+        assert not one.controller.is_active
+
+    run(test)
+
+
+def test_a_write_whose_answer_nobody_waited_for_counts_all_the_same() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3, 1]], {})
+        before = one.state()
+        answer = LostAnswer(one.session)
+        asking = asyncio.ensure_future(one.controller.alter_partition(2, T0, before, (2, 3)))
+        await answer.written.wait()
+        asking.cancel()  # the leader's connection has gone
+        await asyncio.wait([asking])
+        assert one.state() == before
+        state = await one.controller.alter_partition(2, T0, before, (2, 3))
+        assert state.state_version == before.state_version + 1
+        await two.until(lambda: two.state().isr == (2, 3))
+
+    run(test)
+
+
+def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None:
+    async def test(cluster: Cluster) -> None:
+        one = cluster.brokers[1] = Broker(cluster, 1)
+        children = one.session.children
+
+        async def fail_once(path: str, watch: Any = None) -> list[str]:
+            if path == znodes.BROKER_IDS:
+                one.session.children = children  # type: ignore[method-assign]
+                raise RegistryTimeoutError
+            return await children(path, watch)
+
+        one.session.children = fail_once  # type: ignore[method-assign]
+        await one.start()
+        assert one.controller.is_active
+
+    run(test)
+
+
+def test_the_last_in_sync_is_kept_in_mind_until_it_is_back() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2]], {})
+        await cluster.kill(2)
+        await one.until(lambda: one.state().leader == -1)
+        assert one.state().isr == (2,)
+        await cluster.add(2)
+        await one.until(lambda: one.state().leader == 2)
+
+    run(test)
+
+
+def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        for name, allowed in (("t", "false"), ("u", "true")):
+            await one.controller.create_topic(name, [[2, 1]], {"unclean.leader.election.enable": allowed})
+            tp = TopicPartition(name, 0)
+            await two.until(lambda tp=tp: two.member.view.image.partition(tp) is not None)
+            await one.controller.alter_partition(2, tp, one.state(tp), (2,))
+        await cluster.kill(2)
+        u0 = TopicPartition("u", 0)
+        await one.until(lambda: one.state(u0).leader == 1)
+        assert (one.state(u0).isr, one.state().leader) == ((1,), -1)
+        elected = await one.controller.elect(Reason.UNCLEAN, [T0])
+        assert elected[T0].leader == 1
+
+    run(test)
+
+
+def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 1, 3]], {})
+        old = two.state()
+        now = await one.controller.alter_partition(2, T0, old, (2, 1))
+        assert (now.isr, now.leader_epoch, now.state_version) == ((2, 1), 0, 1)
+        await two.until(lambda: two.state().isr == (2, 1))
+        with pytest.raises(InvalidUpdateVersionError):
+            await one.controller.alter_partition(2, T0, old, (2, 3))
+        await one.controller.elect(Reason.SHUTDOWN, [])
+        await cluster.kill(3)
+        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        with pytest.raises(IneligibleReplicaError):
+            await one.controller.alter_partition(2, T0, one.state(), (2, 1, 3))
+        await cluster.kill(2)
+        await one.until(lambda: one.state().leader == 1)
+        with pytest.raises(KafkaError):
+            await one.controller.alter_partition(1, T0, old, (1,))
+
+    run(test)
+
+
+def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sync() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 1], [1, 2]], {})
+        epoch = one.member.view.image.brokers[2].epoch
+        assert await one.controller.controlled_shutdown(2, epoch) == []
+        assert [(p.leader, p.isr) for p in two.member.view.image.topics["t"].partitions] == [(1, (1,)), (1, (1,))]
+        assert two.stopped == [T0, TopicPartition("t", 1)]
+        with pytest.raises(IneligibleReplicaError):
+            await one.controller.alter_partition(1, T0, one.state(), (1, 2))
+
+    run(test)
+
+
+def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
+    async def stop(broker: Broker) -> None:
+        await broker.member.hand_over()
+        await broker.member.close()
+        await broker.session.close()
+
+    async def test(cluster: Cluster) -> None:
+        brokers = await three(cluster, controlled_shutdown_retry_backoff_ms=2 * SECONDS * 1000)
+        await brokers[0].controller.create_topic("t", [[2, 3, 1], [3, 1, 2], [1, 2, 3]], {})
+        await asyncio.gather(*map(stop, brokers))
+
+    run(test)
+
+
+def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[1, 2, 3]], {})
+        await cluster.kill(3)
+        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        await one.controller.delete_topic("t")
+        await two.until(lambda: "t" not in two.member.view.image.topics)
+        assert one.deleted == two.deleted == [T0]
+        with pytest.raises(TopicAlreadyExistsError):
+            await one.controller.create_topic("t", [[1]], {})
+        back = await cluster.add(3)
+        await one.until(lambda: not one.member.view.image.deleting)
+        assert back.deleted == [T0]
+        assert cluster.tree.children("/brokers/topics") == cluster.tree.children("/admin/delete_topics") == []
+
+    run(test)
+
+
+def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_next() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3]], {})
+        three_.reachable = False
+        deletion = asyncio.ensure_future(one.controller.delete_topic("t"))
+        await two.until(lambda: "t" not in two.member.view.image.topics)
+        await cluster.kill(1)
+        deletion.cancel()
+        three_.reachable = True
+        await two.until(lambda: two.member.view.image.controller_id != 1)
+        await three_.until(lambda: "t" not in three_.member.view.image.topics)
+        active = two if two.controller.is_active else three_
+        await active.until(lambda: not active.member.view.image.deleting)
+        assert T0 in three_.deleted
+        assert cluster.tree.children("/brokers/topics") == []
+
+    run(test)
+
+
+def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[1, 2]], {})
+        await one.controller.reassign(T0, [3, 2])
+        moving = one.state()
+        assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
+        assert three_.state() == moving
+        node = cluster.tree.get("/brokers/topics/t")
+        assert node is not None
+        assert znodes.topic_layout("t", node.value).adding == {0: (3,)}
+        await one.controller.alter_partition(1, T0, moving, (1, 2, 3))
+        await three_.until(lambda: three_.state().leader == 3)
+        moved = one.state()
+        assert (moved.replicas, moved.isr, moved.adding, moved.removing) == ((3, 2), (2, 3), (), ())
+        assert one.deleted == [T0]
+
+    run(test)
+
+
+def test_a_move_is_taken_back() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[1, 2]], {})
+        with pytest.raises(NoReassignmentInProgressError):
+            await one.controller.reassign(T0, None)
+        with pytest.raises(InvalidReplicaAssignmentError):
+            await one.controller.reassign(T0, [9])
+        await one.controller.reassign(T0, [2, 3])
+        await one.controller.reassign(T0, None)
+        assert one.state().replicas == (2, 1)
+        assert three_.deleted == [T0]
+
+    run(test)
+
+
+def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await cluster.add(4)
+        await one.until(lambda: 4 in one.member.view.image.brokers)
+        await one.controller.create_topic("t", [[2, 1]], {})
+        await one.controller.reassign(T0, [3])
+        await one.controller.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
+        await one.controller.reassign(T0, [2, 4])
+        await one.controller.alter_partition(3, T0, one.state(), (3, 2))
+        await cluster.kill(3)
+        await one.until(lambda: one.state().leader == 2)
+        with pytest.raises(InvalidReplicaAssignmentError, match="in sync"):
+            await one.controller.reassign(T0, [1, 4])
+        assert one.state().leader == 2
+        assert 2 in one.state().replicas
+
+    run(test)
+
+
+def test_a_leader_that_a_move_leaves_behind_is_followed_by_one_in_sync() -> None:
+    moving = PartitionImage(3, 1, (3, 4, 1, 2), (3, 2), adding=(3, 4), removing=(1, 2))
+    after = reassignments.begun(moving, (4, 1), Candidates({1, 2, 3, 4}))
+    assert after is not None
+    assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, (4, 1, 2), (2,), 2)
+
+
+def test_moves_and_elections_that_are_written_into_the_tree_by_hand_are_carried_out() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[1, 2]], {})
+        session = cluster.tree.session()
+        await session.multi(
+            [
+                Create(
+                    "/admin/reassign_partitions",
+                    b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}',
+                )
+            ]
+        )
+        await two.until(lambda: two.state().replicas == (2, 1))
+        await session.multi(
+            [Create("/admin/preferred_replica_election", b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')]
+        )
+        await two.until(lambda: two.state().leader == 2)
+        while cluster.tree.children("/admin") != ["delete_topics"]:
+            await asyncio.sleep(0)
+
+    run(test)
+
+
+def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        for name in ("t", "u"):
+            await one.controller.create_topic(name, [[1, 2]], {})
+        two.session.pause()
+        two.reachable = False
+        two.session.expire()
+        await one.until(lambda: 2 not in one.member.view.image.brokers)
+        await one.controller.create_topic("v", [[1]], {})
+        two.reachable = True
+        two.session.resume()
+        await two.until(lambda: "v" in two.member.view.image.topics)
+        assert two.member.view.image.topics.keys() == {"t", "u", "v"}
+        assert two.state().isr == (1,)
+
+    run(test)
+
+
+def test_what_an_earlier_controller_says_is_refused() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3]], {})
+        request = UpdateMetadataRequest(controller_id=9, controller_epoch=0, topic_states=[], live_brokers=[])
+        answer = await two.answer(request)
+        assert answer.error_code == 11
+        assert two.member.view.image.controller_id == 1
+
+    run(test)
+
+
+def everything(controller_epoch: int, *topics: str, **more: Any) -> UpdateMetadataRequest:
+    state = UpdateMetadataPartitionState(leader=1, leader_epoch=0, isr=[1], replicas=[1])
+    return UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        type=2,
+        topic_states=[
+            UpdateMetadataTopicState(topic_name=name, topic_id=UUID(int=7), partition_states=[state]) for name in topics
+        ],
+        live_brokers=[UpdateMetadataBroker(id=1, endpoints=[UpdateMetadataEndpoint(port=9, host="h")])],
+        **more,
+    )
+
+
+def test_what_waits_for_the_registry_is_not_overtaken_and_not_taken_from_who_was_replaced() -> None:
+    async def test(cluster: Cluster) -> None:
+        _, two, _ = await three(cluster)
+        two.session.pause()
+        first = asyncio.ensure_future(two.answer(everything(1, "early")))
+        second = asyncio.ensure_future(two.answer(everything(1)))
+        await asyncio.sleep(0.01)
+        two.session.resume()
+        await asyncio.gather(first, second)
+        assert not two.member.view.image.topics
+        two.session.pause()
+        late = asyncio.ensure_future(two.answer(everything(1, "late")))
+        await asyncio.sleep(0.01)
+        await two.answer(LeaderAndIsrRequest(controller_id=3, controller_epoch=2, topic_states=[], live_leaders=[]))
+        two.session.resume()
+        assert (await late).error_code == 11
+        assert not two.member.view.image.topics
+        assert two.member.view.image.controller_id == 3
+
+    run(test)
+
+
+def test_duties_of_another_topic_of_the_same_name_are_left_alone() -> None:
+    async def test(cluster: Cluster) -> None:
+        _, two, _ = await three(cluster)
+        await two.answer(everything(1, "t"))
+        duty = LeaderAndIsrPartitionState(leader=2, leader_epoch=5, isr=[2], replicas=[2])
+        for topic_id, leader in ((UUID(int=8), 1), (UUID(int=7), 2)):
+            topic = LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=[duty])
+            await two.answer(
+                LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_leaders=[])
+            )
+            assert two.state().leader == leader
+
+    run(test)
+
+
+def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_slow() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        epoch = one.member.view.image.brokers[2].epoch
+        await two.answer(everything(1))
+        get = two.session.get
+
+        async def fail_once(path: str, watch: Any = None) -> Any:
+            if path == znodes.broker(2):
+                two.session.get = get  # type: ignore[method-assign]
+                raise RegistryTimeoutError
+            return await get(path, watch)
+
+        two.session.get = fail_once  # type: ignore[method-assign]
+        two.session.expire()
+        two.session.resume()
+        await one.until(lambda: 2 in (known := one.member.view.image.brokers) and known[2].epoch > epoch)
+
+    run(test)
+
+
+def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.create_topic("t", [[1]], {})
+        get = one.session.get
+
+        async def fail(path: str, watch: Any = None) -> Any:
+            if path == znodes.topic("t"):
+                raise RegistryTimeoutError
+            return await get(path, watch)
+
+        one.session.get = fail  # type: ignore[method-assign]
+        with pytest.raises(RegistryTimeoutError):
+            await tree.read_topics(one.session)
+
+    run(test)
+
+
+def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sync() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3]], {})
+        alone = await one.controller.alter_partition(2, T0, one.state(), (2,))
+        epoch = one.member.view.image.brokers[3].epoch
+        with pytest.raises(IneligibleReplicaError):
+            await one.controller.alter_partition(2, T0, alone, (2, 3), {3: epoch - 1})
+        grown = await one.controller.alter_partition(2, T0, alone, (2, 3), {3: epoch})
+        assert grown.isr == (2, 3)
+
+    run(test)
+
+
+def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 1, 3]], {})
+        old = two.state()
+        await one.controller.controlled_shutdown(2, -1)
+        with pytest.raises(FencedLeaderEpochError):
+            await one.controller.alter_partition(2, T0, old, (2,))
+
+    run(test)
+
+
+def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 3]], {})
+        for broker in (two, three_):
+            broker.member.broken = lambda broker=broker: [T0] if broker is two else []  # type: ignore[misc]
+        three_.session.pause()  # so that the second one takes over
+        await cluster.kill(1)
+        await two.until(lambda: two.controller.is_active and two.state().leader == 3)
+        assert two.state().isr == (3,)
+        three_.session.resume()
+
+    run(test)
+
+
+def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_broker_is_back() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.create_topic("t", [[2, 1], [2, 1]], {})
+        two.broken = {T0}
+        await two.member.disk_failed([T0])
+        await two.until(lambda: two.state().leader == 1)
+        assert (one.state().isr, one.state(TopicPartition("t", 1)).leader) == ((1,), 2)
+        assert cluster.tree.children("/log_dir_event_notification") == []
+        with pytest.raises(IneligibleReplicaError):
+            await one.controller.alter_partition(1, T0, one.state(), (1, 2))
+        await cluster.kill(2)
+        await cluster.add(2)
+        await one.until(lambda: 2 in one.member.view.image.brokers)
+        assert (await one.controller.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
+
+    run(test)

@@ -1,0 +1,107 @@
+"""What others write into the tree is followed; here on the embedded registry, elsewhere on ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.cluster import znodes
+from ottla.cluster.controller import Controller
+from ottla.cluster.embedded import EmbeddedRegistry
+from ottla.cluster.member import ClusterMember
+from ottla.cluster.metadata import BrokerImage
+from ottla.cluster.registry import Create, Registry, RegistryError, Set
+from ottla.config.broker import BrokerConfig, Endpoint
+
+BROKER = BrokerImage(1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
+
+
+async def join(registry: Registry) -> ClusterMember:
+    member = ClusterMember(
+        registry, BrokerConfig({}), BROKER.id, stop=lambda tp, delete: None, unclean_allowed=lambda options: False
+    )
+    await member.prepare(None)
+    await member.join(BROKER)
+    return member
+
+
+def follow(test: Callable[[Registry, Controller, asyncio.Queue[None]], Awaitable[None]], directory: Path) -> None:
+    """Run a test beside a controller that follows the tree; the queue tells of its images."""
+
+    async def inner() -> None:
+        registry = EmbeddedRegistry(directory)
+        registry.open()
+        member = await join(registry)
+        heard: asyncio.Queue[None] = asyncio.Queue()
+
+        async def tell(before: object, after: object) -> None:
+            heard.put_nowait(None)
+
+        member.view.on_change(tell)
+        try:
+            await test(registry, member.controller, heard)
+        finally:
+            await member.close()
+            await registry.close()
+
+    asyncio.run(asyncio.wait_for(inner(), 10))
+
+
+def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path: Path) -> None:
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        await registry.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
+        await heard.get()
+        before = controller.image.topics["t"]
+        await registry.multi([Set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[2]}}')])
+        await heard.get()
+        after = controller.image.topics["t"]
+        assert after.id == before.id
+        assert [(p.leader, p.isr) for p in after.partitions] == [(1, (1,)), (-1, (2,))]
+
+    follow(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [b'{"version":1,"entity_type":"clients","entity_name":"app"}', b'{"version":2,"entity_path":"clients/app"}'],
+    ids=["0.9", "0.10.1"],
+)
+def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path: Path) -> None:
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        value = znodes.config_value({"producer_byte_rate": "1000"})
+        told = Create("/config/changes/config_change_", b"nonsense", sequence=True)
+        await registry.multi([Create("/config/clients/app", value), told, told._replace(value=note)])
+        await heard.get()
+        assert controller.image.options == {"clients/app": {"producer_byte_rate": "1000"}}
+
+    follow(test, tmp_path)
+
+
+def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
+    async def inner() -> None:
+        registry = EmbeddedRegistry(tmp_path)
+        registry.open()
+        first = await join(registry)
+        await first.controller.create_topic("good", [[1]], {})
+        await registry.multi([Create("/brokers/topics/bad", b"not JSON")])
+        await first.close()
+        await registry.close()
+        again = EmbeddedRegistry(tmp_path)
+        again.open()
+        second = await join(again)
+        assert list(second.view.image.topics) == ["good"]
+        await second.close()
+        await again.close()
+
+    asyncio.run(inner())
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b'{"partitions":{"1":[1]}}', b'{"partitions":{"0":[]}}', b'{"partitions":3}']
+)
+def test_an_assignment_that_is_none_is_refused_with_its_path(raw: bytes) -> None:
+    with pytest.raises(RegistryError, match="/brokers/topics/t is no assignment"):
+        znodes.topic_layout("t", raw)

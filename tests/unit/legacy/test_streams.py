@@ -1,0 +1,152 @@
+"""The streams of the 0.8 consumer and what fills them, against scripted brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.client.scripted import ScriptedBroker
+
+from ottla.broker.embedded import Broker
+from ottla.legacy import (
+    ConsumerConfig,
+    ConsumerTimeoutException,
+    DefaultDecoder,
+    KafkaStream,
+    KeyedMessage,
+    Message,
+    MessageAndOffset,
+    MessageSizeTooLargeException,
+    Producer,
+    ProducerConfig,
+)
+from ottla.legacy.consumer_fetcher import ConsumerFetcherManager
+from ottla.legacy.partition_topic_info import INVALID_OFFSET, ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from ottla.model import TopicPartition
+
+OPTIONS = {
+    "group.id": "g",
+    "zookeeper.connect": "z",
+    "auto.offset.reset": "smallest",
+    "refresh.leader.backoff.ms": "10",
+}
+
+
+def stream(queue: ChunkQueue, timeout_ms: int = 10_000) -> KafkaStream:
+    return KafkaStream(queue, timeout_ms, DefaultDecoder(), DefaultDecoder())
+
+
+def chunk(info: PartitionTopicInfo, *offsets: int) -> FetchedDataChunk:
+    messages = tuple(MessageAndOffset(Message(None, b"%d" % offset), offset) for offset in offsets)
+    return FetchedDataChunk(info, info.fetch_offset, messages)
+
+
+def test_a_message_counts_as_consumed_when_it_is_handed_out() -> None:
+    queue = ChunkQueue(2)
+    info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0)
+    queue.put(chunk(info, 0, 1, 2))
+    messages = iter(stream(queue))
+    assert (next(messages).message, info.consume_offset) == (b"0", 1)
+    info.drop()
+    queue.close()
+    assert list(messages) == []
+    assert info.consume_offset == 1
+
+
+def test_messages_of_a_compressed_set_before_the_offset_are_skipped() -> None:
+    queue = ChunkQueue(2)
+    info = PartitionTopicInfo(TopicPartition("t", 0), queue, 5)
+    queue.put(chunk(info, 3, 4, 5))
+    assert stream(queue).iterator().next().offset == 5
+
+
+def test_nothing_within_the_timeout_is_told_and_going_on_works() -> None:
+    queue = ChunkQueue(2)
+    info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0)
+    messages = stream(queue, 10).iterator()
+    with pytest.raises(ConsumerTimeoutException):
+        messages.has_next()
+    queue.put(chunk(info, 0))
+    assert messages.has_next()
+    assert messages.next().message == b"0"
+
+
+def test_a_message_larger_than_a_fetch_is_told() -> None:
+    queue = ChunkQueue(2)
+    queue.put(chunk(PartitionTopicInfo(TopicPartition("t", 0), queue, 7)))
+    with pytest.raises(MessageSizeTooLargeException, match=r"offset 7.*fetch\.message\.max\.bytes"):
+        stream(queue).iterator().next()
+
+
+def test_who_waits_for_room_is_woken_when_the_partition_is_given_up() -> None:
+    queue = ChunkQueue(1)
+    info, kept = (PartitionTopicInfo(TopicPartition("t", p), queue, 0) for p in (0, 1))
+    queue.put(chunk(kept, 0))
+    put: list[bool] = []
+    thread = threading.Thread(target=lambda: put.append(queue.put(chunk(info, 0))))
+    thread.start()
+    info.drop()
+    queue.clear_dropped()
+    thread.join(10)
+    assert put == [False]
+    found = queue.take(0)
+    assert found is not None
+    assert found.info is kept
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Broker]:
+    with Broker() as node:
+        yield node
+
+
+def produced(node: Broker, topic: str, *values: bytes) -> tuple[str, int]:
+    """Where the messages are, in partition 0 of a new topic."""
+    props = {"metadata.broker.list": node.bootstrap_servers, "request.required.acks": "-1"}
+    with Producer[bytes, bytes](ProducerConfig(props)) as producer:
+        for value in values:
+            producer.send(KeyedMessage(topic, value))
+    host, _, port = node.bootstrap_servers.rpartition(":")
+    return host, int(port)
+
+
+def read(address: tuple[str, int], topic: str, offset: int, count: int) -> list[bytes]:
+    config = ConsumerConfig(OPTIONS)
+    queue = ChunkQueue(2)
+    info = PartitionTopicInfo(TopicPartition(topic, 0), queue, offset)
+    manager = ConsumerFetcherManager(config, "m", lambda: [address])
+    manager.start_connections([info])
+    try:
+        messages = stream(queue).iterator()
+        return [messages.next().message for _ in range(count)]
+    finally:
+        info.drop()
+        queue.close()
+        manager.stop_connections()
+
+
+@pytest.mark.parametrize("offset", [INVALID_OFFSET, 0, 17])
+def test_no_offset_and_one_out_of_range_begin_where_the_reset_says(node: Broker, offset: int) -> None:
+    topic = f"reset-{offset + 1}"
+    assert read(produced(node, topic, b"a", b"b"), topic, offset, 2) == [b"a", b"b"]
+
+
+def test_a_stored_offset_goes_on(node: Broker) -> None:
+    assert read(produced(node, "stored", b"a", b"b"), "stored", 1, 1) == [b"b"]
+
+
+def test_a_leader_that_goes_is_looked_for_anew(node: Broker) -> None:
+    address = produced(node, "moved", b"a")
+    with ScriptedBroker() as gone:
+        asked = iter([(gone.host, gone.port), address])
+    config = ConsumerConfig(OPTIONS)
+    queue = ChunkQueue(2)
+    info = PartitionTopicInfo(TopicPartition("moved", 0), queue, 0)
+    manager = ConsumerFetcherManager(config, "m", lambda: [next(asked, address)])
+    manager.start_connections([info])
+    try:
+        assert stream(queue).iterator().next().message == b"a"
+    finally:
+        info.drop()
+        manager.stop_connections()

@@ -1,0 +1,158 @@
+"""What the 0.8 consumer decides by itself: ids, registrations, filters, who reads what, options."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ottla.errors import ConfigurationError, KafkaError
+from ottla.legacy import Blacklist, ConsumerConfig, StringDecoder, TopicPartition, Whitelist
+from ottla.legacy.partition_assignor import AssignmentContext, by_range, round_robin
+from ottla.legacy.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
+from ottla.legacy.zk_client import broker_address
+
+REQUIRED = {"group.id": "g", "zookeeper.connect": "z:2181"}
+
+
+def divided(
+    partitions: int, members: dict[str, int], rule: str = "range", topics: tuple[str, ...] = ("t",)
+) -> dict[str, list[int]]:
+    """Partitions by thread, as every member for itself finds it."""
+    threads = sorted((ConsumerThreadId(m, n) for m, count in members.items() for n in range(count)), key=str)
+    found: dict[str, list[int]] = {str(thread): [] for thread in threads}
+    for member in members:
+        context = AssignmentContext(
+            member, dict.fromkeys(topics, threads), {t: list(range(partitions)) for t in topics}
+        )
+        for tp, thread in (by_range if rule == "range" else round_robin)(context).items():
+            assert thread.consumer == member
+            found[str(thread)].append(tp.partition)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("partitions", "members", "expected"),
+    [
+        # the articles' examples
+        (4, {"a": 1, "b": 1, "c": 1}, {"a-0": [0, 1], "b-0": [2], "c-0": [3]}),
+        (4, {"a": 2, "b": 2, "c": 2}, {"a-0": [0], "a-1": [1], "b-0": [2], "b-1": [3], "c-0": [], "c-1": []}),
+        (4, {"a": 1, "b": 1}, {"a-0": [0, 1], "b-0": [2, 3]}),
+        (5, {"a": 2, "b": 2}, {"a-0": [0, 1], "a-1": [2], "b-0": [3], "b-1": [4]}),
+        (0, {"a": 1}, {"a-0": []}),
+    ],
+)
+def test_range(partitions: int, members: dict[str, int], expected: dict[str, list[int]]) -> None:
+    assert divided(partitions, members) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 6])
+def test_where_threads_divide_the_partitions_each_has_the_articles_ceiling(threads: int) -> None:
+    size = -(-12 // threads)
+    assert list(divided(12, {"a": threads}).values()) == [list(range(i * size, (i + 1) * size)) for i in range(threads)]
+
+
+def test_threads_are_sorted_as_text() -> None:
+    found = divided(11, {"a": 11})
+    assert found["a-10"] == [2]  # behind a-1
+    assert found["a-2"] == [3]
+
+
+@pytest.mark.parametrize("rule", ["range", "roundrobin"])
+@pytest.mark.parametrize("members", [{"a": 1}, {"a": 3, "b": 2}, {"a": 7, "b": 7, "c": 1}])
+def test_every_partition_has_one_thread(rule: str, members: dict[str, int]) -> None:
+    for partitions in range(20):
+        found = divided(partitions, members, rule)
+        assert sorted(p for taken in found.values() for p in taken) == list(range(partitions))
+        sizes = [len(taken) for taken in found.values()]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_round_robin_goes_by_the_hash_of_the_partitions_text() -> None:
+    thread = ConsumerThreadId("a", 0)
+    other = ConsumerThreadId("b", 0)
+    context = AssignmentContext("a", {"t": [thread, other]}, {"t": [0, 1, 2, 3]})
+    # Java: "[t,0]".hashCode() < "[t,1]".hashCode() < …
+    assert round_robin(context) == {TopicPartition("t", 0): thread, TopicPartition("t", 2): thread}
+
+
+def test_round_robin_needs_equal_subscriptions() -> None:
+    a, b = ConsumerThreadId("a", 0), ConsumerThreadId("b", 0)
+    with pytest.raises(KafkaError, match="roundrobin needs members"):
+        round_robin(AssignmentContext("a", {"t": [a, b], "u": [b]}, {"t": [0]}))
+
+
+def test_a_consumer_id_has_host_time_and_eight_digits() -> None:
+    assert re.fullmatch(r"g_.+-1403061899859-[0-9a-f]{8}", consumer_id_string("g", None, 1403061899859))
+    assert consumer_id_string("g", "mine", 0) == "g_mine"
+    assert consumer_id_string("g", None, 0) != consumer_id_string("g", None, 0)
+
+
+def test_a_registration_is_the_articles() -> None:
+    count = TopicCount({"t": 5})
+    raw = count.to_json(1403061899859)
+    assert raw == b'{"version":1,"subscription":{"t":5},"pattern":"static","timestamp":"1403061899859"}'
+    assert TopicCount.of_json("m", raw) == count
+
+
+def test_a_filter_is_registered_by_its_expression_and_chooses_among_all_topics() -> None:
+    count = TopicCount.of_filter(Whitelist("a.*, b"), 2)
+    raw = count.to_json(0)
+    assert json.loads(raw)["subscription"] == {"a.*|b": 2}
+    assert json.loads(raw)["pattern"] == "white_list"
+    threads = TopicCount.of_json("m", raw).threads("m", lambda: ["a1", "b", "bc"], True)
+    assert threads == {t: [ConsumerThreadId("m", 0), ConsumerThreadId("m", 1)] for t in ("a1", "b")}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{}", b'{"subscription":{},"pattern":"static"}', b'{"subscription":3,"pattern":"x"}']
+)
+def test_a_registration_that_is_none_names_the_member(raw: bytes) -> None:
+    with pytest.raises(KafkaError, match="topic count for m:"):
+        TopicCount.of_json("m", raw)
+
+
+def test_filters_leave_internal_topics_out() -> None:
+    assert not Whitelist(".*").is_topic_allowed("__consumer_offsets", True)
+    assert Whitelist(".*").is_topic_allowed("__consumer_offsets", False)
+    assert not Blacklist("a").is_topic_allowed("a", True)
+    assert Blacklist("a").is_topic_allowed("ab", True)
+    assert Whitelist(" 'a,b' ").regex == "a|b"
+    with pytest.raises(ValueError, match="invalid regex"):
+        Whitelist("(")
+
+
+def test_a_broker_is_reached_by_host_and_port() -> None:
+    assert broker_address(b'{"jmx_port":-1,"version":1,"host":"h","port":9092}') == ("h", 9092)
+    assert broker_address(b'{"endpoints":["SSL://h:9093"],"host":null,"version":5,"port":-1}') is None
+
+
+def test_options_have_the_defaults_of_0_8() -> None:
+    config = ConsumerConfig(REQUIRED)
+    assert (config.zookeeper_session_timeout_ms, config.connection_timeout_ms) == (6_000, 6_000)
+    assert (config.rebalance_max_retries, config.rebalance_pause) == (4, 2.0)
+    assert config.client == "g"
+    assert (config.in_zookeeper, config.in_kafka) == (True, False)
+    kafka = ConsumerConfig({**REQUIRED, "offsets.storage": "kafka"})
+    assert (kafka.in_zookeeper, kafka.in_kafka) == (True, True)
+    assert not ConsumerConfig({**REQUIRED, "offsets.storage": "kafka", "dual.commit.enabled": "false"}).in_zookeeper
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"group.id": "a/b"}, "group.id"),
+        ({"group.id": ""}, "group.id"),
+        ({"auto.offset.reset": "earliest"}, "smallest, largest"),
+        ({"fetch.wait.max.ms": "40000"}, "socket.timeout.ms"),
+    ],
+)
+def test_wrong_options_are_named(wrong: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ConsumerConfig({**REQUIRED, **wrong})
+
+
+def test_a_string_decoder_has_the_encoders_option() -> None:
+    assert StringDecoder().from_bytes("é".encode()) == "é"
+    assert StringDecoder({"serializer.encoding": "latin-1"}).from_bytes(b"\xe9") == "é"

@@ -1,0 +1,32 @@
+from typing import Any
+
+import pytest
+
+from ottla.pipelines.declarative.early_reads import early_reads, tables_read
+
+pytest.importorskip("grpc")
+proto: Any = pytest.importorskip("pyspark.sql.connect.proto")
+
+
+def table(name: str) -> Any:
+    relation = proto.Relation()
+    relation.read.named_table.unparsed_identifier = name
+    return relation
+
+
+def over(kind: str, *below: Any) -> Any:
+    """A relation of a kind over one or two others."""
+    relation = proto.Relation()
+    for name, value in zip(("input",) if len(below) == 1 else ("left", "right"), below, strict=True):
+        getattr(getattr(relation, kind), name).CopyFrom(value)
+    return relation
+
+
+def test_a_table_below_with_columns_is_bound_early() -> None:
+    plan = over("project", over("join", over("with_columns", over("filter", table("a"))), table("b")))
+    assert sorted(tables_read(plan)) == ["a", "b"]
+    assert list(early_reads(plan)) == [("with_columns", "a")]
+
+
+def test_what_is_only_selected_and_joined_is_not() -> None:
+    assert list(early_reads(over("project", over("join", over("hint", table("a")), table("b"))))) == []

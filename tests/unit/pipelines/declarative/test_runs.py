@@ -1,0 +1,100 @@
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.errors import ConfigurationError
+from ottla.pipelines.declarative.projects import TEMPLATES, create
+from ottla.pipelines.declarative.runs import RunOptions, Unfinished, remove_orphans, run
+from ottla.pipelines.declarative.session import session
+from ottla.pipelines.run import locked
+
+
+def options(project: Path, **more: Any) -> RunOptions:
+    return RunOptions(project / "spark-pipeline.yml", **more)
+
+
+def killed(project: Path, **asked: Any) -> Unfinished:
+    """A note that a killed run has left."""
+    before = Unfinished(project)
+    before.note(before.taken_up(options(project, **asked)))
+    return Unfinished(project)
+
+
+def test_a_run_that_ended_leaves_nothing_behind(tmp_path: Path) -> None:
+    unfinished = killed(tmp_path)
+    assert unfinished.is_there
+    unfinished.done()
+    assert not Unfinished(tmp_path).is_there
+
+
+def test_a_full_refresh_that_was_killed_is_taken_up(tmp_path: Path) -> None:
+    asked = killed(tmp_path, full_refresh=["a"]).taken_up(options(tmp_path, full_refresh=["b"], refresh=["c"]))
+    assert (asked["full_refresh"], asked["refresh"]) == (["a", "b"], ["c"])
+    asked = killed(tmp_path, full_refresh_all=True).taken_up(options(tmp_path, refresh=["c"]))
+    assert (asked["full_refresh_all"], asked["refresh"]) == (True, [])
+
+
+def test_what_was_emptied_is_not_emptied_again(tmp_path: Path) -> None:
+    before = killed(tmp_path, full_refresh_all=True)
+    before.note(before.taken_up(options(tmp_path)))
+    before.note_emptied()
+    after = Unfinished(tmp_path)
+    assert after.is_there
+    assert not after.taken_up(options(tmp_path))["full_refresh_all"]
+
+
+def test_directories_that_nobody_knows_are_removed_but_not_those_of_streams(tmp_path: Path) -> None:
+    for name in ("known", "stream", "orphan", "mine", "other.db"):
+        (tmp_path / "tables" / name).mkdir(parents=True)
+    (tmp_path / "pipeline-storage/_checkpoints/spark_catalog/default/stream/stream/0").mkdir(parents=True)
+    tables = [SimpleNamespace(name="known")]
+    spark = cast("Any", SimpleNamespace(catalog=SimpleNamespace(listTables=lambda: tables)))
+    tables_of = tmp_path / "tables"
+    asked = {"full_refresh": [], "full_refresh_all": False}
+    outputs = frozenset({"known", "stream", "orphan"})
+    assert remove_orphans(spark, tmp_path, asked, outputs) == [tables_of / "orphan"]
+    assert sorted(p.name for p in tables_of.iterdir()) == ["known", "mine", "other.db", "stream"]
+    assert remove_orphans(spark, tmp_path, asked | {"full_refresh": ["stream"]}, outputs) == [tables_of / "stream"]
+
+
+def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    """It would take the first one for killed, and remove what that has not told the catalog yet."""
+    pytest.importorskip("yaml")
+    create(tmp_path / "mine", TEMPLATES[2])
+    with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is at work"):
+        run(options(tmp_path / "mine"), print)
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    """Spark's client tries for ten minutes. The token that may follow the address is not told."""
+    pytest.importorskip("grpc")
+    create(tmp_path / "mine", TEMPLATES[2])
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        remote = f"sc://127.0.0.1:{unused.getsockname()[1]}/;token=secret"
+        with pytest.raises(ConfigurationError, match=r"^--remote: no answer at 127\.0\.0\.1:\d+: (?!.*secret)"):
+            run(options(tmp_path / "mine", remote=remote), print)
+
+
+def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grpc")
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql.connect.session import SparkSession
+
+    def broken(*_: Any) -> None:
+        raise PySparkRuntimeError("Java gateway process exited\nbefore sending its port number.", messageParameters={})
+
+    monkeypatch.setattr(SparkSession, "_start_connect_server", broken)
+    monkeypatch.setattr("ottla.pipelines.declarative.session.prepare_environment", lambda: None)
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
+    monkeypatch.setattr("ottla.pipelines.declarative.session.use_installed_pyspark", lambda: None)
+    with (
+        pytest.raises(ConfigurationError, match=r"Spark does not start: Java gateway .*spark\.log$"),
+        session(tmp_path),
+    ):
+        pass

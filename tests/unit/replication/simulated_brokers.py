@@ -1,0 +1,243 @@
+"""Brokers in one process, as far as replication goes: logs, roles, fetchers, and Fetch between them without sockets.
+
+The controller is a dictionary: it elects from the in-sync replicas, and takes ISR changes as Kafka's does. What it
+decides reaches each broker after a while of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from tests.unit.replication.virtual_loop import Inline, LoopClock
+
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.handlers import fetch, list_offsets
+from ottla.cluster.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.config.broker import Endpoint
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    BrokerConnectionError,
+    FencedLeaderEpochError,
+    InvalidUpdateVersionError,
+    RequestTimedOutError,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.fetch import FetchResponse
+from ottla.replication.fetcher import Fetchers, FetchOptions
+from ottla.replication.isr_changes import ControllerIsrChanges
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.storage.log_dir import LogDir
+
+TOPIC_ID = UUID(int=7)
+TP = TopicPartition("t", 0)
+LAG_SECONDS = 2.0
+
+
+class Broker:
+    """One broker from start to kill."""
+
+    def __init__(self, brokers: Brokers, broker_id: int) -> None:
+        self.id = broker_id
+        self.brokers = brokers
+        self.clock = LoopClock()
+        self.image = ClusterImage("c")
+        self.log_dir = LogDir.open(brokers.data / str(broker_id), broker_id=broker_id, clock=self.clock)
+        self.log_dir.load(lambda tp: brokers.config)
+        self.partitions = Partitions(
+            broker_id, [self.log_dir], Inline(), lambda options: brokers.config, lambda options: brokers.min_isr
+        )
+        self.partitions.lag_seconds = LAG_SECONDS
+        self.fetchers = Fetchers(
+            broker_id, self.ask, lambda: 1, FetchOptions(timeout_ms=3000), self.partitions.follower_quota
+        )
+        self.partitions.followers = self.fetchers
+        self.changes = ControllerIsrChanges(broker_id, self.ask, lambda: self.image, brokers.alter)
+        self.partitions.isr_changes = self.changes
+        self.services: Any = SimpleNamespace(
+            sessions=FetchSessions(100, self.clock.monotonic),
+            config=SimpleNamespace(fetch_max_bytes=10**7, replica_selector_class=None),
+            partitions=self.partitions,
+            clock=self.clock,
+            broker_id=broker_id,
+        )
+        self.alive = True
+        self._checks = asyncio.ensure_future(self._check_isr())
+
+    async def _check_isr(self) -> None:
+        while True:
+            await asyncio.sleep(LAG_SECONDS / 2)
+            for partition in self.partitions:
+                partition.check_isr()
+
+    async def see(self, image: ClusterImage) -> None:
+        before, self.image = self.image, replace(image, controller_id=self.id)
+        self.services.image = self.image
+        await self.partitions.change(before, self.image)
+
+    @property
+    def partition(self) -> Partition | None:
+        return self.partitions.get(TP)
+
+    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+        frame = bytearray()
+        encode(request, version, frame)
+        asked: Any = decode(type(request), memoryview(frame), version)
+        await self.brokers.travel(self.id, broker_id, timeout)
+        other = self.brokers.live[broker_id]
+        call: Any = SimpleNamespace(services=other.services, version=version)
+        handler: Any = fetch if isinstance(asked, fetch.FetchRequest) else list_offsets
+        answer = handler.handle(asked, call)
+        response = await answer if isinstance(answer, Awaitable) else answer
+        if isinstance(response, FetchResponse):
+            _read(response)
+        await self.brokers.travel(broker_id, self.id, timeout)
+        return response
+
+    def kill(self) -> None:
+        """As kill -9: what was written stays, what was only in memory is gone."""
+        self.alive = False
+        self._checks.cancel()
+        self.fetchers.close()
+        self.changes.close()
+        for partition in self.partitions:
+            partition.close()
+        self.log_dir.take_offline("killed")
+        self.log_dir.close()
+
+
+class Brokers:
+    """All of them, their links, and the controller's word."""
+
+    def __init__(self, data: Path, seed: int = 0, ids: tuple[int, ...] = (0, 1, 2), min_isr: int = 2) -> None:
+        self.data = data
+        self.min_isr = min_isr
+        self.random = random.Random(seed)
+        self.config = LogConfig(segment_bytes=4000, index_interval_bytes=100)
+        self.ids = ids
+        self.state = PartitionImage(ids[0], 0, ids, ids)
+        self.live: dict[int, Broker] = {}
+        self.cut: set[int] = set()
+        """Brokers that no message reaches or leaves."""
+        self._notices: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        for i in self.ids:
+            self.live[i] = Broker(self, i)
+            await self.live[i].see(self.image)
+
+    @property
+    def image(self) -> ClusterImage:
+        topic = TopicImage("t", TOPIC_ID, (self.state,))
+        endpoint = (Endpoint("PLAINTEXT", "h", 1),)
+        brokers = {i: BrokerImage(i, endpoint, epoch=1) for i in self.live}
+        return ClusterImage("c", brokers=brokers, topics={"t": topic}, names={TOPIC_ID: "t"})
+
+    @property
+    def leader(self) -> Broker | None:
+        found = self.live.get(self.state.leader)
+        return found if found is not None and found.partitions.led(TP) is not None else None
+
+    async def travel(self, source: int, target: int, timeout: float) -> None:
+        await asyncio.sleep(self.random.uniform(0.0001, 0.005))
+        if {source, target} & self.cut:
+            await asyncio.sleep(timeout)
+            raise RequestTimedOutError("cut")
+        if target not in self.live or source not in self.live:
+            raise BrokerConnectionError(f"broker {target} is dead")
+
+    def tell(self) -> None:
+        """Every living broker hears of the state, sooner or later."""
+        for broker in self.live.values():
+            task = asyncio.ensure_future(self._tell(broker, self.image))
+            self._notices.add(task)
+            task.add_done_callback(self._notices.discard)
+
+    async def _tell(self, broker: Broker, image: ClusterImage) -> None:
+        await asyncio.sleep(self.random.uniform(0, 0.1))
+        if broker.alive:
+            await broker.see(image)
+
+    async def alter(
+        self, broker_id: int, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
+    ) -> PartitionImage:
+        await self.travel(broker_id, broker_id, 1)
+        state = self.state
+        if image.leader_epoch != state.leader_epoch:
+            raise FencedLeaderEpochError
+        if isr == state.isr:
+            return state
+        if image.state_version != state.state_version:
+            raise InvalidUpdateVersionError
+        self.state = replace(state, isr=isr, state_version=state.state_version + 1)
+        self.tell()
+        await self.travel(broker_id, broker_id, 1)
+        return self.state
+
+    def elect(self, unusable: tuple[int, ...] = ()) -> None:
+        """Another leader, from the in-sync replicas that live; without one, nobody."""
+        state = self.state
+        able = [i for i in state.isr if i in self.live and i not in self.cut and i not in unusable]
+        isr = tuple(i for i in state.isr if i in self.live) if able else state.isr
+        leader = self.random.choice(able) if able else -1
+        self.state = replace(
+            state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, state_version=state.state_version + 1
+        )
+        self.tell()
+
+    def kill(self, broker_id: int) -> None:
+        self.live.pop(broker_id).kill()
+        if self.state.leader == broker_id:
+            self.elect()
+
+    async def restart(self, broker_id: int) -> None:
+        self.live[broker_id] = Broker(self, broker_id)
+        await self.live[broker_id].see(self.image)
+        if self.state.leader < 0:
+            self.elect()
+
+    async def settle(self) -> None:
+        """Wait until all are in sync, and have all."""
+        async with asyncio.timeout(600):
+            while not self._settled():
+                if self.state.leader < 0:
+                    self.elect()
+                await asyncio.sleep(0.5)
+
+    def _settled(self) -> bool:
+        if set(self.state.isr) != set(self.ids) or self.leader is None:
+            return False
+        partitions = [b.partition for b in self.live.values()]
+        ends = {(p.log.log_end_offset, p.high_watermark) for p in partitions if p is not None}
+        return len(ends) == 1 and len(partitions) == len(self.ids)
+
+    def close(self) -> None:
+        for broker in self.live.values():
+            broker.kill()
+
+
+def content(partition: Partition) -> bytes:
+    """The bytes of a log below its high watermark."""
+    log = partition.log
+    found = bytearray()
+    for header, data in log.batches_from(log.log_start_offset):
+        if header.next_offset <= partition.high_watermark:
+            found += data
+    return bytes(found)
+
+
+def _read(response: FetchResponse) -> None:
+    for topic in response.responses:
+        for data in topic.partitions:
+            records: Any = data.records
+            if records is not None and not isinstance(records, memoryview):
+                data.records = memoryview(bytes(records.read()))
+                records.release()

@@ -1,0 +1,384 @@
+"""Roles of partitions: who leads, who follows, who waits, and what of it listeners hear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import batch
+from tests.unit.replication.simulated_brokers import TP, Brokers
+from tests.unit.replication.virtual_loop import run
+
+from ottla.broker.handlers import delete_records, list_offsets
+from ottla.errors import (
+    KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def led(self, partition: Partition) -> None:
+        self.calls.append(("led", partition.image.leader_epoch))
+
+    def resigned(self, tp: TopicPartition) -> None:
+        self.calls.append(("resigned", tp.partition))
+
+
+def view(value: bytes = b"v") -> memoryview:
+    return memoryview(batch(value, timestamp=1))
+
+
+def with_brokers(test: Callable[[Brokers], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+    async def main() -> None:
+        brokers = Brokers(data, **options)
+        await brokers.start()
+        await test(brokers)
+        brokers.close()
+
+    run(main())
+
+
+async def now(brokers: Brokers, **changes: Any) -> None:
+    """The controller's word, heard at once by all."""
+    state = brokers.state
+    brokers.state = replace(state, state_version=state.state_version + 1, **changes)
+    for broker in brokers.live.values():
+        await broker.see(brokers.image)
+
+
+def test_listeners_hear_of_new_epochs_and_of_the_end(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        heard = Heard()
+        brokers.live[1].partitions.roles.append(heard)
+        await now(brokers, leader=1, leader_epoch=1)
+        await now(brokers, isr=(1, 2))
+        assert heard.calls == [("led", 1)], "the same epoch is no news"
+        await now(brokers, leader_epoch=2)
+        await now(brokers, leader=-1, leader_epoch=3)
+        assert heard.calls[1:] == [("led", 2), ("resigned", 0)]
+
+    with_brokers(test, tmp_path)
+
+
+def test_without_a_leader_nobody_reads_or_writes(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        await now(brokers, leader=-1, leader_epoch=1)
+        broker = brokers.live[0]
+        for look in (broker.partitions.leader, broker.partitions.readable):
+            with pytest.raises(NotLeaderOrFollowerError):
+                look(broker.image, TP)
+        with pytest.raises(NotLeaderOrFollowerError):
+            broker.partition.append(view())  # type: ignore[union-attr]
+
+    with_brokers(test, tmp_path)
+
+
+def test_an_image_that_was_overtaken_changes_nothing(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        old = brokers.image
+        await now(brokers, leader=1, leader_epoch=1)
+        await brokers.live[1].see(old)
+        assert brokers.live[1].partitions.led(TP) is not None
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_partition_that_goes_leaves_its_log_until_it_is_deleted(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        broker = brokers.live[0]
+        partitions: Partitions = broker.partitions
+        heard = Heard()
+        partitions.roles.append(heard)
+        await now(brokers, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
+        assert partitions.get(TP) is None
+        assert heard.calls == [("resigned", 0)]
+        assert TP in broker.log_dir.logs
+        partitions.delete(TP)
+        assert TP not in broker.log_dir.logs
+        await broker.see(replace(broker.image, topics={}))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            partitions.leader(broker.image, TP)
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_broker_that_is_about_to_stop_does_not_follow_who_leads_next(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        leaving, leader = brokers.live[0].partition, brokers.live[1].partition
+        assert leaving is not None
+        assert leader is not None
+        brokers.live[0].partitions.leaving = True
+        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        wait = leader.safe(leader.append(view()).last_offset + 1)
+        assert wait is not None
+        await wait
+        await asyncio.sleep(1)
+        assert leaving.log.log_end_offset == 0
+        assert leader.image.isr == (1, 2)
+
+    with_brokers(test, tmp_path)
+
+
+def test_acks_all_waits_for_all_in_sync_and_acks_1_for_none(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        partition = brokers.live[0].partition
+        assert partition is not None
+        end = partition.append(view()).last_offset + 1
+        assert partition.safe(end, acks=1) is None
+        wait = partition.safe(end)
+        assert wait is not None
+        await wait
+        assert partition.high_watermark == end
+
+    with_brokers(test, tmp_path)
+
+
+def test_too_few_in_sync_refuse_acks_all_and_give_up_what_waits(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        partition = brokers.live[0].partition
+        assert partition is not None
+        brokers.cut.update((1, 2))
+        wait = partition.safe(partition.append(view()).last_offset + 1)
+        assert wait is not None
+        await now(brokers, isr=(0,))
+        with pytest.raises(NotEnoughReplicasAfterAppendError):
+            await wait
+        with pytest.raises(NotEnoughReplicasError):
+            partition.append(view())
+        assert partition.append(view(), acks=1).base_offset == 1
+        assert partition.high_watermark == 0
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_silent_follower_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        partition = brokers.live[0].partition
+        assert partition is not None
+        await asyncio.sleep(1)
+        brokers.cut.add(2)
+        wait = partition.safe(partition.append(view()).last_offset + 1)
+        assert wait is not None
+        async with asyncio.timeout(10):
+            await wait
+        assert brokers.state.isr == (0, 1)
+        brokers.cut.clear()
+        await brokers.settle()
+        assert set(brokers.state.isr) == {0, 1, 2}
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_leader_that_comes_back_cuts_what_the_new_one_does_not_have(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        old = brokers.live[0].partition
+        assert old is not None
+        await asyncio.sleep(1)
+        brokers.cut.add(0)
+        old.append(view(b"never acknowledged"), acks=1)
+        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        new = brokers.live[1].partition
+        assert new is not None
+        new.append(view(b"a"))
+        brokers.cut.clear()
+        await brokers.settle()
+        assert [e.epoch for e in old.log.leader_epochs.entries] == [1]
+        assert b"never" not in b"".join(bytes(data) for _, data in old.log.batches_from(0))
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_follower_whose_log_is_too_old_starts_anew(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        leader, follower = brokers.live[0].partition, brokers.live[2].partition
+        assert leader is not None
+        assert follower is not None
+        brokers.cut.add(2)
+        await now(brokers, isr=(0, 1))
+        for _ in range(40):
+            leader.append(view(b"x" * 500))
+        await asyncio.sleep(3)  # for so long it might have come back at once
+        leader.log.delete_records_before(30)
+        brokers.cut.clear()
+        await brokers.settle()
+        assert follower.log.log_end_offset == 40
+        assert follower.log.log_start_offset == 30
+
+    with_brokers(test, tmp_path)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_replica_that_is_not_in_sync_comes_slowly(tmp_path: Path, side: str) -> None:
+    async def test(brokers: Brokers) -> None:
+        leader, follower = brokers.live[0].partition, brokers.live[2].partition
+        assert leader is not None
+        assert follower is not None
+        await now(brokers, isr=(0, 1))
+        brokers.cut.add(2)
+        leader.throttled_leader = side == "leader"
+        follower.throttled_follower = side == "follower"
+        for broker in brokers.live.values():
+            broker.partitions.leader_quota.bytes_per_second = 1000
+            broker.partitions.follower_quota.bytes_per_second = 1000
+        while leader.log.size < 20_000:
+            leader.append(view(b"x" * 900))
+        await asyncio.sleep(4)
+        brokers.cut.clear()
+        assert leader.high_watermark == leader.log.log_end_offset, "who is in sync is not held back"
+        began = asyncio.get_running_loop().time()
+        await brokers.settle()
+        assert 10 < asyncio.get_running_loop().time() - began < 40
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        await asyncio.sleep(2.1)
+        await now(brokers, leader=1, leader_epoch=1)
+        new = brokers.live[1].partition
+        assert new is not None
+        wait = new.safe(new.append(view()).last_offset + 1)
+        assert wait is not None
+        async with asyncio.timeout(0.1):
+            await wait
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_replica_in_sync_gets_no_empty_log_where_a_directory_is_missing(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        partitions = brokers.live[1].partitions
+        told: list[TopicPartition] = []
+        partitions.all_dirs = False
+        partitions.on_dir_failure = told.extend
+        await now(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
+        partitions.delete(TP)
+        await now(brokers, replicas=(1, 0, 2), isr=(1,), leader=1, leader_epoch=2)
+        await now(brokers, leader=-1, leader_epoch=3)
+        assert partitions.get(TP) is None
+        assert told == [TP], "once"
+        await now(brokers, isr=(0,), leader=0, leader_epoch=4)
+        assert partitions.get(TP) is not None, "what is copied from the leader may begin empty"
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(brokers: Brokers) -> None:
+        partitions = brokers.live[1].partitions
+        told: list[TopicPartition] = []
+        partitions.on_dir_failure = told.extend
+        partition = partitions.get(TP)
+        assert partition is not None
+
+        def fail(epoch: int, start_offset: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(partition.log.leader_epochs, "assign", fail)
+            await now(brokers, leader=1, leader_epoch=1)
+        assert told == [TP]
+        with pytest.raises(KafkaStorageError):
+            partition.append(view())
+
+    with_brokers(test, tmp_path)
+
+
+def test_a_log_that_cannot_be_cut_does_not_keep_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(brokers: Brokers) -> None:
+        old = brokers.live[0].partition
+        assert old is not None
+        await asyncio.sleep(1)
+        brokers.cut.add(0)
+        old.append(view(b"never acknowledged"), acks=1)
+
+        def fail(offset: int) -> bool:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(old.log, "truncate_to", fail)
+        await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
+        brokers.cut.clear()
+        await asyncio.sleep(5)
+        assert old.failed
+
+    with_brokers(test, tmp_path)
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 5), (5, 78)])
+def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path, version: int, code: int) -> None:
+    async def test(brokers: Brokers) -> None:
+        leader = brokers.live[0].partition
+        assert leader is not None
+        await asyncio.sleep(1)
+        leader.append(view())
+        await brokers.settle()
+        new = brokers.live[1]
+        assert new.partition is not None
+        new.partition.log.high_watermark = 0  # it has not heard yet
+        brokers.cut.update((0, 2))
+        await now(brokers, leader=1, leader_epoch=1)
+        call: Any = SimpleNamespace(services=new.services, version=version)
+
+        def ask(time: int, replica_id: int = -1) -> tuple[int, int]:
+            want = ListOffsetsPartition(partition_index=0, timestamp=time)
+            topic = ListOffsetsTopic(name="t", partitions=[want])
+            found = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), call)
+            return found.topics[0].partitions[0].error_code, found.topics[0].partitions[0].offset
+
+        assert ask(LATEST_TIMESTAMP)[0] == code
+        assert ask(0)[0] == code, "by time, too"
+        assert ask(EARLIEST_TIMESTAMP) == (0, 0)
+        assert ask(LATEST_TIMESTAMP, replica_id=0) == (0, 1)
+        brokers.cut.clear()
+        await brokers.settle()
+        assert ask(LATEST_TIMESTAMP) == (0, 1)
+
+    with_brokers(test, tmp_path)
+
+
+def test_records_are_deleted_when_the_followers_that_live_have_none_of_them(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        broker = brokers.live[0]
+        assert broker.partition is not None
+        for _ in range(3):
+            broker.partition.append(view())
+        await brokers.settle()
+        await now(brokers)
+
+        async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
+            want = DeleteRecordsPartition(partition_index=0, offset=offset)
+            topic = DeleteRecordsTopic(name="t", partitions=[want])
+            call: Any = SimpleNamespace(services=broker.services, version=2)
+            answer = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
+            assert isinstance(answer, Awaitable)
+            (result,) = (await answer).topics[0].partitions
+            return result.error_code, result.low_watermark
+
+        assert await delete(2, 30_000) == (0, 2)
+        assert [b.partition.log.log_start_offset for b in brokers.live.values() if b.partition] == [2, 2, 2]
+        brokers.cut.add(2)
+        assert await delete(3, 1000) == (RequestTimedOutError.code, 2)
+
+    with_brokers(test, tmp_path)

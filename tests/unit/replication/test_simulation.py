@@ -1,0 +1,102 @@
+"""Three replicas, killed, cut off and elected by a seed: what was acknowledged stays, and all have the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.asking import batch
+from tests.unit.replication.simulated_brokers import TP, Brokers, content
+from tests.unit.replication.virtual_loop import run
+
+from ottla.errors import KafkaError
+from ottla.records.batch import records
+
+STEPS = 15
+
+
+class Writer:
+    """Writes with acks=all and remembers what was acknowledged."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self.brokers = brokers
+        self.acked: dict[int, bytes] = {}
+        self.stopped = False
+        self._number = 0
+        self._seen: dict[int, int] = {}
+
+    async def write_on(self) -> None:
+        while not self.stopped:
+            await asyncio.sleep(self.brokers.random.uniform(0, 0.4))
+            for broker in list(self.brokers.live.values()):
+                await self._write(broker)
+
+    async def _write(self, broker: object) -> None:
+        partition = broker.partitions.led(TP)  # type: ignore[attr-defined]
+        if partition is None:
+            return  # an old leader that has not heard yet is written to as well
+        epoch, high_watermark = partition.image.leader_epoch, partition.high_watermark
+        assert high_watermark >= self._seen.get(epoch, 0), "the high watermark went back within a leadership"
+        self._seen[epoch] = high_watermark
+        self._number += 1
+        value = b"%d" % self._number * self.brokers.random.randint(1, 60)
+        try:
+            appended = partition.append(memoryview(batch(value, timestamp=1)))
+            wait = partition.safe(appended.last_offset + 1)
+            if wait is not None:
+                await asyncio.wait_for(wait, 1.5)
+        except (KafkaError, TimeoutError):
+            return
+        self.acked[appended.base_offset] = value
+
+
+async def trouble(brokers: Brokers) -> None:
+    rng = brokers.random
+    for _ in range(STEPS):
+        await asyncio.sleep(rng.uniform(0, 3))
+        what = rng.choice(["kill", "kill", "restart", "restart", "cut", "heal", "elect", "checkpoint"])
+        if what == "kill" and len(brokers.live) > 1:
+            brokers.kill(rng.choice(sorted(brokers.live)))
+        elif what == "restart":
+            for i in set(brokers.ids) - set(brokers.live):
+                await brokers.restart(i)
+        elif what == "cut" and not brokers.cut:
+            brokers.cut.add(rng.choice(brokers.ids))
+            if brokers.state.leader in brokers.cut:
+                brokers.elect()
+        elif what == "heal":
+            brokers.cut.clear()
+        elif what == "elect":
+            brokers.elect()
+        elif what == "checkpoint":
+            for broker in brokers.live.values():
+                broker.log_dir.checkpoint(sync=False)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_acknowledged_is_lost_and_replicas_are_equal(tmp_path: Path, seed: int) -> None:
+    async def simulate() -> None:
+        brokers = Brokers(tmp_path, seed)
+        await brokers.start()
+        writer = Writer(brokers)
+        writing = asyncio.ensure_future(writer.write_on())
+        await trouble(brokers)
+        brokers.cut.clear()
+        for i in set(brokers.ids) - set(brokers.live):
+            await brokers.restart(i)
+        writer.stopped = True
+        await writing
+        await brokers.settle()
+        contents = {content(b.partition) for b in brokers.live.values() if b.partition is not None}
+        assert len(contents) == 1
+        leader = brokers.leader
+        assert leader is not None
+        assert leader.partition is not None
+        kept = {r.offset: r.value for _, data in leader.partition.log.batches_from(0) for r in records(data)}
+        assert writer.acked
+        lost = {offset: value for offset, value in writer.acked.items() if kept.get(offset) != value}
+        assert not lost, f"seed {seed}"
+        brokers.close()
+
+    run(simulate())

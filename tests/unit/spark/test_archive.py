@@ -1,0 +1,49 @@
+"""What is shipped to a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import ConfigurationError
+from ottla.records import COMPILED
+from ottla.spark.archive import write_archive
+
+LARGE = ["pyarrow", "pandas", "numpy", "sqlalchemy", "psycopg", "psycopg-binary", "pymysql"]
+
+
+def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -> None:
+    packed = tmp_path / "ottla.zip"
+    names = write_archive(packed, without=LARGE)
+    assert {"ottla", "cramjam", "crc32c", "google-re2"} <= set(names)
+    assert not set(LARGE) & set(names)
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    program = "import ottla.client.consumer.ranges, ottla.records; print(ottla.__file__, ottla.records.COMPILED)"
+    found = subprocess.run(
+        [sys._base_executable, "-S", "-c", program],  # type: ignore[attr-defined]
+        env={"PYTHONPATH": str(tmp_path / "unpacked"), "OTTLA_PURE": os.environ.get("OTTLA_PURE", "")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [str(tmp_path / "unpacked" / "ottla" / "__init__.py"), str(COMPILED)]
+
+
+def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:
+    write_archive(tmp_path / "ottla.zip", without=LARGE)
+    inside = zipfile.ZipFile(tmp_path / "ottla.zip").namelist()
+    assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sql_sink.py"} <= set(inside)
+    assert not [name for name in inside if name.endswith((".pyc", ".c", ".pxd")) or "/tests/" in name]
+    assert len(inside) == len(set(inside))
+
+
+def test_a_package_that_is_not_here_cannot_be_packed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no-such-package is not installed"):
+        write_archive(tmp_path / "ottla.zip", more=["no-such-package"])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,59 @@
+"""What the sources refuse before anything is read or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("sqlalchemy")
+
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from ottla.errors import ConfigurationError
+from ottla.spark.sink_options import sink_options
+from ottla.spark.source import OttlaSource
+from ottla.spark.sql_sink import SqlSource
+from ottla.spark.writer import StreamWriter
+
+READING = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
+WRITING = {"kafka.bootstrap.servers": "h:1", "topic": "a"}
+ROWS = StructType([StructField("page", StringType()), StructField("value", BinaryType())])
+
+
+def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
+    source = OttlaSource(READING)
+    for make in (source.reader, source.streamReader):
+        with pytest.raises(ConfigurationError, match=r"the columns are key binary.*parse the column value"):
+            make(StructType([StructField("value", LongType())]))
+
+
+def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
+    wanted = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
+    assert OttlaSource(READING).reader(wanted).columns == ("offset", "key")
+    assert OttlaSource({**READING, "includeHeaders": "true"}).streamReader(wanted).columns == ("offset", "key")
+
+
+def test_complete_is_written_to_topics_but_overwriting_is_not() -> None:
+    source = OttlaSource(WRITING)
+    assert isinstance(source.streamWriter(ROWS, overwrite=True), StreamWriter)
+    with pytest.raises(ConfigurationError, match="a topic only grows"):
+        source.writer(ROWS, overwrite=True)
+
+
+def test_complete_is_written_to_tables_that_have_keys(tmp_path: Path) -> None:
+    table = {"url": f"sqlite:///{tmp_path / 'x.db'}", "dbtable": "counts"}
+    with pytest.raises(ConfigurationError, match="keyColumns"):
+        SqlSource(table).streamWriter(ROWS, overwrite=True)
+    assert isinstance(SqlSource({**table, "keyColumns": "page"}).streamWriter(ROWS, overwrite=True), StreamWriter)
+
+
+def test_idempotence_may_be_asked_for_and_not_be_refused() -> None:
+    assert "enable.idempotence" not in sink_options({**WRITING, "kafka.enable.idempotence": " True "}).kafka
+    with pytest.raises(ConfigurationError, match=r"kafka.enable.idempotence \('false'\)"):
+        sink_options({**WRITING, "kafka.enable.idempotence": "false"})
+
+
+def test_a_topic_is_trimmed() -> None:
+    assert sink_options({**WRITING, "topic": " a "}).topic == "a"

@@ -1,0 +1,198 @@
+"""What is made of Spark's progress reports, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from ottla.metrics.prometheus import PrometheusReporter
+from ottla.metrics.registry import Metrics
+from ottla.spark.watching.history import MOST_BATCHES, MOST_QUERIES, Histories, QueryHistory
+from ottla.spark.watching.metrics import NAMESPACE, QUERY_METRICS, QueryMetrics
+from ottla.spark.watching.progress import State, micro_batch, total
+from ottla.spark.watching.report import MOST_BARS, finding, report_of, write
+from ottla.spark.watching.terminal import Terminal, cells, line, told
+
+ID = "78ccfd42-ef1c-40fc-8fb0-b9052802cdeb"
+
+
+def progress(batch_id: int = 0, rows: int = 300, **more: Any) -> dict[str, Any]:
+    """A progress as Spark 4.3 writes it."""
+    source = {
+        "description": "KafkaV2[Subscribe[visits]]",
+        "startOffset": None,
+        "endOffset": {"visits": {"0": 300, "1": 10}},
+        "latestOffset": {"visits": {"0": 350, "1": 10, "2": 5}},
+        "numInputRows": rows,
+    }
+    return {
+        "id": ID,
+        "runId": "c78f9e52-7a9e-442a-a082-d6fb800f8f1a",
+        "name": "pages",
+        "timestamp": "2026-11-21T23:47:49.322Z",
+        "batchId": batch_id,
+        "batchDuration": 2000,
+        "numInputRows": rows,
+        "inputRowsPerSecond": 0.0,
+        "processedRowsPerSecond": rows / 2,
+        "durationMs": {"addBatch": 1500, "triggerExecution": 2000, "walCommit": 100},
+        "stateOperators": [{"numRowsTotal": 7, "memoryUsedBytes": 4096, "customMetrics": {"rocksdbSstFileSize": 99}}],
+        "sources": [source],
+        "sink": {"description": "console", "numOutputRows": -1},
+        **more,
+    }
+
+
+def history(*documents: dict[str, Any]) -> QueryHistory:
+    query = QueryHistory(ID, "pages")
+    for document in documents:
+        query.add(micro_batch(document))
+    return query
+
+
+def test_a_progress_tells_rows_rates_phases_state_and_lag():
+    batch = micro_batch(progress())
+    assert (batch.name, batch.rows, batch.rows_per_second, batch.milliseconds) == ("pages", 300, 150.0, 2000)
+    assert batch.durations_ms == {"addBatch": 1500, "walCommit": 100}
+    assert batch.state == State(7, 4096, 99)
+    assert batch.behind == {"visits": {"0": 50, "1": 0, "2": 5}}
+    assert total(batch.behind) == 55
+
+
+def test_offsets_that_come_as_text_are_read_as_well():
+    source = {"endOffset": '{"visits": {"0": 1}}', "latestOffset": '{"visits": {"0": 4}}'}
+    assert micro_batch(progress(sources=[source])).behind == {"visits": {"0": 3}}
+
+
+@pytest.mark.parametrize("latest", [None, "null", "12", 12, {"files": 3}, "no json"])
+def test_sources_with_other_offsets_have_no_lag(latest: object):
+    sources = [{"endOffset": {"visits": {"0": 1}}, "latestOffset": latest}, {}]
+    assert micro_batch(progress(sources=sources)).behind == {}
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", None, float("nan")])
+def test_a_rate_that_is_no_number_is_none(rate: object):
+    assert micro_batch(progress(inputRowsPerSecond=rate)).input_rows_per_second == 0.0
+
+
+def test_a_query_without_name_or_state():
+    batch = micro_batch(progress(name=None, stateOperators=[]))
+    assert (batch.name, batch.state) == ("78ccfd42", None)
+
+
+def test_totals_go_over_micro_batches_and_a_repeated_one_counts_once():
+    query = history(progress(0), progress(1, rows=0), progress(1, rows=100), progress(1, rows=100))
+    assert (query.batches, query.rows, query.milliseconds) == (2, 400, 4000)
+    assert query.durations_ms["addBatch"] == 3000
+    assert query.rows_per_second == 100.0
+
+
+def test_histories_are_bounded():
+    query = history(*(progress(i) for i in range(MOST_BATCHES + 5)))
+    assert len(query.recent) == MOST_BATCHES
+    assert query.batches == MOST_BATCHES + 5
+    histories = Histories()
+    for i in range(MOST_QUERIES + 5):
+        histories.started(str(i), str(i))
+        if i:
+            histories.ended(str(i), None)
+    with histories.reading() as queries:
+        assert len(queries) == MOST_QUERIES
+        assert queries[0].query_id == "0"  # it still runs
+
+
+def test_a_restarted_query_goes_on_with_its_history():
+    histories = Histories()
+    histories.started(ID, "pages")
+    histories.progressed(micro_batch(progress(0)))
+    histories.ended(ID, "gone\nat Main.java")
+    with histories.reading() as [query]:
+        assert (query.status, query.error) == ("failed", "gone\nat Main.java")
+        assert finding(query).endswith("It failed: gone.")
+    histories.started(ID, "pages")
+    histories.progressed(micro_batch(progress(1)))
+    with histories.reading() as [query]:
+        assert (query.status, query.error, query.rows) == ("running", None, 600)
+
+
+def test_waiting_for_ends_is_for_those_that_run_no_more():
+    histories = Histories()
+    histories.started(ID, "pages")
+    histories.wait_for_ends(frozenset([ID]), 60)  # it is active: nothing to wait for
+    histories.ended(ID, None)
+    histories.wait_for_ends(frozenset(), 60)
+
+
+def test_metrics_carry_the_query_the_topic_and_the_phase():
+    histories, reporter = Histories(), PrometheusReporter()
+    metrics = QueryMetrics(Metrics(namespace=NAMESPACE, reporters=[reporter]), histories)
+    histories.progressed(micro_batch(progress()))
+    metrics.update()
+    metrics.update()
+    text = reporter.text()
+    for metric in QUERY_METRICS:
+        name = metric.name.replace("-", "_")
+        assert f'ottla_spark_streaming_query_metrics_{name}{{query="pages"}} ' in text
+    assert 'max_offsets_behind_latest{query="pages"} 50.0' in text
+    assert 'min_offsets_behind_latest{query="pages"} 0.0' in text
+    assert 'offsets_behind_latest{query="pages",topic="visits"} 55.0' in text
+    assert 'duration_ms{query="pages",phase="addBatch"} 1500.0' in text
+
+
+def test_a_line_and_a_row_say_the_same():
+    query = history(progress(3))
+    assert line(query) == "pages: batch 3, 300 rows, 150 rows/s, took 2.0 s, 55 behind, 7 rows of state"
+    assert cells(query) == ["pages", "3", "300", "150", "55", "7", "2.0 s"]
+    assert line(QueryHistory(ID, "new")) == "new: batch -, 0 rows"
+    assert told((3, 200)) == "tasks 3 of 200"
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Tty()])
+def test_the_terminal_ends_with_the_last_state(stream: io.StringIO):
+    pytest.importorskip("rich")
+    histories = Histories()
+    terminal = Terminal(histories, lambda: None, stream)
+    terminal.start()
+    histories.progressed(micro_batch(progress()))
+    terminal.close()
+    assert "pages" in stream.getvalue()
+    assert "300" in stream.getvalue()
+
+
+def test_a_report_has_findings_tables_and_a_bounded_chart():
+    query = history(*(progress(i) for i in range(500)))
+    report = report_of([query], "Night job")
+    assert report.findings == [
+        "pages: 150,000 rows in 500 micro-batches of 1,000.0 s in all, 150 rows/s; 55 offsets behind at the end."
+    ]
+    assert [table.title for table in report.tables] == ["Queries", "Offsets behind", "Where the time went"]
+    assert len(report.bars) == 4
+    assert all(len(bars.values) <= MOST_BARS for bars in report.bars)
+
+
+def test_a_report_is_a_page_or_a_picture(tmp_path: Path):
+    assert "Night job" in write([history(progress())], tmp_path / "r.html", "Night job").read_text()
+    assert write([], tmp_path / "r.png", "Night job").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_report_of_nothing_is_a_page_too(tmp_path: Path):
+    assert "No query has run." in write([], tmp_path / "r.html", "Nothing").read_text()
+
+
+def test_json_has_sparks_names():
+    document = json.loads(json.dumps(history(progress()).to_json()))
+    assert document["numInputRows"] == 300
+    assert document["offsetsBehindLatest"] == {"visits": 55}
+    assert document["recent"][0]["state"]["disk_bytes"] == 99
