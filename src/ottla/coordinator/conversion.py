@@ -45,7 +45,7 @@ class Conversion:
         """The KIP-848 group that takes the place of a classic one, and the records that make it."""
         written = [records.group_tombstone(group.id)]
         new = ConsumerGroup(group.id)
-        if group.is_empty:
+        if group.state is State.EMPTY:  # ids that were handed out are good in the new group, too
             return new, written
         if self._config.group_consumer_migration_policy not in UP or group.protocol_type != CONSUMER:
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")

@@ -145,6 +145,16 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
     assert error(world.answers[waiting]) == "REBALANCE_IN_PROGRESS"
 
 
+def test_a_member_that_was_only_given_an_id_keeps_nobody_from_joining() -> None:
+    # librdkafka takes GROUP_ID_NOT_FOUND for fatal, so a consumer that came at this moment never read anything
+    world = Mixed()
+    told = world.old_join(version=4)
+    assert error(told) == "MEMBER_ID_REQUIRED"
+    assert error(world.join("new")) is None
+    assert error(world.old_join(told.member_id, version=4)) is None
+    assert world.group.members.keys() == {"new", told.member_id}
+
+
 def test_a_classic_member_may_join_a_consumer_group() -> None:
     world = Mixed()
     world.join("new")
