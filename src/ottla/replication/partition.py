@@ -9,6 +9,7 @@ itself runs on a worker.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
@@ -42,6 +43,9 @@ ALL_REPLICAS = -1
 
 LAG_SECONDS = 30.0
 """Kafka's default of replica.lag.time.max.ms."""
+
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Want of descriptors or memory: a file could not be opened, which says nothing about the disk."""
 
 Waiter = Callable[[int], None]
 """Told how many bytes a partition has gained, or 0 when it changed in another way."""
@@ -245,12 +249,16 @@ class Partition:
         return None if self._own_end >= next_offset else self._unwritten.add(next_offset)
 
     def read(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice:
-        """Batches from `offset` on, as far as a consumer may read."""
+        """Batches from `offset` on, as far as a consumer may read.
+
+        Raises OffsetOutOfRangeError for an offset outside of the log, and KafkaStorageError where the disk fails; that
+        takes the partition out of service.
+        """
         bound = self.log.last_stable_offset if committed_only else self.high_watermark
         return self._read(offset, max_bytes, bound, at_least_one)
 
     def read_to_end(self, offset: int, max_bytes: int, *, at_least_one: bool) -> FileSlice:
-        """Batches from `offset` on, as far as they are written: for a replica."""
+        """Batches from `offset` on, as far as they are written: for a replica. Raises what `read` does."""
         return self._read(offset, max_bytes, self.log.log_end_offset, at_least_one)
 
     def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> FileSlice:
@@ -259,7 +267,12 @@ class Partition:
                 f"{self.topic_partition}: offset {offset} is outside "
                 f"{self.log.log_start_offset} to {self.log.log_end_offset}"
             )
-        return self.log.read(offset, max_bytes, max_offset=bound, at_least_one=at_least_one)
+        try:
+            return self.log.read(offset, max_bytes, max_offset=bound, at_least_one=at_least_one)
+        except OSError as error:
+            if error.errno not in SCARCE:
+                self.fail(error)
+            raise KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
         """Tell `waiter` of what consumers may read, or of `appends`, until `unwatch`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -154,6 +156,26 @@ def test_reading_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         with pytest.raises(OffsetOutOfRangeError, match="offset 1 is outside 0 to 0"):
             partition.read(1, 100, committed_only=False, at_least_one=True)
+
+    with_partition(test, tmp_path)
+
+
+@pytest.mark.parametrize("code, lasts", [(errno.EIO, True), (errno.ENOENT, True), (errno.EMFILE, False)])
+def test_a_disk_that_cannot_be_read_costs_this_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lasts: bool
+) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        partition.append(view(b"a"))
+        partition.log.roll()
+        partition.append(view(b"b"))
+        partition.log.segments[0].rest()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(code, os.strerror(code))))
+            with pytest.raises(KafkaStorageError, match=os.strerror(code)):
+                partition.read(0, 1000, committed_only=False, at_least_one=True)
+        assert partition.failed is lasts
+        if not lasts:
+            assert partition.read(0, 1000, committed_only=False, at_least_one=True).nbytes
 
     with_partition(test, tmp_path)
 
