@@ -1,7 +1,8 @@
 """What others write into the tree: the tools of Kafka 0.8 to 2 with `--zookeeper`, other brokers, people by hand.
 
 The controller looks at topics and more partitions under `/brokers/topics`, and at requests under `/admin`: to delete
-topics, to move partitions, to have preferred leaders lead. A watch tells only that something has changed, once; so what
+topics, to move partitions, to have preferred leaders lead; and, where options were changed, at partitions that nobody
+leads: a replica that is not in sync may be allowed to now. A watch tells only that something has changed, once; so what
 it was about is read again, and a change that is there already changes nothing. Our own changes come by here, too, and
 are known by then. Options that others set are followed by every broker (see `options`).
 """
@@ -17,7 +18,7 @@ from typing import Any, Final
 from ottla.cluster import reassignments, znodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.elections import Reason
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.metadata import NO_LEADER, ClusterImage
 from ottla.cluster.registry import Delete, NoNodeError, Registry
 from ottla.cluster.view import ClusterView
 from ottla.errors import KafkaError, NotControllerError, UnknownTopicOrPartitionError
@@ -45,12 +46,15 @@ class TreeChanges:
         """Topics whose node is watched."""
         self._moving: frozenset[TopicPartition] = frozenset()
         """Partitions that a request in the tree has set in motion."""
+        self._waiting: set[TopicPartition] = set()
+        """Partitions without a leader, whose options have changed."""
         self._task: asyncio.Task[None] | None = None
         view.on_change(self._on_change)
 
     def start(self) -> None:
         """Look at everything, and again whenever something changes; as often as this broker is the controller."""
         self._watched.clear()
+        self._waiting.clear()  # a new controller has looked at all partitions
         self._changed.set()
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
@@ -65,12 +69,14 @@ class TreeChanges:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            for look in (self._topics, self._deletions, self._reassignments, self._elections, self._disks):
+            looks = (self._topics, self._deletions, self._reassignments, self._elections, self._disks, self._leaderless)
+            for look in looks:
                 await self._try(look)
 
     async def _on_change(self, before: ClusterImage, after: ClusterImage) -> None:
-        if self._moving:
-            self._changed.set()  # it may have come to its end
+        self._waiting |= _reconsidered(before, after)
+        if self._moving or self._waiting:  # a move may have come to its end
+            self._changed.set()
 
     async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -147,11 +153,30 @@ class TreeChanges:
                 self._controller.look_at_disks(broker)
             await self._remove(path)
 
+    async def _leaderless(self) -> None:
+        waiting = frozenset(self._waiting)
+        if waiting:
+            await self._controller.elect(Reason.BROKERS, waiting)
+            self._waiting -= waiting
+
     async def _remove(self, path: str) -> None:
         try:
             await self._registry.multi([Delete(path)])
         except NoNodeError:
             pass  # who wrote it has taken it back
+
+
+def _reconsidered(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
+    """Partitions that nobody leads, and for which other options hold than did (`unclean.leader.election.enable`)."""
+    all_have = before.options is not after.options
+    if not all_have and before.topics is after.topics:
+        return set()
+    changed = [
+        topic
+        for name, topic in after.topics.items()
+        if (known := before.topics.get(name)) is not None and (all_have or topic.options != known.options)
+    ]
+    return {TopicPartition(t.name, i) for t in changed for i, p in enumerate(t.partitions) if p.leader == NO_LEADER}
 
 
 def _partitions(path: str, raw: bytes) -> dict[TopicPartition, dict[str, Any]]:

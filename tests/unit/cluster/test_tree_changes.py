@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,13 @@ from ottla.config.broker import BrokerConfig, Endpoint
 BROKER = BrokerImage(1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
 
 
+def _allows_unclean(options: Mapping[str, str]) -> bool:
+    return options.get("unclean.leader.election.enable") == "true"
+
+
 async def join(registry: Registry) -> ClusterMember:
     member = ClusterMember(
-        registry, BrokerConfig({}), BROKER.id, stop=lambda tp, delete: None, unclean_allowed=lambda options: False
+        registry, BrokerConfig({}), BROKER.id, stop=lambda tp, delete: None, unclean_allowed=_allows_unclean
     )
     await member.prepare(None)
     await member.join(BROKER)
@@ -76,6 +80,31 @@ def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path:
         await registry.multi([Create("/config/clients/app", value), told, told._replace(value=note)])
         await heard.get()
         assert controller.image.options == {"clients/app": {"producer_byte_rate": "1000"}}
+
+    follow(test, tmp_path)
+
+
+def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: Path) -> None:
+    lost = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[2]}'
+    changed = znodes.config_value({"unclean.leader.election.enable": "true"})
+    note = b'{"version":2,"entity_path":"topics/t"}'
+
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        topic = "/brokers/topics/t"
+        nodes = [(f"{topic}/partitions", b""), (f"{topic}/partitions/0", b""), (f"{topic}/partitions/0/state", lost)]
+        await registry.multi(
+            [Create(topic, b'{"version":1,"partitions":{"0":[2,1]}}'), *(Create(*node) for node in nodes)]
+        )
+        while "t" not in controller.image.topics:
+            await heard.get()
+        assert controller.image.topics["t"].partitions[0].leader == -1
+        await registry.multi(
+            [Create("/config/topics/t", changed), Create("/config/changes/config_change_", note, sequence=True)]
+        )
+        while controller.image.topics["t"].partitions[0].leader == -1:
+            await heard.get()
+        after = controller.image.topics["t"].partitions[0]
+        assert (after.leader, after.leader_epoch, after.isr) == (1, 5, (1,))
 
     follow(test, tmp_path)
 
