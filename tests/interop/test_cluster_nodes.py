@@ -52,7 +52,7 @@ def test_the_nodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
         for path in ours[step].keys() | theirs[step].keys()
         if path not in ours[step] or path not in theirs[step] or ours[step][path] != theirs[step][path]
     }
-    assert different == {}
+    assert different == {}, json.dumps({" ".join(k): v for k, v in different.items()}, indent=1)
 
 
 def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.spark import register
 from ottla.spark.aot import JAVA_OPTIONS, java_options
@@ -32,6 +32,11 @@ LOCAL_DEFAULTS: dict[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+
+
+TRUST_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""For drivers and executors: the JVM reads what Python sources have made of columns without checking each access to be
+within its buffer. Measured: writing Parquet from a topic takes a fifth less."""
 
 
 def prepare_environment() -> None:
@@ -76,7 +81,7 @@ def local_session(
     prepare_environment()
     use_installed_pyspark()
     settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
-    settings[JAVA_OPTIONS] = f"{_cached_classes()} {settings.get(JAVA_OPTIONS, '')}".strip()
+    settings[JAVA_OPTIONS] = " ".join(filter(None, (TRUST_ARROW, _cached_classes(), settings.get(JAVA_OPTIONS))))
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
