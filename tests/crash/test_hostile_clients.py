@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import resource
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts.ports import free_port
 from tests.crash.process import BrokerProcess
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -33,6 +36,11 @@ MAX_GROWTH_BYTES = 80 * MEGABYTE
 SERVED_SECONDS = 20.0
 """A record there and back while all of them are connected; a tenth of it on a quiet machine."""
 LIES = [struct.pack(">I", lie) for lie in (0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x00FFFFFF)]
+FETCH = FetchRequest(
+    max_bytes=50 * MEGABYTE,
+    max_wait_ms=0,
+    topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=50 * MEGABYTE)])],
+)
 VARINT_LIES = [b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
 
 
@@ -109,14 +117,9 @@ def test_thousands_of_idle_slow_and_lying_clients_cost_little_and_hold_nobody_up
     with contextlib.ExitStack() as open_sockets:
         for _ in range(IDLE):
             open_sockets.enter_context(connect(broker))
-        fetch = FetchRequest(
-            max_bytes=50 * MEGABYTE,
-            max_wait_ms=0,
-            topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=50 * MEGABYTE)])],
-        )
         for _ in range(SLOW):  # they ask for 18 MB each and read none of it
             sock = open_sockets.enter_context(connect(broker, receive_bytes=4096))
-            sock.sendall(framed(fetch, 11))
+            sock.sendall(framed(FETCH, 11))
         for _ in range(SLOW):  # they begin a request of the largest size and do not go on
             sock = open_sockets.enter_context(connect(broker))
             sock.sendall(struct.pack(">i", REQUEST_BYTES) + bytes(3))
@@ -150,6 +153,71 @@ def _push(socks: list[socket.socket], data: bytes, seconds: float = 2.0) -> None
                 if not views[sock]:
                     selector.unregister(sock)
                     del views[sock]
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker with a listener in plain text and, as `secure_port`, one with TLS."""
+    certificates = pytest.importorskip("tests.unit.net.certificates", reason="cryptography is missing")
+    key = tmp_path / "server.pem"
+    made = certificates.signed(certificates.authority(), "localhost")
+    key.write_text(made.key_pem() + made.pem)
+    broker = BrokerProcess(
+        tmp_path / "data",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=key,
+        socket_listen_backlog_size=1024,
+    )
+    broker.secure_port = free_port()  # type: ignore[attr-defined]
+    broker._options["listeners"] = f"PLAINTEXT://{broker.bootstrap},SSL://127.0.0.1:{broker.secure_port}"  # type: ignore[attr-defined]
+    with broker as running:
+        yield running
+        assert running.stop() == 0
+
+
+def test_half_handshakes_noise_and_slow_readers_of_tls_cost_little_and_hold_nobody_up(secured: BrokerProcess) -> None:
+    create(secured, "t")
+    with KafkaProducer(bootstrap_servers=secured.bootstrap) as producer:
+        for _ in range(20):
+            producer.send("t", bytes(900_000), partition=0)
+    there_and_back(secured, "t", b"before")
+    before = memory(secured)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    hello = _hello(trusting)
+    with contextlib.ExitStack() as open_sockets:
+
+        def secure_connection(**how: int) -> socket.socket:
+            sock = socket.socket()
+            for option, value in how.items():
+                sock.setsockopt(socket.SOL_SOCKET, getattr(socket, option), value)
+            sock.settimeout(SERVED_SECONDS)
+            sock.connect(("127.0.0.1", secured.secure_port))  # type: ignore[attr-defined]
+            return open_sockets.enter_context(sock)
+
+        for _ in range(IDLE // 2):
+            secure_connection()
+        for cut in range(1, len(hello)):  # they begin a handshake and do not go on
+            secure_connection().sendall(hello[:cut])
+        for _ in range(SLOW):  # they go on with noise
+            secure_connection().sendall(hello + random.randbytes(1000))
+        for _ in range(SLOW // 2):  # they ask for 18 MB each and read none of it
+            sock = trusting.wrap_socket(secure_connection(SO_RCVBUF=4096))
+            open_sockets.enter_context(sock)
+            sock.sendall(framed(FETCH, 11))
+        took = there_and_back(secured, "t", b"during")
+        grown = memory(secured) - before
+        assert grown < MAX_GROWTH_BYTES, f"{grown / MEGABYTE:.0f} MB more"
+        assert took < SERVED_SECONDS
+    assert there_and_back(secured, "t", b"after") < SERVED_SECONDS
+
+
+def _hello(context: ssl.SSLContext) -> bytes:
+    """The first words of a client of TLS."""
+    coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(coming, going).do_handshake()
+    return going.read()
 
 
 def test_requests_that_lie_about_any_length_are_answered_or_cut_off(broker: BrokerProcess) -> None:

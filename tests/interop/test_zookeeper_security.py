@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,26 +18,9 @@ from ottla.cluster.zookeeper import Security, ZooKeeperRegistry
 from ottla.errors import StartupError
 from ottla.testing.zookeeper import LocalZooKeeper
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes the certificate, is missing"),
-]
+from .certified import identities as identities
 
-
-@pytest.fixture(scope="module")
-def identities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Key and certificate in one PEM file for each name; each signs itself."""
-    folder = tmp_path_factory.mktemp("identities")
-    return {name: identity(folder, name) for name in ("server", "broker", "stranger")}
-
-
-def identity(folder: Path, name: str) -> Path:
-    key, certificate, both = (folder / f"{name}-{part}.pem" for part in ("key", "cert", "both"))
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    both.write_text(key.read_text() + certificate.read_text())
-    return both
+pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.live_config import LiveConfig
 from ottla.config.broker import DYNAMIC, BrokerConfig
-from ottla.config.options import REQUIRED, Config, Option
+from ottla.config.options import REQUIRED, Config, Option, is_secret
 from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 
 # Where a value comes from (DescribeConfigsResponse.ConfigSource)
@@ -140,7 +140,7 @@ def _longs() -> frozenset[str]:
 def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:
     kinds: tuple[tuple[type, int], ...] = ((bool, BOOLEAN), (int, INT), (float, DOUBLE), (tuple, LIST))
     kind = next((number for cls, number in kinds if isinstance(option.default, cls)), STRING)
-    sensitive = "password" in option.key
+    sensitive = is_secret(option.key)
     known = [place for place in places if text_of(place.value) is not None]
     return Entry(
         option.key,

@@ -37,8 +37,9 @@ from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.net.admission import Admission
+from ottla.net.connection import Connection
 from ottla.net.frame_memory import FrameMemory
-from ottla.net.listener import Listener
+from ottla.net.listener import Connects, Listener
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
@@ -343,6 +344,7 @@ class BrokerNode:
                 idle_ms=config.connections_max_idle_ms,
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 receive_buffer_bytes=config.socket_receive_buffer_bytes,
+                connection=_connections(config, endpoint.name),
             )
             self._listeners.append(listener)
             port = listener.bind(endpoint.host, endpoint.port, config.socket_listen_backlog_size)
@@ -411,6 +413,15 @@ def _stored_id(data_dirs: Sequence[str]) -> int | None:
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
     in_logs = max((partition.log.producers.highest_id for partition in partitions), default=-1)
     return max(in_logs, transactions.highest_producer_id)
+
+
+def _connections(config: BrokerConfig, listener: str) -> Connects:
+    """What makes the connections of a listener, by its security protocol."""
+    if not config.security_protocol(listener).endswith("SSL"):
+        return Connection
+    from ottla.net.listener_tls import accepting  # what TLS loads costs others their start-up
+
+    return accepting(config, listener)
 
 
 def _own_host_name() -> str:

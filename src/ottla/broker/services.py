@@ -24,7 +24,7 @@ from ottla.coordinator.runtime import GroupRuntime
 from ottla.coordinator.share.states import ShareStates
 from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
-from ottla.net.connection import Connection
+from ottla.net.connection import USER, Connection
 from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class Call:
 
     @property
     def user(self) -> str:
-        """Who sends the request."""
-        return ANONYMOUS
+        """Who sends the request: the name by a certificate, or Kafka's for those who have not said it."""
+        return str(self.connection.state.get(USER, ANONYMOUS))
 
     def throttle(self, seconds: float) -> int:
         """Leave the connection alone for a while after this answer; the time in milliseconds, for the answer."""

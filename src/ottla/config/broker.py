@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.config.options import Config, Option, boolean, integer, nullable, number, one_of, text, words
+from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
+from ottla.config.principal_rules import checked as principal_rules
+from ottla.config.tls import SslConfig, TlsConfig
 from ottla.config.topic import BROKER_SYNONYMS, format_version
 from ottla.errors import ConfigurationError
 
@@ -41,12 +44,23 @@ def endpoints(value: Any) -> tuple[Endpoint, ...]:
     return tuple(found)
 
 
-def name_map(value: Any) -> dict[str, str]:
-    """`A:x,B:y` as a mapping."""
+def listener_name(value: Any) -> str:
+    """A listener's name, which is in capitals."""
+    return text(value).upper()
+
+
+def protocol_map(value: Any) -> dict[str, str]:
+    """`A:SSL,B:PLAINTEXT` as a mapping of listeners to security protocols."""
+    if isinstance(value, Mapping):
+        return {str(name): str(protocol) for name, protocol in value.items()}
     pairs = [item.partition(":") for item in words()(value)]
     if any(not separator for _, separator, _ in pairs):
-        raise ValueError("NAME:VALUE is wanted, several with commas")
-    return {name.strip().upper(): protocol.strip() for name, _, protocol in pairs}
+        raise ValueError("NAME:PROTOCOL is wanted, several with commas")
+    found = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+    unknown = sorted(set(found.values()).difference(NETWORK_PROTOCOLS))
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is none of {', '.join(NETWORK_PROTOCOLS)}")
+    return found
 
 
 def limits_by_name(value: Any) -> dict[str, int]:
@@ -73,7 +87,7 @@ SELECTORS = {
 """Kafka's classes that choose replicas for consumers."""
 
 
-class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
+class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
     # Who and where
@@ -90,9 +104,27 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         (), endpoints, "Addresses told to clients; by default the listeners."
     )
     listener_security_protocol_map = Option(
-        {p: p for p in NETWORK_PROTOCOLS}, name_map, "The security protocol of each listener name."
+        {p: p for p in NETWORK_PROTOCOLS}, protocol_map, "The security protocol of each listener name."
     )
-    inter_broker_listener_name = Option[str | None](None, nullable(text), "The listener that brokers use.")
+    inter_broker_listener_name = Option[str | None](
+        None, nullable(listener_name), "The listener that brokers use among themselves."
+    )
+    security_inter_broker_protocol = Option(
+        "PLAINTEXT",
+        one_of(*NETWORK_PROTOCOLS),
+        "Where no such listener is named: brokers use the one that speaks this.",
+    )
+    ssl_client_auth = Option(
+        "none",
+        one_of("none", "requested", "required"),
+        "Whether clients show a certificate on SSL listeners: they must (required), may (requested) or are not asked.",
+    )
+    ssl_principal_mapping_rules = Option(
+        "DEFAULT",
+        principal_rules,
+        "What clients are called by their certificates: RULE:pattern/replacement/[LU], the first that fits; DEFAULT:"
+        " the whole name.",
+    )
     broker_rack = Option[str | None](None, nullable(text), "The rack that this broker stands in.")
     zookeeper_connect = Option[str | None](None, nullable(text), "ZooKeeper's addresses; none: a node by itself.")
     zookeeper_session_timeout_ms = Option(18000, integer(1), "How long ZooKeeper keeps a silent broker.")
@@ -352,8 +384,10 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
             raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
         for endpoint in (*self.listeners, *self.advertised_listeners):
             protocol = self.security_protocol(endpoint.name)
-            if protocol != "PLAINTEXT":
-                raise ConfigurationError(f"listeners: {endpoint} speaks {protocol}; this version serves PLAINTEXT only")
+            if protocol.startswith("SASL"):
+                raise ConfigurationError(
+                    f"listeners: {endpoint} speaks {protocol}; this version serves PLAINTEXT and SSL only"
+                )
         unknown = {e.name for e in self.advertised_listeners} - {e.name for e in self.listeners}
         if unknown:
             raise ConfigurationError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
@@ -370,10 +404,23 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         if any(e.host in ("", "0.0.0.0", "::") for e in self.advertised_listeners):
             raise ConfigurationError("advertised.listeners: a client cannot connect to 0.0.0.0; name a host")
 
+        self._check_inter_broker_listener()
         self._check_bounds("session.timeout.ms")
         self._check_bounds("heartbeat.interval.ms")
         if not self.group_consumer_assignors:
             raise ConfigurationError("group.consumer.assignors: at least one is needed")
+
+    def _check_inter_broker_listener(self) -> None:
+        name = self.inter_broker_listener_name
+        if name is not None and "security.inter.broker.protocol" in self.given:
+            raise ConfigurationError(
+                "inter.broker.listener.name: security.inter.broker.protocol is set, too; only one of them may be"
+            )
+        if self.inter_broker_listener is None and (name is not None or self.zookeeper_connect is not None):
+            option = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
+            served = ", ".join(f"{e.name} ({self.security_protocol(e.name)})" for e in self.listeners)
+            wanted = name or self.security_inter_broker_protocol
+            raise ConfigurationError(f"{option}: {wanted} is none of the listeners, which are {served}")
 
     def _check_bounds(self, name: str) -> None:
         least, most = (self.values[f"group.consumer.{bound}.{name}"] for bound in ("min", "max"))
@@ -391,6 +438,39 @@ class BrokerConfig(Config, subject="broker", prefixes=("listener.name.",)):
         """An option that is set for one listener: `listener.name.<name>.<option>`."""
         value = self.given.get(f"listener.name.{listener.lower()}.{option}")
         return None if value is None else str(value)
+
+    def on_listener(self, listener: str, option: str) -> Any:
+        """An option's value on one listener: what is set for it alone, or for all. ConfigurationError names it."""
+        own = self.of_listener(listener, option)
+        return self.values[option] if own is None else self.options[option].read(own)
+
+    def tls_of(self, listener: str) -> TlsConfig:
+        """The options of TLS on one listener: those set for it alone, over those set for all."""
+        own = {key: self.of_listener(listener, key) for key in SslConfig.options}
+        common = {key: self.given[key] for key in SslConfig.options if key in self.given}
+        return TlsConfig({**common, **{key: value for key, value in own.items() if value is not None}})
+
+    def client_auth(self, listener: str) -> str:
+        """Whether clients of a listener show certificates; where SASL tells who they are, only if it says so itself."""
+        option = "ssl.client.auth"
+        if self.security_protocol(listener) == "SASL_SSL" and self.of_listener(listener, option) is None:
+            return "none"  # KIP-684
+        return str(self.on_listener(listener, option))
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        """The security protocol that brokers speak among themselves."""
+        listener = self.inter_broker_listener
+        return self.security_inter_broker_protocol if listener is None else self.security_protocol(listener.name)
+
+    @property
+    def inter_broker_listener(self) -> Endpoint | None:
+        """The listener that brokers use among themselves; None where there is no such one."""
+        name, protocol = self.inter_broker_listener_name, self.security_inter_broker_protocol
+        if name is not None:
+            return next((e for e in self.listeners if e.name == name), None)
+        speaking = [e for e in self.listeners if self.security_protocol(e.name) == protocol]
+        return next((e for e in speaking if e.name == protocol), next(iter(speaking), None))
 
     @property
     def id(self) -> int:

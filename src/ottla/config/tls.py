@@ -6,6 +6,14 @@ from typing import Any, Final
 
 from ottla.config.options import Config, Option, anything, boolean, nullable, one_of, text, words
 
+NO_EFFECT: Final = {
+    "security.providers": "TLS is OpenSSL's, not Java's",
+    "ssl.provider": "TLS is OpenSSL's, not Java's",
+    "ssl.keymanager.algorithm": "TLS is OpenSSL's, not Java's",
+    "ssl.trustmanager.algorithm": "TLS is OpenSSL's, not Java's",
+    "ssl.secure.random.implementation": "TLS is OpenSSL's, not Java's",
+}
+"""Options of Java's TLS that are taken and change nothing, and why."""
 STORES: Final = ("JKS", "PKCS12", "PEM")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
 
@@ -18,20 +26,19 @@ def identification(value: Any) -> str:
     return word
 
 
-class TlsConfig(Config):
-    """How connections are encrypted, who is trusted, and who we are."""
+class SslConfig(Config, no_effect=NO_EFFECT):
+    """How connections are encrypted, who is trusted, and who we are: Kafka's options, of brokers and clients alike."""
 
-    ssl_context = Option(None, anything, "A ready ssl.SSLContext, instead of all other ssl options.")
     ssl_truststore_location = Option(None, nullable(text), "File with the certificates that are trusted.")
     ssl_truststore_password = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
     ssl_truststore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
     ssl_truststore_certificates = Option(None, nullable(text), "Trusted certificates as PEM text, instead of a file.")
-    ssl_keystore_location = Option(None, nullable(text), "File with the client's key and certificates.")
+    ssl_keystore_location = Option(None, nullable(text), "File with our own key and certificates.")
     ssl_keystore_password = Option(None, nullable(text), "Password of the key store; PEM files have none.")
     ssl_keystore_type = Option("JKS", one_of(*STORES), "JKS (or PKCS12, whichever the file is) or PEM.")
-    ssl_keystore_key = Option(None, nullable(text), "The client's key as PEM text (PKCS#8), instead of a file.")
+    ssl_keystore_key = Option(None, nullable(text), "Our own key as PEM text (PKCS#8), instead of a file.")
     ssl_keystore_certificate_chain = Option(
-        None, nullable(text), "The client's certificates as PEM text, its own first, with ssl.keystore.key."
+        None, nullable(text), "Our own certificates as PEM text, the key's first, with ssl.keystore.key."
     )
     ssl_key_password = Option(
         None, nullable(text), "Password of the key; None: the key store's, or a key that is not encrypted."
@@ -46,6 +53,12 @@ class TlsConfig(Config):
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
         (), words(), "Cipher suites, by Java's or OpenSSL's names; none: all that OpenSSL takes for safe."
     )
+
+
+class TlsConfig(SslConfig):
+    """The options of clients: Kafka's and kafka-python's."""
+
+    ssl_context = Option(None, anything, "A ready ssl.SSLContext, instead of all other ssl options.")
     ssl_check_hostname = Option(
         True, boolean, "kafka-python's: False is an empty ssl.endpoint.identification.algorithm."
     )

@@ -28,6 +28,10 @@ log.addFilter(FloodFilter())
 Buffer = bytes | bytearray | memoryview
 STALL_SECONDS = 10.0
 """How long a large request may take to arrive while others wait for its memory."""
+USER = "user"
+"""Where a connection's state has the user's name; a client that has not said who it is has none."""
+TLS_HELLO = 0x1603
+"""What a peer's first words begin with, when it speaks TLS."""
 IOV_MAX = 512
 """Buffers handed to one sendmsg; the kernel takes 1,024."""
 
@@ -139,7 +143,7 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.state: dict[str, object] = {}
-        """What the service keeps per connection: the client's name and software, later its principal."""
+        """What is kept per connection: its user, once it has said who it is, and the client's software."""
         self.on_close: list[Callable[[], None]] = []
         self.last_active = time.monotonic()
 
@@ -162,6 +166,10 @@ class Connection:
         release(self._out)
         self._out = []
         self._sock.close()
+        self._forgotten()
+
+    def _forgotten(self) -> None:
+        """The socket is closed: tell those who count on it."""
         self.listener.forget(self)
         for callback in self.on_close:
             callback()
@@ -232,9 +240,14 @@ class Connection:
         size = int.from_bytes(self._buffer[self._start : self._start + 4], "big", signed=True)
         if 0 <= size <= self._max_frame:
             return size
-        log.warning(
-            "%s: a request of %d bytes is refused (socket.request.max.bytes %d)", self.peer, size, self._max_frame
-        )
+        if size >> 16 == TLS_HELLO:
+            log.warning(
+                "%s: it speaks TLS, listener %s does not; the connection is closed", self.peer, self.listener.name
+            )
+        else:
+            log.warning(
+                "%s: a request of %d bytes is refused (socket.request.max.bytes %d)", self.peer, size, self._max_frame
+            )
         self.close()
         return None
 
@@ -370,15 +383,18 @@ class Connection:
                 else:
                     self._send_file(head)
         except (BlockingIOError, InterruptedError):
-            self._stop_reading()
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._sock.fileno(), self._on_writable)
+            self._write_later()
             return
         except OSError:
             self.close()
             return
         self._stop_writing()
+
+    def _write_later(self) -> None:
+        self._stop_reading()
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._sock.fileno(), self._on_writable)
 
     def _send_buffers(self) -> None:
         out = self._out
@@ -401,7 +417,7 @@ class Connection:
             if sent == 0:
                 raise OSError("a log file ended before the bytes that were promised")
             if sent < piece.nbytes:
-                self._out[0] = _Rest(piece, sent)
+                self._out[0] = Rest(piece, sent)
                 return
         piece.release()
         del self._out[0]
@@ -433,20 +449,23 @@ def _rounded(nbytes: int) -> int:
     return LARGE_BYTES if STANDARD_BYTES < nbytes <= LARGE_BYTES else nbytes
 
 
-class _Rest:
+class Rest:
     """The unsent end of a file range."""
 
     __slots__ = ("_whole", "nbytes", "position")
 
     def __init__(self, whole: FileRange, sent: int) -> None:
-        self._whole = whole
+        # of the range itself, not of its last rest: a slow peer takes a large one in thousands of pieces
+        self._whole: FileRange = whole._whole if isinstance(whole, Rest) else whole
         self.position = whole.position + sent
         self.nbytes = whole.nbytes - sent
 
     def fileno(self) -> int:
+        """The open file's descriptor."""
         return self._whole.fileno()
 
     def release(self) -> None:
+        """The last bytes are sent, or never will be."""
         self._whole.release()
 
 

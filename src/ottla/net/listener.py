@@ -9,10 +9,11 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Callable
 
 from ottla.errors import StartupError
 from ottla.net.admission import Admission
-from ottla.net.connection import Connection, Service
+from ottla.net.connection import Connection, Owner, Service
 from ottla.net.frame_memory import FrameMemory
 
 log = logging.getLogger("ottla.net")
@@ -22,6 +23,9 @@ ACCEPT_BACKOFF_SECONDS = 0.2
 """Pause after accept() failed for want of descriptors or memory."""
 ACCEPTS_PER_WAKEUP = 64
 """Connections taken from the backlog at a time; in a storm of them, requests get their turn in between."""
+
+Connects = Callable[[socket.socket, str, Owner, Service, FrameMemory, int], Connection]
+"""Makes a connection of an accepted socket; the arguments are those of `Connection`."""
 
 
 class Listener:
@@ -38,10 +42,13 @@ class Listener:
         idle_ms: int,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
+        connection: Connects = Connection,
     ) -> None:
+        """`connection` makes what speaks with a peer: in plain text, if nothing else is said."""
         self.name = name
         self.connections: set[Connection] = set()
         self._service = service
+        self._connection = connection
         self._admission = admission
         self._memory = memory
         self._max_frame_bytes = max_frame_bytes
@@ -135,7 +142,7 @@ class Listener:
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         peer = f"{ip}:{address[1]}"
-        connection = Connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
+        connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
         self.connections.add(connection)
         connection.start()
         return True

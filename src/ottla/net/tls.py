@@ -47,6 +47,28 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLContext:
+    """The context for connections that are accepted. ConfigurationError names the option that is wrong.
+
+    `client_auth` is `ssl.client.auth`: whether clients have to show a certificate (required), may (requested), or are
+    not asked for one (none).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Kafka lets no peer ask for new keys in the midst of TLS 1.2, either: each would cost a handshake.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _set_versions(context, config)
+    _set_ciphers(context, config)
+    if not _identify(context, config):
+        raise ConfigurationError(
+            "ssl.keystore.location: who accepts connections needs a key and its certificates; set it, or"
+            " ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    if client_auth != "none":
+        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
+        _trust(context, config, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
 # Versions and ciphers
 
 
@@ -96,7 +118,7 @@ def openssl_name(suite: str) -> str:
 # Whom we trust
 
 
-def _trust(context: ssl.SSLContext, config: TlsConfig) -> None:
+def _trust(context: ssl.SSLContext, config: TlsConfig, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
     if config.ssl_truststore_certificates is not None:
         _need_pem(config.ssl_truststore_type, "ssl.truststore.certificates", "ssl.truststore.type")
         _trust_pem(context, config.ssl_truststore_certificates, "ssl.truststore.certificates")
@@ -105,7 +127,7 @@ def _trust(context: ssl.SSLContext, config: TlsConfig) -> None:
     elif config.ssl_cafile is not None:
         _trust_pem(context, _text_of("ssl.cafile", config.ssl_cafile), "ssl.cafile")
     else:
-        context.load_default_certs()
+        context.load_default_certs(purpose)
     if config.ssl_crlfile is not None:
         try:
             context.load_verify_locations(config.ssl_crlfile)
@@ -140,10 +162,11 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
 # Who we are
 
 
-def _identify(context: ssl.SSLContext, config: TlsConfig) -> None:
+def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
+    """Take over the key that the options name; False where they name none."""
     option, identity = _identity(config)
     if identity is None:
-        return
+        return False
     if not identity.key or not identity.certificates:
         raise ConfigurationError(f"{option}: a private key and its certificates are wanted")
     # OpenSSL asks at the terminal for a password that it is not given.
@@ -155,6 +178,7 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> None:
             why = "the password is wrong" if "ENCRYPTED" in identity.key else str(error)
             at = ("ssl.password" if option == "ssl.certfile" else "ssl.key.password") if why != str(error) else option
             raise ConfigurationError(f"{at}: the key cannot be used: {why}") from None
+    return True
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:

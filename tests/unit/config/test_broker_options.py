@@ -34,8 +34,70 @@ def test_a_wrong_listener_is_refused_with_its_text(text: str) -> None:
 
 
 def test_a_protocol_that_is_not_served_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="speaks SSL"):
-        BrokerConfig.from_kafka({"listeners": "SSL://localhost:9093"})
+    with pytest.raises(ConfigurationError, match="speaks SASL_SSL"):
+        BrokerConfig.from_kafka({"listeners": "SASL_SSL://localhost:9093"})
+    with pytest.raises(ConfigurationError, match=r"listener\.security\.protocol\.map.*TLS is none of"):
+        BrokerConfig.from_kafka({"listener.security.protocol.map": "A:TLS"})
+
+
+def test_options_of_one_listener_beat_those_of_all() -> None:
+    config = BrokerConfig.from_kafka(
+        {
+            "listeners": "SSL://h:1,INSIDE://h:2",
+            "listener.security.protocol.map": "SSL:ssl,inside:SSL",
+            "ssl.keystore.location": "all.pem",
+            "ssl.keystore.type": "PEM",
+            "ssl.client.auth": "requested",
+            "listener.name.inside.ssl.keystore.location": "inside.pem",
+            "listener.name.inside.ssl.client.auth": "required",
+        }
+    )
+    assert [config.tls_of(name).ssl_keystore_location for name in ("SSL", "INSIDE")] == ["all.pem", "inside.pem"]
+    assert config.tls_of("INSIDE").ssl_keystore_type == "PEM"
+    assert [config.client_auth(name) for name in ("SSL", "INSIDE")] == ["requested", "required"]
+    with pytest.raises(ConfigurationError, match=r"ssl\.client\.auth: 'maybe'"):
+        config.replace({"listener.name.ssl.ssl.client.auth": "maybe"}).client_auth("SSL")
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "protocol"),
+    [
+        ({}, "PLAINTEXT", "PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SSL"}, "SSL", "SSL"),
+        ({"security.inter.broker.protocol": "SASL_PLAINTEXT"}, None, "SASL_PLAINTEXT"),
+        ({"inter.broker.listener.name": "inside"}, "INSIDE", "SSL"),
+    ],
+)
+def test_brokers_meet_on_the_listener_that_is_named_or_speaks_their_protocol(
+    given: dict[str, str], name: str | None, protocol: str
+) -> None:
+    listeners = "INSIDE://h:1,SSL://h:2,PLAINTEXT://h:3"
+    protocols = "INSIDE:SSL,SSL:SSL,PLAINTEXT:PLAINTEXT"
+    config = BrokerConfig({"listeners": listeners, "listener.security.protocol.map": protocols, **given})
+    found = config.inter_broker_listener
+    assert (None if found is None else found.name, config.inter_broker_protocol) == (name, protocol)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            r"inter\.broker\.listener\.name: security\.inter\.broker\.protocol is set, too",
+        ),
+        (
+            {"inter.broker.listener.name": "X"},
+            r"inter\.broker\.listener\.name: X is none of .* PLAINTEXT \(PLAINTEXT\)",
+        ),
+        (
+            {"listeners": "SSL://h:1", "zookeeper.connect": "zk:2181"},
+            r"security\.inter\.broker\.protocol: PLAINTEXT is none of .* SSL \(SSL\)",
+        ),
+    ],
+)
+def test_brokers_that_could_not_meet_do_not_start(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        BrokerConfig(given)
 
 
 def test_an_advertised_listener_must_be_a_listener_that_can_be_reached() -> None:

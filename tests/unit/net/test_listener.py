@@ -12,9 +12,9 @@ import pytest
 
 from ottla.errors import StartupError
 from ottla.net.admission import UNLIMITED, Admission, Limits
-from ottla.net.connection import Connection, HangupError, Reply
+from ottla.net.connection import Connection, FileRange, HangupError, Reply, Rest
 from ottla.net.frame_memory import FrameMemory
-from ottla.net.listener import Listener
+from ottla.net.listener import Connects, Listener
 
 Handle = Callable[[memoryview, Connection], Reply | Awaitable[Reply]]
 
@@ -46,7 +46,12 @@ class Server:
     """A listener on a free port of the running loop."""
 
     def __init__(
-        self, handle: Handle, limits: Limits = UNLIMITED, memory_bytes: int = -1, max_frame_bytes: int = 10_000_000
+        self,
+        handle: Handle,
+        limits: Limits = UNLIMITED,
+        memory_bytes: int = -1,
+        max_frame_bytes: int = 10_000_000,
+        connection: Connects = Connection,
     ) -> None:
         self.memory = FrameMemory(memory_bytes)
         self.admission = Admission(limits)
@@ -57,6 +62,7 @@ class Server:
             memory=self.memory,
             max_frame_bytes=max_frame_bytes,
             idle_ms=-1,
+            connection=connection,
         )
         self.port = self.listener.bind("127.0.0.1", 0, 50)
 
@@ -480,3 +486,16 @@ def test_pipelined_requests_go_on_after_a_peer_has_read_a_large_answer() -> None
             writer.close()
 
     run(test)
+
+
+def test_a_large_file_range_is_taken_in_thousands_of_pieces(tmp_path: Path) -> None:
+    """Each rest is one of the range itself: rests of rests would be thousands of calls deep."""
+    (tmp_path / "log").write_bytes(bytes(100))
+    piece = Slice(tmp_path / "log", 10, 90)
+    rest: FileRange = piece
+    for _ in range(5000):
+        rest = Rest(rest, 0)
+    rest = Rest(rest, 7)
+    assert (rest.fileno(), rest.position, rest.nbytes) == (piece.fileno(), 17, 83)
+    rest.release()
+    assert piece.released == 1

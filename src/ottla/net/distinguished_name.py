@@ -1,0 +1,102 @@
+"""Whose certificate it is, as Java tells it: the subject in the form of RFC 2253, Kafka's name for the user.
+
+Only as much of DER is read here as lies before the subject. The order is the reverse of the certificate's; attributes
+that RFC 2253 has no name for stand as their number and their value in hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+ENCODINGS: Final = {
+    12: "utf-8",
+    19: "ascii",  # PrintableString
+    20: "latin-1",  # TeletexString
+    22: "ascii",  # IA5String
+    28: "utf-32-be",  # UniversalString
+    30: "utf-16-be",  # BMPString
+}
+"""By the tag of a text in DER."""
+_CONSTRUCTED_0: Final = 0xA0
+
+
+def subject_of(certificate: bytes) -> str:
+    """The subject of a certificate (DER) in the form of RFC 2253. ValueError where it cannot be read."""
+    try:
+        ((_, whole),) = _parts(certificate)
+        (_, signed), *_ = _parts(whole)
+        fields = _parts(signed)
+        if fields[0][0] == _CONSTRUCTED_0:  # the version, where it is told
+            del fields[0]
+        _serial, _algorithm, _issuer, _validity, (_, subject), *_ = fields
+        relative = [_relative(content) for _, content in _parts(subject)]
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"the certificate cannot be read: {error}") from None
+    return ",".join(reversed(relative))
+
+
+def _relative(content: bytes) -> str:
+    """One relative name: mostly one attribute, else several joined with +."""
+    return "+".join(_attribute(attribute) for _, attribute in _parts(content))
+
+
+def _attribute(content: bytes) -> str:
+    (_, number), (tag, value) = _parts(content)
+    kind = _dotted(number)
+    if kind not in KEYWORDS or tag not in ENCODINGS:
+        return f"{kind}=#{_whole(tag, value).hex()}"
+    return f"{KEYWORDS[kind]}={_escaped(value.decode(ENCODINGS[tag]))}"
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r'([,+"\\<>;])', r"\\\1", text)
+    if text.startswith((" ", "#")):
+        text = "\\" + text
+    return text[:-1] + "\\ " if text.endswith(" ") and text != "\\ " else text
+
+
+def _dotted(number: bytes) -> str:
+    arcs, arc = [], 0
+    for byte in number:
+        arc = arc << 7 | byte & 0x7F
+        if not byte & 0x80:
+            arcs.append(arc)
+            arc = 0
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, [first, arcs[0] - 40 * first, *arcs[1:]]))
+
+
+def _parts(content: bytes) -> list[tuple[int, bytes]]:
+    """What DER has side by side: tags and contents."""
+    found, at = [], 0
+    while at < len(content):
+        tag, size, at = content[at], content[at + 1], at + 2
+        if size & 0x80:
+            more = size & 0x7F
+            size, at = int.from_bytes(content[at : at + more], "big"), at + more
+        if at + size > len(content):
+            raise ValueError("it ends too early")
+        found.append((tag, content[at : at + size]))
+        at += size
+    return found
+
+
+def _whole(tag: int, value: bytes) -> bytes:
+    """A part of DER with its head."""
+    size = len(value)
+    if size < 0x80:
+        return bytes([tag, size]) + value
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + value

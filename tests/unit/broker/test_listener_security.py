@@ -1,0 +1,122 @@
+"""Listeners with TLS: what keeps a broker from starting, whom it knows, and what it loads when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+from tests.unit.net.certificates import authority, signed
+
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from ottla.broker.embedded import Broker
+from ottla.broker.main import BrokerNode
+from ottla.broker.services import Call
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigurationError
+
+CA = authority()
+SERVER = signed(CA, "localhost")
+CLIENT = signed(CA, "client")
+SSL = {
+    "listeners": "SSL://localhost:0",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.key": SERVER.key_pem(),
+    "ssl.keystore.certificate.chain": SERVER.pem,
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": CA.pem,
+}
+TRUSTING = {"security_protocol": "SSL", "ssl_truststore_type": "PEM", "ssl_truststore_certificates": CA.pem}
+KNOWN = {
+    **TRUSTING,
+    "ssl_keystore_type": "PEM",
+    "ssl_keystore_key": CLIENT.key_pem(),
+    "ssl_keystore_certificate_chain": CLIENT.pem,
+}
+
+
+def start(given: dict[str, Any], data: Path) -> None:
+    async def run() -> None:
+        async with BrokerNode(BrokerConfig({**given, "log.dirs": str(data)})):
+            pass
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"listeners": "SSL://localhost:0"}, r"listener SSL: ssl\.keystore\.location: who accepts"),
+        (
+            {**SSL, "ssl.keystore.key": None, "ssl.keystore.certificate.chain": None, "ssl.keystore.location": "/none"},
+            r"listener SSL: ssl\.keystore\.location: /none: No such file",
+        ),
+        ({**SSL, "ssl.client.auth": "required", "ssl.truststore.certificates": "x"}, r"ssl\.truststore\.certificates"),
+        ({**SSL, "listener.name.ssl.ssl.protocol": "SSLv3"}, r"listener SSL: ssl\.protocol: 'SSLv3'"),
+        (
+            {**SSL, "listener.name.ssl.ssl.principal.mapping.rules": "x"},
+            r"listener SSL: ssl\.principal\.mapping\.rules",
+        ),
+    ],
+    ids=["no key", "no file", "no certificate", "old protocol", "no rule"],
+)
+def test_a_store_that_cannot_be_used_is_named_with_its_listener(
+    given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        start(given, tmp_path)
+
+
+def test_the_command_says_so_in_one_line_and_ends_with_1(tmp_path: Path) -> None:
+    options = ["--override=listeners=SSL://localhost:0", f"--override=log.dirs={tmp_path}"]
+    command = [sys.executable, "-m", "ottla", "broker", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ottla broker: listener SSL: ssl.keystore.location: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_user_of_a_request_is_the_name_in_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    users: set[str] = set()
+    meter = "ottla.broker.dispatch.Call"
+
+    class Watched(Call):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            users.add(self.user)
+
+    monkeypatch.setattr(meter, Watched)
+    rules = {"listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/U"}
+    with Broker({**SSL, **rules, "ssl.client.auth": "requested"}) as broker:
+        for options in (TRUSTING, KNOWN):
+            with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **options) as admin:
+                admin.list_topics()
+    assert users == {"ANONYMOUS", "CLIENT"}
+
+
+def test_a_broker_serves_listeners_of_both_kinds(tmp_path: Path) -> None:
+    with Broker({**SSL, "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0"}, data_dir=tmp_path) as broker:
+        assert broker._node is not None
+        plain, secure = (f"localhost:{e.port}" for e in broker._node.endpoints)
+        with KafkaProducer(bootstrap_servers=plain) as producer:
+            producer.send("t", b"v").get(30)
+        reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
+        with KafkaConsumer("t", bootstrap_servers=secure, **TRUSTING, **reading) as consumer:
+            assert next(consumer).value == b"v"
+
+
+def test_a_broker_without_tls_starts_without_loading_it() -> None:
+    program = (
+        "import sys; from ottla.broker.embedded import Broker\n"
+        "with Broker(): print([name for name in sys.modules if name.startswith('ottla.net.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "ottla.net.connection" in done.stdout
+    for name in ("tls", "secure_connection", "listener_tls", "sasl", "channel", "dialing"):
+        assert f"ottla.net.{name}'" not in done.stdout
