@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.cluster import tree, znodes
 from ottla.cluster.contest import Contest, Office
@@ -26,6 +26,9 @@ from ottla.cluster.view import ClusterView
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError, StartupError, for_code
 from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.net.dialing import SocketOptions
 
 log = logging.getLogger("ottla.cluster")
 
@@ -55,7 +58,13 @@ class ClusterMember:
         self.view = ClusterView()
         self.following = Following(registry, self.view, broker_id)
         self.options = Options(registry, self.view)
-        self.peers = Peers(self._broker, config.inter_broker_listener_name, f"broker-{broker_id}")
+        self.peers = Peers(
+            self._broker,
+            config.inter_broker_listener_name,
+            f"broker-{broker_id}",
+            _peer_sockets(config),
+            protocol=config.inter_broker_protocol,
+        )
         self.controller = Controller(registry, self.view, broker_id, self._channels, unclean_allowed)
         session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
         self._registration = Registration(registry, self.view, session_ms)
@@ -159,6 +168,16 @@ class ClusterMember:
         self._balance.close()
         await self._changes.close()
         await self.controller.end()
+
+
+def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
+    """How connections to other brokers are secured; a broker by itself makes none."""
+    listener = config.inter_broker_listener
+    if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
+        return None
+    from ottla.net.listener_tls import dialling  # what TLS loads costs others their start-up
+
+    return dialling(config, listener.name)
 
 
 async def agreed_cluster_id(registry: Registry, expected: str | None) -> str:

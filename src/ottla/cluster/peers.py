@@ -36,10 +36,12 @@ class Link:
         self.dialling = asyncio.Lock()
         """Who holds it makes the connection; the others wait for it, and try themselves when that came to nothing."""
 
-    def fits(self, endpoint: Endpoint) -> bool:
+    def fits(self, endpoint: Endpoint | None) -> bool:
         """Whether there is a connection, and to this address."""
         channel = self.channel
-        return channel is not None and channel.is_open and (channel.host, channel.port) == endpoint[1:3]
+        if channel is None or endpoint is None:
+            return False
+        return channel.is_open and (channel.host, channel.port) == endpoint[1:3]
 
     def close(self) -> None:
         """End the connection; who waits for an answer gets an error."""
@@ -57,9 +59,13 @@ class Peers:
         listener_name: str | None,
         client_id: str,
         options: SocketOptions | None = None,
+        *,
+        protocol: str = DEFAULT_PROTOCOL,
     ) -> None:
+        """`options`: of the sockets, with TLS where `protocol`, the security protocol between brokers, has it."""
         self._broker = broker
-        self._listener = listener_name or DEFAULT_PROTOCOL
+        self._listener = listener_name or protocol
+        self._protocol = protocol
         self._client_id = client_id
         self._options = options
         self._links: dict[tuple[int, str], Link] = {}
@@ -128,13 +134,18 @@ class Peers:
         if broker is None:
             self._forget(broker_id)
             raise BrokerNotAvailableError(f"broker {broker_id} does not live")
-        return self._address(broker)
+        address = self._address(broker)
+        if address is None:
+            raise BrokerNotAvailableError(
+                f"broker {broker_id} has neither a listener {self._listener} nor one that speaks {self._protocol}"
+            )
+        return address
 
-    def _address(self, broker: BrokerImage) -> Endpoint:
-        """On the listener for brokers, else on one that speaks its protocol, else any."""
+    def _address(self, broker: BrokerImage) -> Endpoint | None:
+        """On the listener for brokers, else on one that speaks its protocol."""
         by_name = (e for e in broker.endpoints if e.name == self._listener)
-        by_protocol = (e for e in broker.endpoints if e.protocol == self._listener)
-        return next(by_name, None) or next(by_protocol, None) or broker.endpoints[0]
+        by_protocol = (e for e in broker.endpoints if e.protocol == self._protocol)
+        return next(by_name, None) or next(by_protocol, None)
 
     def _forget(self, broker_id: int) -> None:
         for key in [key for key in self._links if key[0] == broker_id]:

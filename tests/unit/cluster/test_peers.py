@@ -69,8 +69,10 @@ async def served() -> AsyncIterator[Broker]:
 
 
 @contextlib.asynccontextmanager
-async def peers_of(brokers: dict[int, BrokerImage], listener: str | None = None) -> AsyncIterator[Peers]:
-    peers = Peers(brokers.get, listener, "broker-9")
+async def peers_of(
+    brokers: dict[int, BrokerImage], listener: str | None = None, protocol: str = "PLAINTEXT"
+) -> AsyncIterator[Peers]:
+    peers = Peers(brokers.get, listener, "broker-9", protocol=protocol)
     try:
         yield peers
     finally:
@@ -229,17 +231,35 @@ def test_closing_fails_who_waits_and_who_comes_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listener", "expected"), [("BETWEEN", "BETWEEN"), ("SSL", "SECURE"), (None, "PLAIN"), ("ELSEWHERE", "SECURE")]
+    ("listener", "protocol", "expected"),
+    [
+        ("BETWEEN", "SASL_PLAINTEXT", "BETWEEN"),
+        (None, "SSL", "SECURE"),
+        (None, "PLAINTEXT", "PLAIN"),
+        ("ELSEWHERE", "SSL", "SECURE"),
+    ],
 )
-def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(listener: str | None, expected: str) -> None:
+def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(
+    listener: str | None, protocol: str, expected: str
+) -> None:
     async def test() -> None:
         async with served() as broker:
             names = {"SECURE": "SSL", "PLAIN": "PLAINTEXT", "BETWEEN": "SASL_PLAINTEXT"}
             endpoints = tuple(
-                Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, protocol)
-                for name, protocol in names.items()
+                Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, spoken)
+                for name, spoken in names.items()
             )
-            async with peers_of({1: BrokerImage(1, endpoints)}, listener) as peers:
+            async with peers_of({1: BrokerImage(1, endpoints)}, listener, protocol) as peers:
                 assert await beat(peers) == 1
+
+    run(test)
+
+
+def test_a_broker_is_not_spoken_to_on_a_listener_with_less_security() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}, protocol="SSL") as peers:
+            with pytest.raises(BrokerNotAvailableError, match="broker 1 has neither a listener SSL"):
+                await beat(peers)
+            assert broker.connections == 0
 
     run(test)
