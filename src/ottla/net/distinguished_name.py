@@ -61,10 +61,8 @@ def _attribute(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    text = re.sub(r'([,+"\\<>;])', r"\\\1", text)
-    if text.startswith((" ", "#")):
-        text = "\\" + text
-    return text[:-1] + "\\ " if text.endswith(" ") and text != "\\ " else text
+    """As Java does it, which escapes more than RFC 2253 asks for: = and # anywhere, and every space at either end."""
+    return re.sub(r'([,=+<>#;"\\])|^ +| +$', lambda found: "".join("\\" + c for c in found[0]), text)
 
 
 def _dotted(number: bytes) -> str:

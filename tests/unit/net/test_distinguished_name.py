@@ -21,7 +21,8 @@ Attribute = x509.NameAttribute
 
 def certificate(*names: x509.RelativeDistinguishedName) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = x509.CertificateBuilder(x509.Name([]), x509.Name(names), key.public_key(), 1 << 150, NOW, NOW)
+    issuer = x509.Name([Attribute(NameOID.COMMON_NAME, "authority")])
+    builder = x509.CertificateBuilder(issuer, x509.Name(names), key.public_key(), 1 << 150, NOW, NOW)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
@@ -49,8 +50,9 @@ def test_the_last_is_the_first() -> None:
     [
         ('a,b+c"d\\e<f>g;h', 'a\\,b\\+c\\"d\\\\e\\<f\\>g\\;h'),
         ("#a", "\\#a"),
-        (" a ", "\\ a\\ "),
-        ("a=b#c", "a=b#c"),
+        ("  a b ", "\\ \\ a b\\ "),
+        (" ", "\\ "),
+        ("a=b#c", "a\\=b\\#c"),
     ],
 )
 def test_what_would_be_misread_is_escaped(text: str, expected: str) -> None:
