@@ -231,7 +231,7 @@ class BrokerNode:
 
         partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
         partitions.isr_changes = ControllerIsrChanges(
-            own_id, member.peers.ask, lambda: view.image, member.controller.alter_partition
+            own_id, member.peers.ask, lambda: view.image, member.controller.proposals.alter_partition
         )
         partitions.followers = self._fetchers = Fetchers(
             own_id, member.peers.ask, epoch, options, partitions.follower_quota

@@ -81,7 +81,7 @@ def plan(
 
 async def create(services: Services, wish: Plan) -> TopicImage:
     """Carry a plan out."""
-    return await services.controller.create_topic(wish.name, wish.assignment, wish.options)
+    return await services.controller.topics.create(wish.name, wish.assignment, wish.options)
 
 
 async def create_missing(services: Services, name: str) -> TopicImage:

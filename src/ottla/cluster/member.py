@@ -148,7 +148,7 @@ class ClusterMember:
             self.peers,
             self._broker_id,
             self._stop,
-            controller.replicas_deleted,
+            controller.topics.replicas_deleted,
             controller.replicas_failed,
             self._config.request_timeout_ms,
             controller.office.epoch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from ottla.cluster import znodes
 from ottla.cluster.elections import Candidates, reassigned
 from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import InvalidReplicaAssignmentError
@@ -91,3 +92,10 @@ def _settled(p: PartitionImage, replicas: tuple[int, ...], who: Candidates) -> P
 def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
     """The topic's partitions with some of them changed."""
     return tuple(changed.get(index, p) for index, p in enumerate(topic.partitions))
+
+
+def topic_value(topic: TopicImage) -> bytes:
+    """The topic's node: its partitions' replicas, and those that come and go."""
+    moving = [(i, p) for i, p in enumerate(topic.partitions) if is_moving(p)]
+    adding, removing = {i: p.adding for i, p in moving}, {i: p.removing for i, p in moving}
+    return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

@@ -96,7 +96,7 @@ class TreeChanges:
             if name not in self._watched:
                 self._watched.add(name)
                 await self._registry.get(znodes.topic(name), partial(self._topic_changed, name))
-                await self._controller.take_topic(name)
+                await self._controller.topics.take(name)
 
     def _topic_changed(self, name: str) -> None:
         self._watched.discard(name)
@@ -108,7 +108,7 @@ class TreeChanges:
                 continue
             try:
                 if self._delete_topics:
-                    await self._controller.delete_topic(name)
+                    await self._controller.topics.delete(name)
                     continue  # the request goes when the topic is gone
             except UnknownTopicOrPartitionError:
                 log.warning("%s: there is no such topic", znodes.delete_topic(name))
@@ -132,7 +132,7 @@ class TreeChanges:
 
     async def _move(self, tp: TopicPartition, item: dict[str, Any]) -> None:
         try:
-            await self._controller.reassign(tp, [int(broker) for broker in item["replicas"]])
+            await self._controller.moves.reassign(tp, [int(broker) for broker in item["replicas"]])
         except NotControllerError:
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:

@@ -239,7 +239,7 @@ class Controller:
         self.asked: list[CreatableTopic] = []
         self.code = 0
         self.told = True
-        self.making = type(self.controller).create_topic
+        self.making = type(self.controller.topics).create
 
     async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str) -> Any:
         request = decode(CreateTopicsRequest, encode(request, version), version)
@@ -248,7 +248,7 @@ class Controller:
         if self.told and not self.code:
             assignment = [(0,)] * topic.num_partitions
             options = {config.name: config.value for config in topic.configs}
-            await self.making(self.controller, topic.name, assignment, options)
+            await self.making(self.controller.topics, topic.name, assignment, options)
         return CreateTopicsResponse(topics=[CreatableTopicResult(name=topic.name, error_code=self.code)])
 
 
@@ -259,7 +259,7 @@ def elsewhere(client: Asker, monkeypatch: pytest.MonkeyPatch) -> Controller:
     async def refuse(*_: Any) -> None:
         raise NotControllerError
 
-    monkeypatch.setattr(type(other.controller), "create_topic", refuse)
+    monkeypatch.setattr(type(other.controller.topics), "create", refuse)
     object.__setattr__(client.services, "peers", other)
     return other
 
@@ -292,7 +292,7 @@ def test_a_topic_that_this_broker_has_not_heard_of_is_waited_for(
         while not other.asked:
             await asyncio.sleep(0)
         assert not finding.done()
-        await other.making(other.controller, CONSUMER_OFFSETS, [(0,)], {})
+        await other.making(other.controller.topics, CONSUMER_OFFSETS, [(0,)], {})
         assert await finding == 0
 
     with_broker(test, tmp_path)

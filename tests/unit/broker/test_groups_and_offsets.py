@@ -128,7 +128,7 @@ def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> No
 
     async def second(client: Asker) -> None:
         assert (await committed(client, 0))[0] == 42
-        node = await client.services.controller._registry.get("/consumers/g/offsets/t/0")
+        node = await client.services.controller._context.registry.get("/consumers/g/offsets/t/0")
         assert node is not None
         assert node.value == b"42"
 
@@ -230,7 +230,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         assert await commit(client, 3) == 0
-        await client.services.controller.delete_topic("t")
+        await client.services.controller.topics.delete("t")
         assert client.services.groups.offsets.by_group == {}
 
     with_broker(test, tmp_path)

@@ -193,7 +193,7 @@ def test_a_fetch_that_waits_is_told_when_its_topic_goes(tmp_path: Path) -> None:
         await create(client)
         waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
         await asyncio.sleep(0)
-        await client.services.controller.delete_topic("t")
+        await client.services.controller.topics.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
 
     with_broker(test, tmp_path)
@@ -387,7 +387,7 @@ def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(t
         await produce(client, batch(b"old"))
         paths = ["partitions/0/state", "partitions/0", "partitions", ""]
         nodes = [Delete(f"/brokers/topics/t/{path}".rstrip("/")) for path in paths]
-        await client.services.controller._registry.multi([*nodes, Delete("/config/topics/t")])
+        await client.services.controller._context.registry.multi([*nodes, Delete("/config/topics/t")])
 
     async def second(client: Asker) -> None:
         await create(client)

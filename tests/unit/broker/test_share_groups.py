@@ -289,7 +289,7 @@ def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> No
         assert (await client.ask(delete, 2)).results[0].error_code == 0
         assert states._kept == {}
         await fetch(client, 0)
-        await client.services.controller.delete_topic("t")
+        await client.services.controller.topics.delete("t")
         assert states._kept == {}
 
     with_broker(test, tmp_path)

@@ -282,7 +282,7 @@ def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:
         await create(client, "gone")
         assert await producer.send(TopicPartition("gone", 0), b"a") == 0
         assert await producer.send(T0, b"b") == 0
-        await client.services.controller.delete_topic("gone")
+        await client.services.controller.topics.delete("gone")
         assert await producer.end() == 0
         await settle(client)
         assert await read_committed(client, T0) == [b"b"]
@@ -328,7 +328,7 @@ def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(tmp_path: P
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.commit_offset(T0, 1) == 0
-        await client.services.controller.delete_topic("t")
+        await client.services.controller.topics.delete("t")
         assert await producer.end() == 0
         await settle(client)
         assert client.services.groups.offsets.by_group == {}

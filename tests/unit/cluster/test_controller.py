@@ -75,7 +75,7 @@ class Broker:
             stop=self.stop,
             unclean_allowed=lambda topic: topic.get("unclean.leader.election.enable") == "true",
         )
-        self.member.peers = self.member.controller._asks = cluster  # type: ignore[assignment, attr-defined]
+        self.member.peers = cluster  # type: ignore[assignment]
         self.image = BrokerImage(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),))
 
     @property
@@ -194,7 +194,7 @@ def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> Non
         assert [b.controller.is_active for b in (one, two, three_)] == [True, False, False]
         assert two.member.view.image.controller_id == 1
         with pytest.raises(NotControllerError):
-            await two.controller.create_topic("t", [[1, 2]], {})
+            await two.controller.topics.create("t", [[1, 2]], {})
 
     run(test)
 
@@ -202,7 +202,7 @@ def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> Non
 def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
     async def test(cluster: Cluster) -> None:
         one, *others = await three(cluster)
-        created = await one.controller.create_topic("t", [[1, 2, 3], [2, 3, 1]], {"retention.ms": "1000"})
+        created = await one.controller.topics.create("t", [[1, 2, 3], [2, 3, 1]], {"retention.ms": "1000"})
         for broker in others:
             topic = broker.member.view.image.topics["t"]
             assert (topic.id, topic.options) == (created.id, {"retention.ms": "1000"})
@@ -214,7 +214,7 @@ def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
 def test_when_a_leader_dies_the_next_in_sync_leads() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[3, 2, 1]], {})
+        await one.controller.topics.create("t", [[3, 2, 1]], {})
         await cluster.kill(3)
         await two.until(lambda: two.state().leader == 2)
         assert two.state() == one.state()
@@ -226,7 +226,7 @@ def test_when_a_leader_dies_the_next_in_sync_leads() -> None:
 def test_when_the_controller_dies_another_takes_over_and_elects_leaders() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[1, 2, 3]], {})
+        await one.controller.topics.create("t", [[1, 2, 3]], {})
         await cluster.kill(1)
         await two.until(lambda: two.state().leader == 2)
         await three_.until(lambda: three_.state().leader == 2)
@@ -242,7 +242,7 @@ def test_a_controller_that_was_paused_changes_nothing_any_more() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         one.session.pause()
-        late = asyncio.ensure_future(one.controller.create_topic("late", [[1]], {}))
+        late = asyncio.ensure_future(one.controller.topics.create("late", [[1]], {}))
         await asyncio.sleep(0)
         one.session.expire()
         await two.until(lambda: two.member.view.image.controller_id != 1)
@@ -275,16 +275,16 @@ class LostAnswer:
 def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_has_told() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3, 1]], {})
+        await one.controller.topics.create("t", [[2, 3, 1]], {})
         answer = LostAnswer(one.session)
-        late = asyncio.ensure_future(one.controller.alter_partition(2, T0, one.state(), (2, 3)))
+        late = asyncio.ensure_future(one.controller.proposals.alter_partition(2, T0, one.state(), (2, 3)))
         await answer.written.wait()
         one.session.expire()
         one.session.resume()
         await two.until(lambda: two.member.view.image.controller_id != 1)
         await two.until(lambda: 1 in two.member.view.image.brokers)
         await cluster.brokers[two.member.view.image.controller_id].controller.elect(Reason.UNCLEAN)
-        await cluster.brokers[two.member.view.image.controller_id].controller.reassign(T0, [3, 1, 2])
+        await cluster.brokers[two.member.view.image.controller_id].controller.moves.reassign(T0, [3, 1, 2])
         newest = two.state()
         await one.until(lambda: one.state() == newest)
         answer.go.set()
@@ -299,15 +299,15 @@ def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_ha
 def test_a_write_whose_answer_nobody_waited_for_counts_all_the_same() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3, 1]], {})
+        await one.controller.topics.create("t", [[2, 3, 1]], {})
         before = one.state()
         answer = LostAnswer(one.session)
-        asking = asyncio.ensure_future(one.controller.alter_partition(2, T0, before, (2, 3)))
+        asking = asyncio.ensure_future(one.controller.proposals.alter_partition(2, T0, before, (2, 3)))
         await answer.written.wait()
         asking.cancel()  # the leader's connection has gone
         await asyncio.wait([asking])
         assert one.state() == before
-        state = await one.controller.alter_partition(2, T0, before, (2, 3))
+        state = await one.controller.proposals.alter_partition(2, T0, before, (2, 3))
         assert state.state_version == before.state_version + 1
         await two.until(lambda: two.state().isr == (2, 3))
 
@@ -335,7 +335,7 @@ def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None
 def test_the_last_in_sync_is_kept_in_mind_until_it_is_back() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2]], {})
+        await one.controller.topics.create("t", [[2]], {})
         await cluster.kill(2)
         await one.until(lambda: one.state().leader == -1)
         assert one.state().isr == (2,)
@@ -349,10 +349,10 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name, allowed in (("t", "false"), ("u", "true")):
-            await one.controller.create_topic(name, [[2, 1]], {"unclean.leader.election.enable": allowed})
+            await one.controller.topics.create(name, [[2, 1]], {"unclean.leader.election.enable": allowed})
             tp = TopicPartition(name, 0)
             await two.until(lambda tp=tp: two.member.view.image.partition(tp) is not None)
-            await one.controller.alter_partition(2, tp, one.state(tp), (2,))
+            await one.controller.proposals.alter_partition(2, tp, one.state(tp), (2,))
         await cluster.kill(2)
         u0 = TopicPartition("u", 0)
         await one.until(lambda: one.state(u0).leader == 1)
@@ -366,22 +366,22 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
 def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 1, 3]], {})
+        await one.controller.topics.create("t", [[2, 1, 3]], {})
         old = two.state()
-        now = await one.controller.alter_partition(2, T0, old, (2, 1))
+        now = await one.controller.proposals.alter_partition(2, T0, old, (2, 1))
         assert (now.isr, now.leader_epoch, now.state_version) == ((2, 1), 0, 1)
         await two.until(lambda: two.state().isr == (2, 1))
         with pytest.raises(InvalidUpdateVersionError):
-            await one.controller.alter_partition(2, T0, old, (2, 3))
+            await one.controller.proposals.alter_partition(2, T0, old, (2, 3))
         await one.controller.elect(Reason.SHUTDOWN, [])
         await cluster.kill(3)
         await one.until(lambda: 3 not in one.member.view.image.brokers)
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.alter_partition(2, T0, one.state(), (2, 1, 3))
+            await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 1, 3))
         await cluster.kill(2)
         await one.until(lambda: one.state().leader == 1)
         with pytest.raises(KafkaError):
-            await one.controller.alter_partition(1, T0, old, (1,))
+            await one.controller.proposals.alter_partition(1, T0, old, (1,))
 
     run(test)
 
@@ -389,13 +389,13 @@ def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
 def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 1], [1, 2]], {})
+        await one.controller.topics.create("t", [[2, 1], [1, 2]], {})
         epoch = one.member.view.image.brokers[2].epoch
         assert await one.controller.controlled_shutdown(2, epoch) == []
         assert [(p.leader, p.isr) for p in two.member.view.image.topics["t"].partitions] == [(1, (1,)), (1, (1,))]
         assert two.stopped == [T0, TopicPartition("t", 1)]
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.alter_partition(1, T0, one.state(), (1, 2))
+            await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))
 
     run(test)
 
@@ -408,7 +408,7 @@ def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
 
     async def test(cluster: Cluster) -> None:
         brokers = await three(cluster, controlled_shutdown_retry_backoff_ms=2 * SECONDS * 1000)
-        await brokers[0].controller.create_topic("t", [[2, 3, 1], [3, 1, 2], [1, 2, 3]], {})
+        await brokers[0].controller.topics.create("t", [[2, 3, 1], [3, 1, 2], [1, 2, 3]], {})
         await asyncio.gather(*map(stop, brokers))
 
     run(test)
@@ -417,14 +417,14 @@ def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
 def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[1, 2, 3]], {})
+        await one.controller.topics.create("t", [[1, 2, 3]], {})
         await cluster.kill(3)
         await one.until(lambda: 3 not in one.member.view.image.brokers)
-        await one.controller.delete_topic("t")
+        await one.controller.topics.delete("t")
         await two.until(lambda: "t" not in two.member.view.image.topics)
         assert one.deleted == two.deleted == [T0]
         with pytest.raises(TopicAlreadyExistsError):
-            await one.controller.create_topic("t", [[1]], {})
+            await one.controller.topics.create("t", [[1]], {})
         back = await cluster.add(3)
         await one.until(lambda: not one.member.view.image.deleting)
         assert back.deleted == [T0]
@@ -436,9 +436,9 @@ def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
 def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_next() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3]], {})
+        await one.controller.topics.create("t", [[2, 3]], {})
         three_.reachable = False
-        deletion = asyncio.ensure_future(one.controller.delete_topic("t"))
+        deletion = asyncio.ensure_future(one.controller.topics.delete("t"))
         await two.until(lambda: "t" not in two.member.view.image.topics)
         await cluster.kill(1)
         deletion.cancel()
@@ -456,15 +456,15 @@ def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_n
 def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[1, 2]], {})
-        await one.controller.reassign(T0, [3, 2])
+        await one.controller.topics.create("t", [[1, 2]], {})
+        await one.controller.moves.reassign(T0, [3, 2])
         moving = one.state()
         assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
         assert three_.state() == moving
         node = cluster.tree.get("/brokers/topics/t")
         assert node is not None
         assert znodes.topic_layout("t", node.value).adding == {0: (3,)}
-        await one.controller.alter_partition(1, T0, moving, (1, 2, 3))
+        await one.controller.proposals.alter_partition(1, T0, moving, (1, 2, 3))
         await three_.until(lambda: three_.state().leader == 3)
         moved = one.state()
         assert (moved.replicas, moved.isr, moved.adding, moved.removing) == ((3, 2), (2, 3), (), ())
@@ -476,15 +476,32 @@ def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
 def test_a_move_is_taken_back() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[1, 2]], {})
+        await one.controller.topics.create("t", [[1, 2]], {})
         with pytest.raises(NoReassignmentInProgressError):
-            await one.controller.reassign(T0, None)
+            await one.controller.moves.reassign(T0, None)
         with pytest.raises(InvalidReplicaAssignmentError):
-            await one.controller.reassign(T0, [9])
-        await one.controller.reassign(T0, [2, 3])
-        await one.controller.reassign(T0, None)
+            await one.controller.moves.reassign(T0, [9])
+        await one.controller.moves.reassign(T0, [2, 3])
+        await one.controller.moves.reassign(T0, None)
         assert one.state().replicas == (2, 1)
         assert three_.deleted == [T0]
+
+    run(test)
+
+
+def test_a_move_is_not_taken_back_to_where_nobody_could_lead() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await cluster.add(4)
+        await one.until(lambda: 4 in one.member.view.image.brokers)
+        await one.controller.topics.create("t", [[2, 1]], {})
+        await one.controller.moves.reassign(T0, [3, 4])
+        await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 3))
+        await cluster.kill(2)
+        await one.until(lambda: one.state().leader == 3)
+        with pytest.raises(InvalidReplicaAssignmentError, match="in sync"):
+            await one.controller.moves.reassign(T0, None)
+        assert one.state().adding == (3, 4)
 
     run(test)
 
@@ -494,15 +511,15 @@ def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
         one, two, _ = await three(cluster)
         await cluster.add(4)
         await one.until(lambda: 4 in one.member.view.image.brokers)
-        await one.controller.create_topic("t", [[2, 1]], {})
-        await one.controller.reassign(T0, [3])
-        await one.controller.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
-        await one.controller.reassign(T0, [2, 4])
-        await one.controller.alter_partition(3, T0, one.state(), (3, 2))
+        await one.controller.topics.create("t", [[2, 1]], {})
+        await one.controller.moves.reassign(T0, [3])
+        await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
+        await one.controller.moves.reassign(T0, [2, 4])
+        await one.controller.proposals.alter_partition(3, T0, one.state(), (3, 2))
         await cluster.kill(3)
         await one.until(lambda: one.state().leader == 2)
         with pytest.raises(InvalidReplicaAssignmentError, match="in sync"):
-            await one.controller.reassign(T0, [1, 4])
+            await one.controller.moves.reassign(T0, [1, 4])
         assert one.state().leader == 2
         assert 2 in one.state().replicas
 
@@ -519,7 +536,7 @@ def test_a_leader_that_a_move_leaves_behind_is_followed_by_one_in_sync() -> None
 def test_moves_and_elections_that_are_written_into_the_tree_by_hand_are_carried_out() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[1, 2]], {})
+        await one.controller.topics.create("t", [[1, 2]], {})
         session = cluster.tree.session()
         await session.multi(
             [
@@ -544,12 +561,12 @@ def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         for name in ("t", "u"):
-            await one.controller.create_topic(name, [[1, 2]], {})
+            await one.controller.topics.create(name, [[1, 2]], {})
         two.session.pause()
         two.reachable = False
         two.session.expire()
         await one.until(lambda: 2 not in one.member.view.image.brokers)
-        await one.controller.create_topic("v", [[1]], {})
+        await one.controller.topics.create("v", [[1]], {})
         two.reachable = True
         two.session.resume()
         await two.until(lambda: "v" in two.member.view.image.topics)
@@ -562,7 +579,7 @@ def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
 def test_what_an_earlier_controller_says_is_refused() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3]], {})
+        await one.controller.topics.create("t", [[2, 3]], {})
         request = UpdateMetadataRequest(controller_id=9, controller_epoch=0, topic_states=[], live_brokers=[])
         answer = await two.answer(request)
         assert answer.error_code == 11
@@ -646,7 +663,7 @@ def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_
 def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
-        await one.controller.create_topic("t", [[1]], {})
+        await one.controller.topics.create("t", [[1]], {})
         get = one.session.get
 
         async def fail(path: str, watch: Any = None) -> Any:
@@ -664,12 +681,12 @@ def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -
 def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3]], {})
-        alone = await one.controller.alter_partition(2, T0, one.state(), (2,))
+        await one.controller.topics.create("t", [[2, 3]], {})
+        alone = await one.controller.proposals.alter_partition(2, T0, one.state(), (2,))
         epoch = one.member.view.image.brokers[3].epoch
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.alter_partition(2, T0, alone, (2, 3), {3: epoch - 1})
-        grown = await one.controller.alter_partition(2, T0, alone, (2, 3), {3: epoch})
+            await one.controller.proposals.alter_partition(2, T0, alone, (2, 3), {3: epoch - 1})
+        grown = await one.controller.proposals.alter_partition(2, T0, alone, (2, 3), {3: epoch})
         assert grown.isr == (2, 3)
 
     run(test)
@@ -678,11 +695,11 @@ def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sy
 def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 1, 3]], {})
+        await one.controller.topics.create("t", [[2, 1, 3]], {})
         old = two.state()
         await one.controller.controlled_shutdown(2, -1)
         with pytest.raises(FencedLeaderEpochError):
-            await one.controller.alter_partition(2, T0, old, (2,))
+            await one.controller.proposals.alter_partition(2, T0, old, (2,))
 
     run(test)
 
@@ -690,7 +707,7 @@ def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
 def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 3]], {})
+        await one.controller.topics.create("t", [[2, 3]], {})
         for broker in (two, three_):
             broker.member.broken = lambda broker=broker: [T0] if broker is two else []  # type: ignore[misc]
         three_.session.pause()  # so that the second one takes over
@@ -705,17 +722,17 @@ def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> Non
 def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_broker_is_back() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        await one.controller.create_topic("t", [[2, 1], [2, 1]], {})
+        await one.controller.topics.create("t", [[2, 1], [2, 1]], {})
         two.broken = {T0}
         await two.member.disk_failed([T0])
         await two.until(lambda: two.state().leader == 1)
         assert (one.state().isr, one.state(TopicPartition("t", 1)).leader) == ((1,), 2)
         assert cluster.tree.children("/log_dir_event_notification") == []
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.alter_partition(1, T0, one.state(), (1, 2))
+            await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))
         await cluster.kill(2)
         await cluster.add(2)
         await one.until(lambda: 2 in one.member.view.image.brokers)
-        assert (await one.controller.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
+        assert (await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
 
     run(test)

@@ -114,7 +114,7 @@ def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
         registry = EmbeddedRegistry(tmp_path)
         registry.open()
         first = await join(registry)
-        await first.controller.create_topic("good", [[1]], {})
+        await first.controller.topics.create("good", [[1]], {})
         await registry.multi([Create("/brokers/topics/bad", b"not JSON")])
         await first.close()
         await registry.close()

@@ -160,7 +160,7 @@ def test_reading_beyond_the_log_is_out_of_range(tmp_path: Path) -> None:
     with_partition(test, tmp_path)
 
 
-@pytest.mark.parametrize("code, lasts", [(errno.EIO, True), (errno.ENOENT, True), (errno.EMFILE, False)])
+@pytest.mark.parametrize(("code", "lasts"), [(errno.EIO, True), (errno.ENOENT, True), (errno.EMFILE, False)])
 def test_a_disk_that_cannot_be_read_costs_this_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lasts: bool
 ) -> None:

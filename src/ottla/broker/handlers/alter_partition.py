@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 
 from ottla.broker.services import Call
-from ottla.cluster.controller import Proposal
+from ottla.cluster.isr_proposals import Proposal
 from ottla.cluster.metadata import PartitionImage
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
 from ottla.model import TopicPartition
@@ -31,7 +31,9 @@ def handle(request: AlterPartitionRequest, call: Call) -> Awaitable[AlterPartiti
 
 async def _answer(request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
     proposals = list(_proposals(request, call))
-    states = await call.services.controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
+    states = await call.services.controller.proposals.alter_partitions(
+        request.broker_id, request.broker_epoch, proposals
+    )
     by_partition = {proposal.tp: state for proposal, state in zip(proposals, states, strict=True)}
     return AlterPartitionResponse(topics=[_topic(topic, by_partition, call) for topic in request.topics])
 

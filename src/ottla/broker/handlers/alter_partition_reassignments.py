@@ -40,7 +40,7 @@ async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> Al
 async def _move(topic: str, wish: ReassignablePartition, call: Call) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=wish.partition_index, error_message=None)
     try:
-        await call.services.controller.reassign(TopicPartition(topic, wish.partition_index), wish.replicas)
+        await call.services.controller.moves.reassign(TopicPartition(topic, wish.partition_index), wish.replicas)
     except NotControllerError:
         raise
     except KafkaError as error:

@@ -41,7 +41,7 @@ async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartit
             added = _plan(topic, call)
             if not request.validate_only:
                 quota.record(len(added))
-                await call.services.controller.create_partitions(topic.name, added)
+                await call.services.controller.topics.add_partitions(topic.name, added)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)

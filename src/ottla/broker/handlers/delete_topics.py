@@ -67,4 +67,4 @@ async def _delete(name: str, quota: MutationQuota, call: Call) -> None:
         raise InvalidTopicError(f"topic {name} is the broker's own and cannot be deleted")
     if topic is not None:
         quota.record(len(topic.partitions))
-    await call.services.controller.delete_topic(name)
+    await call.services.controller.topics.delete(name)

@@ -1,0 +1,81 @@
+"""Partitions move to other brokers (KIP-455): what of it is the controller's. The decisions are in `reassignments`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.cluster import partition_states, reassignments, znodes
+from ottla.cluster.controller_context import ControllerContext, all_partitions, with_states
+from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.partition_states import States
+from ottla.cluster.registry import Operation, Set
+from ottla.errors import InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+
+
+class Moves:
+    """Begins moves, takes them back, and finishes those whose targets are in sync."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+
+    async def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
+        """Move a partition to the brokers of `target`, in this order of preference; None takes a move back.
+
+        Raises UnknownTopicOrPartitionError, InvalidReplicaAssignmentError where nobody there could hold or lead it, and
+        NoReassignmentInProgressError where there is nothing to take back.
+        """
+        async with self._context.turn():
+            p = self._context.image.partition(tp)
+            if p is None:
+                raise UnknownTopicOrPartitionError
+            after = self._taken_back(tp, p) if target is None else self._begun(tp, p, target)
+            if after is not None:
+                await self._place({tp: after})
+        await self.go_on()
+        await self._context.settle()
+
+    def _begun(self, tp: TopicPartition, p: PartitionImage, target: Sequence[int]) -> PartitionImage | None:
+        checked = reassignments.checked(target, self._context.image.brokers.keys())
+        return reassignments.begun(p, checked, self._context.candidates(self._context.image, tp))
+
+    def _taken_back(self, tp: TopicPartition, p: PartitionImage) -> PartitionImage:
+        if not reassignments.is_moving(p):
+            raise NoReassignmentInProgressError
+        after = reassignments.cancelled(p, self._context.candidates(self._context.image, tp))
+        if after is None:
+            raise InvalidReplicaAssignmentError(
+                f"None of {list(reassignments.origin_of(p))} is in sync and could lead {tp}, so the move goes on."
+            )
+        return after
+
+    async def go_on(self) -> None:
+        """Finish the moves whose targets are all in sync."""
+        if not self._context.is_active:
+            return
+        async with self._context.turn():
+            image = self._context.image
+            moving = [
+                (tp, p, self._context.candidates(image, tp))
+                for tp, p in all_partitions(image)
+                if reassignments.is_moving(p)
+            ]
+            done = {tp: after for tp, p, who in moving if (after := reassignments.finished(p, who)) is not None}
+            if done:
+                await self._place(done)
+
+    async def _place(self, states: States) -> None:
+        """Write partitions with other replicas: the topic's node and the states, in one step each topic."""
+        context = self._context
+        for name in {tp.topic for tp in states}:
+            topic = context.image.topics[name]
+            changed = {tp.partition: p for tp, p in states.items() if tp.topic == name}
+            whole = replace(topic, partitions=reassignments.layout(topic, changed))
+            writes: list[Operation] = [Set(znodes.topic(name), reassignments.topic_value(whole))]
+            writes += [partition_states.change(context.office, TopicPartition(name, i), p) for i, p in changed.items()]
+            done = {TopicPartition(name, i): partition_states.written(p) for i, p in changed.items()}
+            context.in_doubt |= done.keys()
+            await partition_states.guarded(context.registry, context.office, writes)
+            context.in_doubt -= done.keys()
+            await context.publish(lambda view, done=done: with_states(view, done))  # type: ignore[misc]
