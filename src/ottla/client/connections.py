@@ -39,6 +39,11 @@ NOT_AUTHENTICATED: Final = (SaslAuthenticationFailedError, UnsupportedSaslMechan
 R = TypeVar("R", bound=Response)
 Ask = Request[R] | Callable[[int], Request[R]]
 
+FIRST_REPLACED: Final = 0.85
+LATEST_REPLACED: Final = 0.95
+REPLACING_STEP: Final = 0.001
+"""When a connection that is good for some time is replaced, and how often it is tried, as parts of this time."""
+
 DATA: Final = "data"
 """Connections for producing and everything short."""
 FETCH: Final = "fetch"
@@ -239,7 +244,27 @@ class Connections:
         back_off.succeeded()
         self._ready[(node_id, purpose)] = connection
         self._watch_idle()
+        if connection.lifetime_ms:
+            self._replace_in_time((node_id, purpose), connection)
         return connection
+
+    def _replace_in_time(self, key: tuple[int, str], connection: Connection) -> None:
+        """Have another connection made before the broker forgets who we are on this one (KIP-368).
+
+        At a moment when nothing waits on it, so that nothing overtakes, and in any case before it is too late.
+        """
+        loop, lifetime = asyncio.get_running_loop(), connection.lifetime_ms / 1000
+        latest = loop.time() + LATEST_REPLACED * lifetime
+
+        def replace() -> None:
+            if connection.channel.in_flight and loop.time() < latest:
+                loop.call_later(REPLACING_STEP * lifetime, replace)
+            elif self._ready.get(key) is connection:
+                del self._ready[key]
+
+        loop.call_later(FIRST_REPLACED * lifetime, replace)
+        ended = BrokerConnectionError("the connection has been replaced, as the broker knows us for a time only")
+        loop.call_later(lifetime, connection.channel.close, ended)
 
     def _closed_one(self, channel: Channel) -> None:
         if channel.was_connected:

@@ -20,13 +20,15 @@ SOFTWARE: Final = ("ottla", "0.1.0")
 class Connection:
     """A channel that is ready, and the versions that its broker speaks."""
 
-    __slots__ = ("channel", "features", "versions")
+    __slots__ = ("channel", "features", "lifetime_ms", "versions")
 
     def __init__(self, channel: Channel, versions: dict[int, tuple[int, int]], features: dict[str, int]) -> None:
         self.channel = channel
         self.versions = versions
         self.features = features
         """The levels of the cluster's features (KIP-584)."""
+        self.lifetime_ms = 0
+        """For how long the broker knows us by what we have told it; 0: for ever (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
         """The newest version that both sides speak; UnsupportedVersionError when there is none."""
@@ -61,16 +63,15 @@ async def introduce(channel: Channel, config: ClientConfig) -> Connection:
 
 
 async def _authenticate(connection: Connection, config: ClientConfig, timeout: float) -> None:
-    """SASL PLAIN: one step."""
-    shake = SaslHandshakeRequest(mechanism=config.sasl_mechanism)
-    shaken = await connection.channel.ask(shake, connection.version(SaslHandshakeRequest), timeout)
-    if shaken.error_code:
-        raise errors.for_code(shaken.error_code)(f"the broker offers {', '.join(shaken.mechanisms) or 'nothing'}")
-    user, password = config.plain_credentials
-    step = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
-    done = await connection.channel.ask(step, connection.version(SaslAuthenticateRequest), timeout)
-    if done.error_code:
-        raise errors.for_code(done.error_code)(done.error_message)
+    from ottla.net.sasl.login import Login, log_in  # what it loads costs others their start-up
+
+    connection.lifetime_ms = await log_in(
+        connection.channel,
+        Login(config.sasl_mechanism, *config.credentials),
+        timeout,
+        handshake=connection.version(SaslHandshakeRequest),
+        authenticate=connection.version(SaslAuthenticateRequest),
+    )
 
 
 def _versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from ottla.config.jaas import MECHANISMS, login
 from ottla.config.options import (
     REQUIRED,
     Option,
@@ -86,10 +86,10 @@ NO_EFFECT = {
     "config.providers.": "values are given as they are",
     "ssl.engine.factory.class": "TLS is OpenSSL's, not Java's; ssl.context takes a context of your own",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
-    "sasl.login.": "PLAIN has no login that would be renewed",
+    "sasl.login.": "PLAIN and SCRAM have no login that would be renewed",
     "sasl.oauthbearer.": "OAUTHBEARER is not spoken yet",
     "sasl.oauth.token.provider": "OAUTHBEARER is not spoken yet",
-    "sasl.client.callback.handler.class": "PLAIN asks nobody",
+    "sasl.client.callback.handler.class": "PLAIN and SCRAM ask nobody",
     "api.version": "versions are negotiated with each broker",
     "api.version.auto.timeout.ms": "versions are negotiated with each broker",
     "bootstrap.timeout.ms": "the cluster is waited for by the first call that needs it",
@@ -106,14 +106,6 @@ A name that ends with a dot stands for all that begin so.
 """
 
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
-
-
-def plain_login(value: Any) -> tuple[str, str]:
-    """User and password of a line of JAAS for SASL PLAIN."""
-    pairs = dict(re.findall(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", str(value)))
-    if "PlainLoginModule" not in str(value) or not {"username", "password"} <= set(pairs):
-        raise ValueError('…PlainLoginModule required username="…" password="…"; is wanted')
-    return tuple(re.sub(r"\\(.)", r"\1", pairs[name]) for name in ("username", "password"))  # type: ignore[return-value]
 
 
 class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
@@ -161,12 +153,14 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "How to speak with brokers.",
     )
-    sasl_mechanism = Option("PLAIN", one_of("PLAIN", aliases={None: "PLAIN"}), "SASL mechanism.")
-    sasl_jaas_config: Option[tuple[str, str] | None] = Option(
-        None, nullable(plain_login), "User and password for SASL PLAIN as a line of JAAS."
+    sasl_mechanism = Option(
+        "PLAIN", one_of(*MECHANISMS, aliases={None: "PLAIN"}), "SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."
     )
-    sasl_plain_username = Option(None, nullable(text), "User for SASL PLAIN.")
-    sasl_plain_password = Option(None, nullable(text), "Password for SASL PLAIN.")
+    sasl_jaas_config: Option[tuple[str, str] | None] = Option(
+        None, nullable(login), "User and password for SASL as a line of JAAS."
+    )
+    sasl_plain_username = Option(None, nullable(text), "User for SASL, with any mechanism.")
+    sasl_plain_password = Option(None, nullable(text), "Password for SASL, with any mechanism.")
     metric_reporters = Option((), reporters, "Who is told of metrics: prometheus, logging, classes or objects.")
     metrics_num_samples = Option(2, integer(1), "Windows over which metrics are averaged.")
     metrics_sample_window_ms = Option(30_000, integer(0), "How long one window of a metric is.")
@@ -180,8 +174,8 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
         return super().from_keywords(**keywords)
 
     @property
-    def plain_credentials(self) -> tuple[str, str]:
-        """User and password for SASL PLAIN."""
+    def credentials(self) -> tuple[str, str]:
+        """User and password for SASL."""
         if self.sasl_jaas_config is not None:
             return self.sasl_jaas_config
         return self.sasl_plain_username or "", self.sasl_plain_password or ""

@@ -300,7 +300,7 @@ def test_a_broker_that_does_not_speak_tls_fails_the_send_at_once() -> None:
 def test_a_line_of_jaas_tells_user_and_password() -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a\\"b" password="p w";'
     made = ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": line})
-    assert made.plain_credentials == ('a"b', "p w")
+    assert made.credentials == ('a"b', "p w")
     assert "p w" not in repr(made)
     with pytest.raises(ConfigurationError, match=r"sasl\.jaas\.config.*PlainLoginModule"):
         ClientConfig.from_kafka({"bootstrap.servers": "h:1", "sasl.jaas.config": "ScramLoginModule required;"})

@@ -1,0 +1,48 @@
+"""A line of JAAS, as Java's programs say who they are: `LoginModule required name="value" …;`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The mechanisms of SASL that are spoken."""
+PLAIN_MODULE: Final = "PlainLoginModule"
+SCRAM_MODULE: Final = "ScramLoginModule"
+_HEAD: Final = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_OPTION: Final = re.compile(
+    r"""\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))""", re.DOTALL
+)
+_END: Final = re.compile(r"\s*;?\s*")
+
+
+class Jaas(NamedTuple):
+    """A login module, by the last part of its name, and its options."""
+
+    module: str
+    options: Mapping[str, str]
+
+
+def jaas(value: Any) -> Jaas:
+    """Read such a line. ValueError for what is none; the line is not shown, as there are passwords in it."""
+    line = str(value)
+    head = _HEAD.match(line)
+    if head is None:
+        raise ValueError('a line of JAAS is wanted: …LoginModule required username="…" password="…";')
+    options, at = {}, head.end()
+    while found := _OPTION.match(line, at):
+        quoted = found[2] if found[2] is not None else found[3]
+        options[found[1]] = found[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        at = found.end()
+    if _END.fullmatch(line, at) is None:
+        raise ValueError(f"a line of JAAS is wanted; it cannot be read from place {at + 1} on")
+    return Jaas(head[1].rpartition(".")[2], options)
+
+
+def login(value: Any) -> tuple[str, str]:
+    """User and password of a line of JAAS for PLAIN or SCRAM."""
+    module, options = jaas(value)
+    if module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= options.keys():
+        raise ValueError('…PlainLoginModule (or ScramLoginModule) required username="…" password="…"; is wanted')
+    return options["username"], options["password"]

@@ -1,0 +1,1 @@
+"""SASL: who a client is, by PLAIN or SCRAM."""
