@@ -1,4 +1,4 @@
-"""Every client on listeners with TLS, known by its certificate or not asked for one."""
+"""Every client on listeners with TLS and SASL, known by its certificate, by its password, or not asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
-from ottla.errors import SslAuthenticationError
+from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
+from ottla.errors import SaslAuthenticationFailedError, SslAuthenticationError
 
 from .certified import identities as identities
 from .secured import COPIES, Access, Copy
@@ -21,29 +22,54 @@ pytestmark = pytest.mark.interop
 
 VALUES = [f"{i} " + "x" * 10_000 for i in range(200)]
 """More than a record of TLS, and more than a buffer of the socket."""
+SPOKEN = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = ("MUTUAL", *SPOKEN)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+WAYS = [
+    ("SSL",),
+    ("MUTUAL",),
+    ("SASL_PLAINTEXT", "PLAIN"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ("SASL_SSL", "PLAIN"),
+    ("SASL_SSL", "SCRAM-SHA-256"),
+]
+PASSWORD = "not-told,=1"
 
 
 @pytest.fixture(scope="module")
 def broker(identities: dict[str, Path]) -> Iterator[Broker]:
     options = {
-        "listeners": "SSL://localhost:0,MUTUAL://localhost:0",
-        "listener.security.protocol.map": "SSL:SSL,MUTUAL:SSL",
+        "listeners": ",".join(f"{name}://localhost:0" for name in (*PROTOCOLS, "PLAINTEXT")),
+        "listener.security.protocol.map": "MUTUAL:SSL,PLAINTEXT:PLAINTEXT," + ",".join(f"{p}:{p}" for p in SPOKEN),
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": identities["server"],
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.mutual.ssl.truststore.type": "PEM",
         "listener.name.mutual.ssl.truststore.location": identities["client"],
     }
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        line = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{PASSWORD}";'
+        options[f"listener.name.{name}.plain.sasl.jaas.config"] = line
     with Broker({name: str(value) for name, value in options.items()}) as running:
+        with KafkaAdminClient(bootstrap_servers=address(running, "PLAINTEXT")) as admin:
+            wanted = [number for number in ScramMechanism if number]
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion("ann", n, PASSWORD) for n in wanted])
         yield running
 
 
-@pytest.fixture(params=["SSL", "MUTUAL"])
-def access(request: pytest.FixtureRequest, broker: Broker, identities: dict[str, Path]) -> Access:
+def address(broker: Broker, listener: str) -> str:
     assert broker._node is not None
-    endpoint = next(e for e in broker._node.endpoints if e.name == request.param)
-    key = identities["client"] if request.param == "MUTUAL" else None
-    return Access(f"localhost:{endpoint.port}", "SSL", identities["server"], key)
+    return next(f"localhost:{e.port}" for e in broker._node.endpoints if e.name == listener)
+
+
+@pytest.fixture(params=WAYS, ids="-".join)
+def access(request: pytest.FixtureRequest, broker: Broker, identities: dict[str, Path]) -> Access:
+    listener, *mechanism = request.param
+    if mechanism:
+        return Access(address(broker, listener), listener, identities["server"], None, *mechanism, "ann", PASSWORD)
+    key = identities["client"] if listener == "MUTUAL" else None
+    return Access(address(broker, listener), "SSL", identities["server"], key)
 
 
 @pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy.__name__)
@@ -56,12 +82,21 @@ def test_records_go_there_and_back(copy: Copy, access: Access, tmp_path: Path) -
 
 @pytest.mark.parametrize("key", [None, "stranger"])
 def test_who_is_not_known_is_turned_away_at_once(key: str | None, broker: Broker, identities: dict[str, Path]) -> None:
-    assert broker._node is not None
-    port = next(e.port for e in broker._node.endpoints if e.name == "MUTUAL")
-    unknown = Access(f"localhost:{port}", "SSL", identities["server"], None if key is None else identities[key])
+    unknown = Access(address(broker, "MUTUAL"), "SSL", identities["server"], None if key is None else identities[key])
     with KafkaProducer(**unknown.python, **unknown.pem) as producer:
         with pytest.raises(SslAuthenticationError):
             producer.send("t", b"v")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_who_does_not_know_his_password_is_turned_away(
+    mechanism: str, broker: Broker, identities: dict[str, Path]
+) -> None:
+    login = (mechanism, "ann", "wrong")
+    unknown = Access(address(broker, "SASL_SSL"), "SASL_SSL", identities["server"], None, *login)
+    with KafkaProducer(**unknown.python, **unknown.pem) as producer:
+        with pytest.raises(SaslAuthenticationFailedError):
+            producer.send("t", b"v").get(30)
 
 
 def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:

@@ -1,4 +1,4 @@
-"""Three brokers on ZooKeeper that speak TLS among themselves, and know each other by their certificates."""
+"""Three brokers on ZooKeeper that know each other by their certificates, or by passwords."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
+from scripts import apache_kafka
+from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
+
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.local_cluster import LocalCluster
 
@@ -24,22 +27,47 @@ from .eventually import eventually as until_found
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 eventually = partial(until_found, seconds=60.0)
-SSL = (
-    "listeners=SSL://localhost:{port}\nsecurity.inter.broker.protocol=SSL\nssl.client.auth=required\n"
-    "ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.truststore.type=PEM\nssl.truststore.location={key}\n"
+STORES = "ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.truststore.type=PEM\nssl.truststore.location={key}\n"
+MODULES = "org.apache.kafka.common.security"
+LOGIN = 'username="broker" password="secret"'
+SASL = (
+    "listeners=SASL_SSL://localhost:{{port}}\nsecurity.inter.broker.protocol=SASL_SSL\n"
+    "sasl.enabled.mechanisms={mechanism}\nsasl.mechanism.inter.broker.protocol={mechanism}\n"
+    "connections.max.reauth.ms=3000\n"
+    "listener.name.sasl_ssl.{name}.sasl.jaas.config={line}\n" + STORES.replace("{", "{{").replace("}", "}}")
 )
+SECURED = {
+    "SSL": "listeners=SSL://localhost:{port}\nsecurity.inter.broker.protocol=SSL\nssl.client.auth=required\n" + STORES,
+    "PLAIN": SASL.format(
+        mechanism="PLAIN",
+        name="plain",
+        line=f'{MODULES}.plain.PlainLoginModule required {LOGIN} user_broker="secret";',
+    ),
+    "SCRAM-SHA-512": SASL.format(
+        mechanism="SCRAM-SHA-512",
+        name="scram-sha-512",
+        line=f"{MODULES}.scram.ScramLoginModule required {LOGIN};",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=SECURED)
+def how(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path]) -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path], how: str) -> Iterator[LocalCluster]:
     given = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
     made = LocalCluster.make(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
             # the last value of a property counts
-            properties.write(SSL.format(port=broker.port, key=identities["broker"]))
+            properties.write(SECURED[how].format(port=broker.port, key=identities["broker"]))
     made.start_zookeeper()
     try:
+        if how.startswith("SCRAM"):
+            let_in(made, how)
         made.start(*made.brokers)
         yield made
     finally:
@@ -48,13 +76,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path
         made.send_zookeeper(signal.SIGKILL)
 
 
+def let_in(cluster: LocalCluster, mechanism: str) -> None:
+    """Make the password of the brokers known before the first of them starts, as Kafka's documentation has it."""
+    kafka_or_skip(WITH_ZOOKEEPER)
+    user = ("--alter", "--entity-type", "users", "--entity-name", "broker")
+    password = ("--add-config", f"{mechanism}=[password=secret]")
+    zookeeper = ("--zookeeper", cluster.zookeeper.connect)
+    done = apache_kafka.tool("kafka.admin.ConfigCommand", *zookeeper, *user, *password, version=WITH_ZOOKEEPER)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture
-def options(cluster: LocalCluster, identities: dict[str, Path]) -> dict[str, Any]:
-    """For clients; nobody but the brokers has a certificate that is known."""
+def options(cluster: LocalCluster, identities: dict[str, Path], how: str) -> dict[str, Any]:
+    """For clients; nobody but the brokers has a certificate or a password that is known."""
     key = str(identities["broker"])
     servers = ",".join(f"localhost:{broker.port}" for broker in cluster.brokers)
     pem = {"ssl_cafile": key, "ssl_certfile": key, "ssl_keyfile": key}
-    return {"bootstrap_servers": servers, "security_protocol": "SSL", **pem}
+    if how == "SSL":
+        return {"bootstrap_servers": servers, "security_protocol": "SSL", **pem}
+    login = {"sasl_mechanism": how, "sasl_plain_username": "broker", "sasl_plain_password": "secret"}
+    return {"bootstrap_servers": servers, "security_protocol": "SASL_SSL", "ssl_cafile": key, **login}
 
 
 def in_sync(admin: KafkaAdminClient, topic: str) -> list[set[int]]:

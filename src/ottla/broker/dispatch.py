@@ -35,7 +35,7 @@ class Dispatch:
     """The service behind every listener."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        self.services = services
         self._quotas = services.quotas
         self._following = services.following
         self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
@@ -50,7 +50,7 @@ class Dispatch:
             request = decode(request_class, frame, header.api_version, pos)
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
-        call = Call(self._services, connection, header.api_version, header.client_id or "")
+        call = Call(self.services, connection, header.api_version, header.client_id or "")
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
         try:
             if self._following.is_told or header.api_key in UNTOLD:

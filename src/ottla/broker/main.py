@@ -37,7 +37,7 @@ from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.net.admission import Admission
-from ottla.net.connection import Connection
+from ottla.net.connection import Connection, Service
 from ottla.net.frame_memory import FrameMemory
 from ottla.net.listener import Connects, Listener
 from ottla.replication.partitions import Partitions
@@ -337,10 +337,10 @@ class BrokerNode:
         for endpoint in config.listeners:
             listener = Listener(
                 endpoint.name,
-                dispatch,
+                self._service(endpoint.name, dispatch),
                 admission=self._admission,
                 memory=memory,
-                max_frame_bytes=config.socket_request_max_bytes,
+                max_frame_bytes=config.first_request_bytes(endpoint.name),
                 idle_ms=config.connections_max_idle_ms,
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 receive_buffer_bytes=config.socket_receive_buffer_bytes,
@@ -350,6 +350,21 @@ class BrokerNode:
             port = listener.bind(endpoint.host, endpoint.port, config.socket_listen_backlog_size)
             bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
         self.endpoints = tuple(bound)
+
+    def _service(self, listener: str, dispatch: Dispatch) -> Service:
+        """What answers requests on a listener; where it speaks SASL, there is a door before."""
+        if not self.config.security_protocol(listener).startswith("SASL"):
+            return dispatch
+        from ottla.broker.authentication import Door  # what SASL loads costs others their start-up
+        from ottla.broker.sasl_mechanisms import offers
+
+        config, services = self.config, dispatch.services
+        return Door(
+            dispatch,
+            offers(config, listener, lambda: services.image.options),
+            failure_delay_ms=config.connection_failed_authentication_delay_ms,
+            max_frame_bytes=config.socket_request_max_bytes,
+        )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         """Addresses for clients: those that are set, and the bound ones for listeners without."""

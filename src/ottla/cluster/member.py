@@ -29,6 +29,7 @@ from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.net.dialing import SocketOptions
+    from ottla.net.sasl.login import Login
 
 log = logging.getLogger("ottla.cluster")
 
@@ -64,6 +65,7 @@ class ClusterMember:
             f"broker-{broker_id}",
             _peer_sockets(config),
             protocol=config.inter_broker_protocol,
+            login=_peer_login(config),
         )
         self.controller = Controller(registry, self.view, broker_id, self._channels, unclean_allowed)
         session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
@@ -178,6 +180,15 @@ def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
     from ottla.net.listener_tls import dialling  # what TLS loads costs others their start-up
 
     return dialling(config, listener.name)
+
+
+def _peer_login(config: BrokerConfig) -> Login | None:
+    """Who this broker is to the others, where they ask."""
+    if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
+        return None
+    from ottla.net.sasl.login import Login  # as above
+
+    return Login(*config.broker_login())
 
 
 async def agreed_cluster_id(registry: Registry, expected: str | None) -> str:

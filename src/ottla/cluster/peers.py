@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.cluster.metadata import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint
@@ -19,11 +19,17 @@ from ottla.protocol.message import Request, Response
 if TYPE_CHECKING:
     from ottla.net.channel import Channel
     from ottla.net.dialing import SocketOptions
+    from ottla.net.sasl.login import Login
 
 R = TypeVar("R", bound=Response)
 
 DEFAULT_PROTOCOL = "PLAINTEXT"
 """What brokers speak among themselves where no listener is named. Kafka's default of security.inter.broker.protocol."""
+
+LOGIN_SECONDS: Final = 30.0
+"""How long another broker may take to know us; who asks has a limit of his own."""
+REPLACED: Final = 0.85
+"""When a connection that is good for some time (KIP-368) is replaced, as a part of this time."""
 
 
 class Link:
@@ -61,14 +67,20 @@ class Peers:
         options: SocketOptions | None = None,
         *,
         protocol: str = DEFAULT_PROTOCOL,
+        login: Login | None = None,
     ) -> None:
-        """`options`: of the sockets, with TLS where `protocol`, the security protocol between brokers, has it."""
+        """`options`: of the sockets, with TLS where `protocol`, the security protocol between brokers, has it.
+
+        `login`: who this broker is, where the protocol asks for that.
+        """
+        self._login = login
         self._broker = broker
         self._listener = listener_name or protocol
         self._protocol = protocol
         self._client_id = client_id
         self._options = options
         self._links: dict[tuple[int, str], Link] = {}
+        self._replaced: set[Channel] = set()
         self._closed = False
 
     async def ask(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
@@ -101,6 +113,8 @@ class Peers:
         for link in self._links.values():
             link.close()
         self._links.clear()
+        for channel in list(self._replaced):
+            channel.close()
 
     async def _channel(self, broker_id: int, lane: str) -> Channel:
         """An open connection to where the broker is now."""
@@ -123,9 +137,36 @@ class Peers:
 
         link.close()
         loop, options = asyncio.get_running_loop(), self._options or SocketOptions()
-        channel = Channel(loop, endpoint.host, endpoint.port, client_id=self._client_id, options=options)
+        channel = Channel(
+            loop,
+            endpoint.host,
+            endpoint.port,
+            client_id=self._client_id,
+            options=options,
+            on_close=self._replaced.discard,
+        )
         await channel.connect()
+        lifetime = 0.0 if self._login is None else await self._log_in(channel, self._login)
         link.channel = channel
+        if lifetime:
+            loop.call_later(REPLACED * lifetime, self._replace, link, channel)
+            loop.call_later(lifetime, channel.close)
+
+    def _replace(self, link: Link, channel: Channel) -> None:
+        """Have the next who asks make a new connection; on this one only answers are waited for."""
+        if link.channel is channel and channel.is_open:
+            link.channel = None
+            self._replaced.add(channel)
+
+    async def _log_in(self, channel: Channel, login: Login) -> float:
+        """Say who we are; for how many seconds that holds, 0 for ever."""
+        from ottla.net.sasl.login import log_in
+
+        try:
+            return await log_in(channel, login, LOGIN_SECONDS) / 1000
+        except BaseException:
+            channel.close()
+            raise
 
     def _endpoint(self, broker_id: int) -> Endpoint:
         if self._closed:

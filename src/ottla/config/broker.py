@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ottla.config.jaas import MECHANISMS, PLAIN_MODULE, Jaas, jaas
 from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
 from ottla.config.principal_rules import checked as principal_rules
 from ottla.config.tls import SslConfig, TlsConfig
@@ -113,6 +114,19 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
         "PLAINTEXT",
         one_of(*NETWORK_PROTOCOLS),
         "Where no such listener is named: brokers use the one that speaks this.",
+    )
+    sasl_enabled_mechanisms = Option[tuple[str, ...]](
+        ("GSSAPI",),
+        words(),
+        "What SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; not the default, Kerberos.",
+    )
+    sasl_mechanism_inter_broker_protocol = Option("GSSAPI", text, "The one of them that brokers use among themselves.")
+    sasl_server_max_receive_size = Option(524288, integer(1), "The largest request from those who are not known yet.")
+    connections_max_reauth_ms = Option(
+        0, integer(0), "How long clients are known before they have to say again who they are; 0: as long as they stay."
+    )
+    connection_failed_authentication_delay_ms = Option(
+        100, integer(0), "How long who failed to say who he is waits for the answer, which is the end."
     )
     ssl_client_auth = Option(
         "none",
@@ -383,11 +397,8 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
         if not self.listeners:
             raise ConfigurationError("listeners: at least one is needed, such as PLAINTEXT://127.0.0.1:9092")
         for endpoint in (*self.listeners, *self.advertised_listeners):
-            protocol = self.security_protocol(endpoint.name)
-            if protocol.startswith("SASL"):
-                raise ConfigurationError(
-                    f"listeners: {endpoint} speaks {protocol}; this version serves PLAINTEXT and SSL only"
-                )
+            if self.security_protocol(endpoint.name).startswith("SASL"):
+                self._check_mechanisms(endpoint.name)
         unknown = {e.name for e in self.advertised_listeners} - {e.name for e in self.listeners}
         if unknown:
             raise ConfigurationError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
@@ -421,6 +432,19 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             served = ", ".join(f"{e.name} ({self.security_protocol(e.name)})" for e in self.listeners)
             wanted = name or self.security_inter_broker_protocol
             raise ConfigurationError(f"{option}: {wanted} is none of the listeners, which are {served}")
+
+        if self.inter_broker_protocol.startswith("SASL") and self.zookeeper_connect is not None:
+            self.broker_login()
+
+    def _check_mechanisms(self, listener: str) -> None:
+        wrong = [name for name in self.mechanisms(listener) if name not in MECHANISMS]
+        if wrong or not self.mechanisms(listener):
+            raise ConfigurationError(
+                f"sasl.enabled.mechanisms: listener {listener} speaks SASL, and {', '.join(wrong) or 'nothing'} "
+                f"cannot be offered there; {', '.join(MECHANISMS)} can"
+            )
+        if "PLAIN" in self.mechanisms(listener):
+            self.passwords(listener)
 
     def _check_bounds(self, name: str) -> None:
         least, most = (self.values[f"group.consumer.{bound}.{name}"] for bound in ("min", "max"))
@@ -457,6 +481,57 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             return "none"  # KIP-684
         return str(self.on_listener(listener, option))
 
+    def mechanisms(self, listener: str) -> tuple[str, ...]:
+        """The mechanisms of SASL that a listener offers."""
+        found: tuple[str, ...] = self.on_listener(listener, "sasl.enabled.mechanisms")
+        return found
+
+    def first_request_bytes(self, listener: str) -> int:
+        """The most bytes of a request on a listener before it is known whose it is."""
+        known = not self.security_protocol(listener).startswith("SASL")
+        return self.socket_request_max_bytes if known else self.sasl_server_max_receive_size
+
+    def max_reauth_ms(self, listener: str, mechanism: str) -> int:
+        """How long clients are known on a listener by a mechanism; 0: as long as they stay."""
+        option = "connections.max.reauth.ms"
+        own = self.of_listener(listener, f"{mechanism.lower()}.{option}")
+        return int(self.on_listener(listener, option) if own is None else self.options[option].read(own))
+
+    def passwords(self, listener: str) -> dict[str, str]:
+        """Who is known by PLAIN on a listener, from its line of JAAS: `user_<name>="<password>"`."""
+        login = self._jaas(listener, "PLAIN")
+        if login.module != PLAIN_MODULE:
+            raise ConfigurationError(
+                f"{_jaas_option(listener, 'PLAIN')}: …{PLAIN_MODULE} is wanted, not {login.module}"
+            )
+        return {name[5:]: password for name, password in login.options.items() if name.startswith("user_")}
+
+    def broker_login(self) -> tuple[str, str, str]:
+        """Mechanism, user and password by which this broker is known to the others."""
+        listener, mechanism = self.inter_broker_listener, self.sasl_mechanism_inter_broker_protocol
+        assert listener is not None
+        if mechanism not in self.mechanisms(listener.name):
+            offered = ", ".join(self.mechanisms(listener.name))
+            raise ConfigurationError(
+                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not offered by listener {listener.name}, "
+                f"where brokers meet; {offered} is"
+            )
+        options = self._jaas(listener.name, mechanism).options
+        if not {"username", "password"} <= options.keys():
+            option = _jaas_option(listener.name, mechanism)
+            raise ConfigurationError(f'{option}: username="…" and password="…" are wanted, for the other brokers')
+        return mechanism, options["username"], options["password"]
+
+    def _jaas(self, listener: str, mechanism: str) -> Jaas:
+        option = _jaas_option(listener, mechanism)
+        line = self.given.get(option)
+        if line is None:
+            raise ConfigurationError(f"{option}: it is needed: …LoginModule required …;")
+        try:
+            return jaas(line)
+        except ValueError as error:
+            raise ConfigurationError(f"{option}: {error}") from None
+
     @property
     def inter_broker_protocol(self) -> str:
         """The security protocol that brokers speak among themselves."""
@@ -481,6 +556,10 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
     def data_dirs(self) -> tuple[str, ...]:
         """The data directories by either of their two names."""
         return self.log_dirs or (self.log_dir,)
+
+
+def _jaas_option(listener: str, mechanism: str) -> str:
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
 
 
 DYNAMIC = frozenset(

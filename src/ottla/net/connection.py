@@ -74,7 +74,14 @@ class Owner(Protocol):
 
 
 class HangupError(Exception):
-    """Raised by the service to have the connection closed: the peer does not speak the protocol."""
+    """Raised by the service to have the connection closed: the peer does not speak the protocol, or is not let in.
+
+    `last_words` are an answer that is sent before, as far as the socket takes it at once.
+    """
+
+    def __init__(self, reason: str, last_words: Reply = None) -> None:
+        super().__init__(reason)
+        self.last_words = last_words
 
 
 class Service(Protocol):
@@ -94,7 +101,6 @@ class Connection:
         "_frame_began",
         "_frame_free",
         "_loop",
-        "_max_frame",
         "_memory",
         "_out",
         "_pause",
@@ -109,6 +115,7 @@ class Connection:
         "_writing",
         "last_active",
         "listener",
+        "max_frame",
         "on_close",
         "peer",
         "state",
@@ -127,7 +134,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._service = service
         self._memory = memory
-        self._max_frame = max_frame
+        self.max_frame = max_frame
+        """The most bytes of a request; above them the peer is cut off."""
         self._buffer: bytearray | None = None
         self._start = 0  # where the first unhandled frame begins
         self._filled = 0  # where received bytes end
@@ -238,7 +246,7 @@ class Connection:
             return None
         assert self._buffer is not None
         size = int.from_bytes(self._buffer[self._start : self._start + 4], "big", signed=True)
-        if 0 <= size <= self._max_frame:
+        if 0 <= size <= self.max_frame:
             return size
         if size >> 16 == TLS_HELLO:
             log.warning(
@@ -246,7 +254,11 @@ class Connection:
             )
         else:
             log.warning(
-                "%s: a request of %d bytes is refused (socket.request.max.bytes %d)", self.peer, size, self._max_frame
+                "%s: a request of %d bytes is refused; the most is %d (socket.request.max.bytes, and"
+                " sasl.server.max.receive.size before it is known who it is)",
+                self.peer,
+                size,
+                self.max_frame,
             )
         self.close()
         return None
@@ -257,7 +269,7 @@ class Connection:
             answer = self._service(frame, self)
         except HangupError as reason:
             log.warning("%s: %s; the connection is closed", self.peer, reason)
-            self.close()
+            self._hang_up(reason)
             return
         except Exception:
             # a bug of ours: this client must not wait for ever, the others must not notice
@@ -284,13 +296,20 @@ class Connection:
             return
         error = task.exception()
         if error is not None:
-            if not isinstance(error, HangupError):
-                log.error("%s: a request failed", self.peer, exc_info=error)
+            if isinstance(error, HangupError):
+                self._hang_up(error)
+                return
+            log.error("%s: a request failed", self.peer, exc_info=error)
             self.close()
             return
         self._send(task.result() or ())
         self._begin_pause()
         self.resume()
+
+    def _hang_up(self, reason: HangupError) -> None:
+        if reason.last_words:
+            self._send(reason.last_words)
+        self.close()
 
     def _begin_pause(self) -> None:
         if self._throttle_seconds and self._task is None and self._sock.fileno() >= 0:

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: refused on a listener without SASL, as in Kafka. Served in all versions."""
+"""SaslAuthenticate: answered by `authentication` on SASL listeners, in all versions; what comes here is out of turn."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 
 
 def handle(request: SaslAuthenticateRequest, call: Call) -> SaslAuthenticateResponse:
-    """There is nobody to be authenticated."""
+    """Nobody is to be authenticated now."""
     raise IllegalSaslStateError("SaslAuthenticate request received after successful authentication")

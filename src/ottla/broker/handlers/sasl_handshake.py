@@ -1,4 +1,4 @@
-"""SaslHandshake: refused on a listener without SASL, as in Kafka. Served in all versions."""
+"""SaslHandshake: answered by `authentication` on SASL listeners, in all versions; what comes here is out of turn."""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.jaas import Jaas, jaas, login
+from ottla.errors import ConfigurationError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LISTENERS = {"listeners": "SASL_PLAINTEXT://h:1", "sasl.enabled.mechanisms": "PLAIN"}
+OPTION = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (f'{PLAIN} required username="a" password="b";', {"username": "a", "password": "b"}),
+        (f"{PLAIN} REQUIRED\n  username = 'a\"' \t password=b-1 ;  ", {"username": 'a"', "password": "b-1"}),
+        (f'{PLAIN} required user_my-app.x@y="p \\" ; w";', {"user_my-app.x@y": 'p " ; w'}),
+        (f"{PLAIN} required;", {}),
+        (f"{PLAIN} required", {}),
+    ],
+)
+def test_lines_are_read_as_java_reads_them(line: str, options: dict[str, str]) -> None:
+    assert jaas(line) == Jaas("PlainLoginModule", options)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "PlainLoginModule", f'{PLAIN} required username="hush', f"{PLAIN} required = hush;"]
+)
+def test_what_is_no_such_line_is_refused_without_being_shown(line: str) -> None:
+    with pytest.raises(ValueError, match="a line of JAAS is wanted") as raised:
+        jaas(line)
+    assert "hush" not in str(raised.value)
+
+
+def test_clients_log_in_by_plain_and_scram() -> None:
+    for module in ("plain.PlainLoginModule", "scram.ScramLoginModule"):
+        assert login(f'org.apache.kafka.common.security.{module} required username="u" password="p";') == ("u", "p")
+    with pytest.raises(ValueError, match="PlainLoginModule"):
+        login('com.sun.security.auth.module.Krb5LoginModule required username="u" password="p";')
+
+
+def test_a_broker_knows_the_users_of_its_line() -> None:
+    line = f'{PLAIN} required username="broker" password="b" user_broker="b" user_alice="a";'
+    config = BrokerConfig({**LISTENERS, OPTION: line})
+    assert config.passwords("SASL_PLAINTEXT") == {"broker": "b", "alice": "a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, r"sasl\.enabled\.mechanisms: .*GSSAPI cannot be offered there; PLAIN"),
+        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms: .*nothing cannot be offered"),
+        ({"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "X"}, r"X cannot be offered"),
+        ({}, rf"{OPTION}: it is needed"),
+        ({OPTION: "x"}, rf"{OPTION}: a line of JAAS is wanted"),
+        ({OPTION: "a.ScramLoginModule required;"}, rf"{OPTION}: …PlainLoginModule is wanted"),
+    ],
+)
+def test_a_sasl_listener_without_what_it_needs_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        BrokerConfig({**LISTENERS, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"sasl\.mechanism\.inter\.broker\.protocol: GSSAPI is not offered by listener SASL_PLAINTEXT"),
+        ({"sasl.mechanism.inter.broker.protocol": "PLAIN"}, rf'{OPTION}: username="…" and password="…" are wanted'),
+    ],
+)
+def test_brokers_that_could_not_log_in_do_not_start(given: dict[str, str], message: str) -> None:
+    between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    with pytest.raises(ConfigurationError, match=message):
+        BrokerConfig({**LISTENERS, **between, OPTION: f"{PLAIN} required;", **given})
+
+
+def test_a_broker_logs_in_as_its_line_says() -> None:
+    line = f'{PLAIN} required username="broker" password="b" user_broker="b";'
+    between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    config = BrokerConfig({**LISTENERS, **between, OPTION: line, "sasl.mechanism.inter.broker.protocol": "PLAIN"})
+    assert config.broker_login() == ("PLAIN", "broker", "b")
+
+
+def test_how_long_a_client_is_known_may_differ_by_listener_and_mechanism() -> None:
+    given = {
+        "listeners": "SASL_PLAINTEXT://h:1,SASL_SSL://h:2",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "connections.max.reauth.ms": "1",
+        "listener.name.sasl_ssl.connections.max.reauth.ms": "2",
+        "listener.name.sasl_ssl.scram-sha-512.connections.max.reauth.ms": "3",
+    }
+    config = BrokerConfig(given)
+    assert config.max_reauth_ms("SASL_PLAINTEXT", "SCRAM-SHA-512") == 1
+    assert config.max_reauth_ms("SASL_SSL", "SCRAM-SHA-256") == 2
+    assert config.max_reauth_ms("SASL_SSL", "SCRAM-SHA-512") == 3
