@@ -10,11 +10,10 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms of SASL that are spoken."""
 PLAIN_MODULE: Final = "PlainLoginModule"
 SCRAM_MODULE: Final = "ScramLoginModule"
-_HEAD: Final = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
-_OPTION: Final = re.compile(
-    r"""\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))""", re.DOTALL
-)
-_END: Final = re.compile(r"\s*;?\s*")
+# Texts, as most programs read no such line, and patterns take time to be made.
+_HEAD: Final = r"(?i)\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b"
+_OPTION: Final = r"""(?s)\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))"""
+_END: Final = r"\s*;?\s*"
 
 
 class Jaas(NamedTuple):
@@ -27,15 +26,15 @@ class Jaas(NamedTuple):
 def jaas(value: Any) -> Jaas:
     """Read such a line. ValueError for what is none; the line is not shown, as there are passwords in it."""
     line = str(value)
-    head = _HEAD.match(line)
+    head = re.match(_HEAD, line)
     if head is None:
         raise ValueError('a line of JAAS is wanted: …LoginModule required username="…" password="…";')
     options, at = {}, head.end()
-    while found := _OPTION.match(line, at):
+    while found := re.compile(_OPTION).match(line, at):
         quoted = found[2] if found[2] is not None else found[3]
         options[found[1]] = found[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = found.end()
-    if _END.fullmatch(line, at) is None:
+    if re.compile(_END).fullmatch(line, at) is None:
         raise ValueError(f"a line of JAAS is wanted; it cannot be read from place {at + 1} on")
     return Jaas(head[1].rpartition(".")[2], options)
 

@@ -10,7 +10,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 _PART: Final = r"(?:\\.|[^\\/])*"
-_RULE: Final = re.compile(rf"\s*(?:(DEFAULT)|RULE:({_PART})/({_PART})/([LU]?)|)\s*(?:,|$)")
+_RULE: Final = rf"\s*(?:(DEFAULT)|RULE:({_PART})/({_PART})/([LU]?)|)\s*(?:,|$)"
 
 
 class Rule(NamedTuple):
@@ -34,7 +34,7 @@ def principal_rules(text: str) -> tuple[Rule, ...]:
     """The rules in their order; ValueError for what is none."""
     rules, at = [], 0
     while at < len(text):
-        found = _RULE.match(text, at)
+        found = re.compile(_RULE).match(text, at)
         if found is None:
             raise ValueError(f"DEFAULT or RULE:pattern/replacement/[LU] is wanted, with commas; not {text[at:]!r}")
         if found[1]:
