@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from fuzz import state
+from fuzz import security, state
 from fuzz.damage import damaged
 from ottla.errors import CorruptMessageError, KafkaError, MalformedMessageError, UnsupportedCompressionTypeError
 from ottla.protocol.apis import APIS
@@ -114,6 +114,9 @@ TARGETS: tuple[Target, ...] = (
     state.versioned_data,
     state.controller_metadata,
     state.state_files,
+    security.sasl_tokens,
+    security.first_requests,
+    security.certificate_names,
 )
 
 
