@@ -240,6 +240,34 @@ def test_writing_may_wait_for_reading_and_reading_for_writing(wants: type[ssl.SS
     run(test)
 
 
+class Hoarding(ssl.SSLSocket):
+    """Takes what has come from the socket, and wants to write before it hands it out."""
+
+    held = b""
+
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
+        if not self.held:
+            n = super().recv_into(buffer, nbytes, flags)
+            self.held = bytes(buffer[:n])
+            raise ssl.SSLWantWriteError()
+        n, buffer[: len(self.held)] = len(self.held), self.held
+        self.held = b""
+        return n
+
+
+def test_what_was_read_before_writing_was_wanted_is_not_waited_for() -> None:
+    async def test() -> None:
+        context = serving()
+        context.sslsocket_class = Hoarding
+        async with SecureServer(echo, context) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"all that comes"))
+            assert await answer(reader) == b"all that comes"
+            writer.close()
+
+    run(test)
+
+
 # Handshakes
 
 

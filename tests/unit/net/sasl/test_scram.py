@@ -136,14 +136,21 @@ def test_a_proof_is_good_once() -> None:
 
 
 def test_librdkafka_which_told_its_nonce_twice_is_let_in() -> None:
-    server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Twice("alice", "secret")
+    server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Own("alice", "secret")
     server.step(client.first())
-    assert server.step(client.final(server._nonce)).startswith(b"v=")
+    assert server.step(client.final(server._nonce, "abc" + server._nonce)).startswith(b"v=")
     assert server.user == "alice"
 
 
-class Twice:
-    """The client of librdkafka before 2.6.1."""
+def test_a_proof_for_another_nonce_is_refused_although_the_password_is_right() -> None:
+    server, client = ScramServer("SCRAM-SHA-256", {"alice": credential("secret")}.get), Own("alice", "secret")
+    server.step(client.first())
+    with pytest.raises(SaslAuthenticationFailedError):
+        server.step(client.final(server._nonce, server._nonce + "x"))
+
+
+class Own:
+    """A client that knows the password, and says what it likes for a nonce."""
 
     def __init__(self, user: str, password: str) -> None:
         self.bare, self.password = f"n={user},r=abc", password
@@ -151,10 +158,10 @@ class Twice:
     def first(self) -> bytes:
         return f"n,,{self.bare}".encode()
 
-    def final(self, nonce: str) -> bytes:
+    def final(self, nonce: str, said: str) -> bytes:
         key = salted("sha256", self.password, SALT, 4096)
         client_key = hmac.digest(key, b"Client Key", "sha256")
-        without_proof = f"c=biws,r=abc{nonce}"
+        without_proof = f"c=biws,r={said}"
         told = f"{self.bare},r={nonce},s={b64encode(SALT).decode()},i=4096,{without_proof}".encode()
         signature = hmac.digest(hashlib.sha256(client_key).digest(), told, "sha256")
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
