@@ -182,32 +182,44 @@ class SecureConnection(Connection):
         for _ in range(IN_A_ROW):
             if not self._reading:
                 return
-            if not self._read_record():
+            if not self._read_records():
                 return
         self._loop.call_soon(self._on_readable)
 
-    def _read_record(self) -> bool:
-        """Work on what one record has brought; whether there may be more without the socket telling."""
+    def _read_records(self) -> bool:
+        """Work on what has come; whether there may be more without the socket telling."""
         assert isinstance(self._sock, ssl.SSLSocket)
-        buffer = self._buffer or self._take_buffer()
-        try:
-            n = self._sock.recv_into(memoryview(buffer)[self._filled :])
-        except ssl.SSLWantReadError:
+        before = len(self._stash) if self._buffer is None else self._filled
+        error = self._fill(self._buffer or self._take_buffer())
+        if self._filled > before:
+            self.last_active = time.monotonic()
+            self._handle_frames()
+            # whatever else was wrong is wrong the next time, too
+            return not isinstance(error, ssl.SSLWantReadError) and (error is not None or self._sock.pending() > 0)
+        if isinstance(error, ssl.SSLWantReadError):
             self._make_room()
-            return False
-        except ssl.SSLWantWriteError:
+        elif isinstance(error, ssl.SSLWantWriteError):
             if self._make_room():
                 self._wait(self._read_again, writable=True)
-            return False
-        except OSError:
-            n = 0
-        if n == 0:
+        else:
             self.close()
-            return False
-        self.last_active = time.monotonic()
-        self._filled += n
-        self._handle_frames()
-        return n == RECORD_BYTES or self._sock.pending() > 0
+        return False
+
+    def _fill(self, buffer: bytearray) -> OSError | None:
+        """Read until there is a whole request, or no room: some clients make a record of every few bytes."""
+        room = memoryview(buffer)
+        try:
+            while self._filled < len(buffer):
+                n = self._sock.recv_into(room[self._filled :])
+                if n == 0:
+                    return ConnectionResetError()
+                self._filled += n
+                size = int.from_bytes(buffer[self._start : self._start + 4], "big")
+                if self._filled - self._start - 4 >= size:
+                    return None
+        except OSError as error:
+            return error
+        return None
 
     def _read_again(self) -> None:
         self._read_on()
