@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,61 @@ def test_a_record_larger_than_the_room_for_it_waits_for_memory_and_goes_on() -> 
             await until(lambda: server.memory.used == 0)
             for _, writer in peers:
                 writer.close()
+
+    run(test)
+
+
+class ByHand:
+    """A peer whose bytes are sent one by one, as the test has it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._coming, self._going = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = asking().wrap_bio(self._coming, self._going, server_hostname="localhost")
+
+    async def connect(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        await self._until(self._tls.do_handshake)
+        await self.send(self._going.read())
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def receive(self, count: int) -> bytes:
+        return bytes(await self._until(lambda: self._tls.read(count)))
+
+    def encrypted(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._going.read()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def _until(self, done: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return done()
+            except ssl.SSLWantReadError:
+                await self.send(self._going.read())
+                self._coming.write(await self._reader.read(65536))
+
+
+@pytest.mark.parametrize("cut", [1, 5, 6, 100])
+def test_the_beginning_of_a_record_is_waited_with_and_holds_no_buffer(cut: int) -> None:
+    async def test() -> None:
+        async with SecureServer(echo) as server:
+            peer = ByHand(server.port)
+            await peer.connect()
+            await until(lambda: any(c._reading for c in server.listener.connections))
+            record = peer.encrypted(frame(b"x" * 200))
+            await peer.send(record[:cut])
+            await asyncio.sleep(0.02)  # there is no event: what has come is not yet anything
+            (connection,) = server.listener.connections
+            assert connection.held_bytes == 0
+            await peer.send(record[cut:])
+            assert await peer.receive(300) == frame(b"x" * 200)
+            peer.close()
 
     run(test)
 
