@@ -153,6 +153,8 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
     found = CERTIFICATE_BLOCK.findall(pem)
     if not found:
         raise ConfigurationError(f"{option}: there is no certificate in it")
+    # As in Java, what is in a trust store is trusted, also where it is not at the end of its chain.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata="\n".join(found))
     except (ssl.SSLError, ValueError) as error:

@@ -452,6 +452,18 @@ def test_a_client_is_called_by_its_certificate(client_auth: str, who: Certified 
     run(test)
 
 
+def test_a_certificate_in_the_trust_store_is_trusted_without_who_signed_it() -> None:
+    async def test() -> None:
+        only_it = serving("required", **{"ssl.truststore.certificates": CLIENT.pem})
+        async with SecureServer(named, only_it) as server:
+            reader, writer = await server.connect(CLIENT)
+            writer.write(frame(b"?"))
+            assert await answer(reader) == b"CN=client"
+            writer.close()
+
+    run(test)
+
+
 def test_a_client_is_called_as_the_rules_have_it() -> None:
     async def test() -> None:
         async with SecureServer(named, serving("required"), "RULE:^CN=(.*)$/$1@here/U") as server:
