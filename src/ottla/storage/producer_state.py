@@ -19,6 +19,7 @@ from ottla.errors import (
     KafkaStorageError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
+    UnknownProducerIdError,
 )
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from ottla.records.crc import crc32c
@@ -91,14 +92,18 @@ class Producer:
         """Of its last batch; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch in the log that `header` repeats."""
+    def batch_like(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch in the log with the sequences of `header`."""
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return batch
         return None
+
+    def has_ended(self, batch: AppendedBatch) -> bool:
+        """Whether the transaction of a transactional batch has its marker."""
+        return self.first_txn_offset == NO_TRANSACTION or batch.first_offset < self.first_txn_offset
 
 
 def read_marker(record: Record) -> Marker | None:
@@ -202,12 +207,23 @@ class ProducerStates:
             )
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch in the log that this one repeats, if it is one of the producer's last five."""
+        """The batch in the log that this one repeats, if it is one of the producer's last five.
+
+        A batch of a transaction that has ended is not repeated: its producer has either had the answer, or has given
+        the batch up. librdkafka then uses the numbers of what it gave up again, for other records (see `check`).
+        """
         producer = self.producers.get(header.producer_id)
-        return None if producer is None else producer.duplicate_of(header)
+        if producer is None:
+            return None
+        known = producer.batch_like(header)
+        return None if known is None or (header.is_transactional and producer.has_ended(known)) else known
 
     def check(self, header: BatchHeader) -> None:
-        """Raise unless the batch may be appended as its producer's next."""
+        """Raise unless the batch may be appended as its producer's next; it is no `duplicate_of` another.
+
+        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError for
+        numbers that an earlier transaction has used.
+        """
         self._check_beginning(header)
         producer = self.producers.get(header.producer_id)
         if producer is None:
@@ -227,6 +243,12 @@ class ProducerStates:
                     f"producer {header.producer_id} begins its epoch {epoch} with sequence {header.base_sequence}"
                 )
             return
+        if header.is_transactional and producer.batch_like(header) is not None:
+            # Kafka takes it for a repetition, and the records are lost in a transaction that is told to be committed.
+            # By this error producers know to roll back and to begin an epoch of their own (KIP-360).
+            raise UnknownProducerIdError(
+                f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
+            )
         expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
         if header.base_sequence != expected:
             raise OutOfOrderSequenceNumberError(

@@ -8,6 +8,7 @@ from ottla.errors import (
     KafkaStorageError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
+    UnknownProducerIdError,
 )
 from ottla.storage.producer_state import ABORT, COMMIT, ProducerStates, marker_record, snapshots_in
 from ottla.storage.txn_index import TransactionIndex
@@ -90,6 +91,23 @@ def test_open_transaction_holds_the_last_stable_offset(make_log):
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == log.log_end_offset == 4
     assert log.aborted_transactions(0, 4) == []
+
+
+@pytest.mark.parametrize("kind", [ABORT, COMMIT])
+def test_numbers_of_a_transaction_that_has_ended_are_not_taken_for_a_repetition(make_log, kind):
+    # librdkafka counts back when it gives up, with a transaction, what it has sent but had no answer for
+    log = make_log()
+    send(log, 0, rows=2, transactional=True)
+    assert send(log, 0, rows=2, transactional=True).duplicate
+    end(log, kind)
+    with pytest.raises(UnknownProducerIdError, match="sequence 0 again"):
+        send(log, 0, rows=2, transactional=True)
+    first = send(log, 2, rows=2, transactional=True)
+    assert not first.duplicate
+    assert send(log, 2, rows=2, transactional=True).duplicate
+    with pytest.raises(UnknownProducerIdError):
+        send(log, 0, rows=2, transactional=True)
+    send(log, 0, rows=2, transactional=True, epoch=1)
 
 
 def test_aborted_transactions_are_listed_where_they_overlap(make_log):

@@ -251,7 +251,7 @@ def _check_transaction(
         raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
-        return  # answered with where it lies already, even if its transaction has ended since
+        return  # answered with where it lies already
     writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
     participation.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
 
