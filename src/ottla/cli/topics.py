@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.cli import topic_options
 from ottla.cli.connection import add_connection, client_options
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
@@ -38,14 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, help="number of partitions")
     parser.add_argument("--replication-factor", type=int, help="number of replicas of each partition")
     parser.add_argument("--replica-assignment", metavar="B:B,…", help="brokers by hand: partitions with commas")
-    parser.add_argument("--config", action="append", default=[], metavar="name=value", help="an option; repeatable")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="name=value", help="with --create: an option; repeatable"
+    )
     parser.add_argument("--if-not-exists", action="store_true", help="with --create: an existing topic is no error")
     parser.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     parser.add_argument("--exclude-internal", action="store_true", help="leave out the broker's own topics")
     parser.add_argument("--topics-with-overrides", action="store_true", help="only topics with options set")
     parser.add_argument("--under-replicated-partitions", action="store_true", help="only partitions short of replicas")
     parser.add_argument("--unavailable-partitions", action="store_true", help="only partitions without a leader")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    parser.add_argument("--json", action="store_true", help="answer in JSON; names of topics, but --describe tells all")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action in ("create", "alter", "delete") and not args.topic:
         print(f'Missing required argument "[topic]" for --{args.action}', file=sys.stderr)
         return 2
+    topic_options.check(args)
     try:
         with KafkaAdminClient(client_options(args)) as admin:
             return ACTIONS[args.action](admin, args)
@@ -73,16 +77,16 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     if "." in args.topic or "_" in args.topic:
         print(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
-            "collide. To avoid issues it is best to use either, but not both."
+            "collide. To avoid issues it is best to use either, but not both.",
+            file=sys.stderr if args.json else sys.stdout,
         )
     try:
         admin.create_topics([topic])
     except TopicAlreadyExistsError:
         if not args.if_not_exists:
             raise
-        return 0
-    print(f"Created topic {args.topic}.")
-    return 0
+        return _tell_changed(args, [])
+    return _tell_changed(args, [args.topic], f"Created topic {args.topic}.")
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
@@ -98,27 +102,26 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     if args.topic and not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
     options = _options(admin, found)
-    if args.json:
-        print(json.dumps([_as_json(topic, options[topic.name]) for topic in found]))
-        return 0
     only_partitions = args.under_replicated_partitions or args.unavailable_partitions
-    for topic in found:
-        shown = options[topic.name]
-        if args.topics_with_overrides and not shown:
-            continue
+    shown = [(topic, [p for p in topic.partitions if not only_partitions or _lacks(p, args)]) for topic in found]
+    if only_partitions:
+        shown = [(topic, partitions) for topic, partitions in shown if partitions]
+    if args.topics_with_overrides:
+        shown = [(topic, partitions) for topic, partitions in shown if options[topic.name]]
+    if args.json:
+        print(json.dumps([_as_json(topic, options[topic.name], partitions) for topic, partitions in shown]))
+        return 0
+    for topic, partitions in shown:
         if not only_partitions:
-            print(_topic_line(topic, shown))
+            print(_topic_line(topic, options[topic.name]))
         if not args.topics_with_overrides:
-            for partition in topic.partitions:
-                if _wanted(partition, args):
-                    print(_partition_line(topic.name, partition))
+            for partition in partitions:
+                print(_partition_line(topic.name, partition))
     return 0
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     """`--alter`."""
-    if args.partitions is None:
-        raise ConfigurationError("--alter needs --partitions; options are changed with ottla configs")
     found = _matching(admin, args)
     if not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
@@ -126,7 +129,7 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     for topic in found:
         added = new[len(topic.partitions) :] if new else None
         admin.create_partitions({topic.name: NewPartitions(args.partitions, added)})
-    return 0
+    return _tell_changed(args, [topic.name for topic in found])
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
@@ -134,11 +137,21 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     found = _matching(admin, args)
     if not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
-    admin.delete_topics([topic.name for topic in found])
-    return 0
+    names = [topic.name for topic in found]
+    admin.delete_topics(names)
+    return _tell_changed(args, names)
 
 
 ACTIONS = {"create": create, "list": list_, "describe": describe, "alter": alter, "delete": delete}
+
+
+def _tell_changed(args: argparse.Namespace, names: list[str], text: str = "") -> int:
+    """Topics that were created, altered or deleted: Kafka says nothing of the latter two, JSON has their names."""
+    if args.json:
+        print(json.dumps(names))
+    elif text:
+        print(text)
+    return 0
 
 
 def _matching(admin: KafkaAdminClient, args: argparse.Namespace) -> list[TopicInfo]:
@@ -173,10 +186,10 @@ def assignment(text: str) -> dict[int, list[int]]:
         raise ConfigurationError(f"--replica-assignment: {text!r} is not allowed: broker:broker,… is wanted") from None
 
 
-def _wanted(partition: PartitionInfo, args: argparse.Namespace) -> bool:
-    if args.under_replicated_partitions:
-        return len(partition.isr) < len(partition.replicas)
-    return not args.unavailable_partitions or partition.leader < 0
+def _lacks(partition: PartitionInfo, args: argparse.Namespace) -> bool:
+    """Whether it lacks something that was asked for; with both flags either counts."""
+    short = args.under_replicated_partitions and len(partition.isr) < len(partition.replicas)
+    return bool(short or (args.unavailable_partitions and partition.leader < 0))
 
 
 def _topic_line(topic: TopicInfo, options: Mapping[str, str]) -> str:
@@ -196,14 +209,13 @@ def _partition_line(topic: str, partition: PartitionInfo) -> str:
     )
 
 
-def _as_json(topic: TopicInfo, options: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(topic: TopicInfo, options: Mapping[str, str], partitions: Iterable[PartitionInfo]) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topicId": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
         "configs": dict(options),
         "partitions": [
-            {"partition": p.partition, "leader": p.leader, "replicas": p.replicas, "isr": p.isr}
-            for p in topic.partitions
+            {"partition": p.partition, "leader": p.leader, "replicas": p.replicas, "isr": p.isr} for p in partitions
         ],
     }

@@ -1,0 +1,63 @@
+"""Which options of `ottla topics` belong to which action, as Kafka's TopicCommand has it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.errors import ConfigurationError
+
+REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"alter": ("partitions",)}
+"""What an action cannot do without, beside --topic."""
+
+BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "partitions": ("create", "alter"),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create", "alter"),
+    "config": ("create",),
+    "if_not_exists": ("create",),
+    "if_exists": ("describe", "alter", "delete"),
+    "exclude_internal": ("list", "describe"),
+    "topics_with_overrides": ("describe",),
+    "under_replicated_partitions": ("describe",),
+    "unavailable_partitions": ("describe",),
+}
+"""Actions by option; options that are not here belong to all."""
+
+APART: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("create", "replica_assignment"): ("partitions", "replication_factor"),
+    ("describe", "topics_with_overrides"): ("under_replicated_partitions", "unavailable_partitions"),
+}
+"""What an option of an action cannot be used with."""
+
+INSTEAD: Final[Mapping[tuple[str, str], str]] = {
+    ("alter", "config"): "options of topics are changed with Apache Kafka's kafka-configs.sh, or with the admin client",
+}
+"""What does what was wanted, where an option does not belong to an action."""
+
+
+def check(args: argparse.Namespace) -> None:
+    """ConfigurationError for an option that would be ignored, or is missing."""
+    action = args.action
+    for option, actions in BELONGS.items():
+        if is_given(args, option) and action not in actions:
+            instead = INSTEAD.get((action, option), f"it belongs to {' and '.join(f'--{a}' for a in actions)}")
+            raise ConfigurationError(f"{_flag(option)} cannot be used with --{action}: {instead}")
+    for (needed, option), others in APART.items():
+        for other in others:
+            if action == needed and is_given(args, option) and is_given(args, other):
+                raise ConfigurationError(f"{_flag(option)} and {_flag(other)} cannot be used together")
+    for option in REQUIRED.get(action, ()):
+        if not is_given(args, option):
+            raise ConfigurationError(f"--{action} needs {_flag(option)}")
+
+
+def is_given(args: argparse.Namespace, option: str) -> bool:
+    """Whether the command line has it."""
+    value = getattr(args, option)
+    return not (value is None or value is False or value == [])
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"

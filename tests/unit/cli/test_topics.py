@@ -1,0 +1,125 @@
+"""`ottla topics`: what its filters leave, and which options belong to which action."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla import Broker
+from ottla.cli import topic_options, topics
+from ottla.cli.main import main
+from ottla.client.admin.configs import ConfigResource
+from ottla.client.metadata import PartitionInfo, TopicInfo
+
+NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
+
+
+def partition(topic: str, number: int, leader: int = 0, isr: tuple[int, ...] = (0, 1)) -> PartitionInfo:
+    return PartitionInfo(topic, number, leader, 0, (0, 1), isr, ())
+
+
+class Cluster:
+    """What the admin client tells of two brokers: a whole topic with an option, one that lacks a replica, a leader."""
+
+    def describe_topics(self) -> dict[str, TopicInfo]:
+        found = {
+            "whole": (partition("whole", 0), partition("whole", 1)),
+            "short": (partition("short", 0), partition("short", 1, isr=(0,))),
+            "unled": (partition("unled", 0, leader=-1), partition("unled", 1)),
+        }
+        return {name: TopicInfo(name, UUID(int=1), False, partitions) for name, partitions in found.items()}
+
+    def describe_configs(self, resources: Iterable[ConfigResource]) -> Mapping[ConfigResource, dict[str, Any]]:
+        entry = SimpleNamespace(name="retention.ms", value="5", source=topics.SET_ON_TOPIC)
+        return {r: {entry.name: entry} if r.name == "whole" else {} for r in resources}
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    topics.add_arguments(parser)
+    return parser.parse_args([*NOWHERE, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("flags", "left"),
+    [
+        ((), {"short": [0, 1], "unled": [0, 1], "whole": [0, 1]}),
+        (("--under-replicated-partitions",), {"short": [1]}),
+        (("--unavailable-partitions",), {"unled": [0]}),
+        (("--under-replicated-partitions", "--unavailable-partitions"), {"short": [1], "unled": [0]}),
+        (("--topics-with-overrides",), {"whole": [0, 1]}),
+    ],
+)
+def test_filters_hold_in_json_as_in_text(
+    flags: tuple[str, ...], left: dict[str, list[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster: Any = Cluster()
+    assert topics.describe(cluster, parsed("--describe", *flags, "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in told} == left
+    assert topics.describe(cluster, parsed("--describe", *flags)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split("\t")[line.startswith("\t")].removeprefix("Topic: ") for line in lines} == set(left)
+    if "--topics-with-overrides" not in flags:
+        numbered = [line.split("\t")[1:3] for line in lines if line.startswith("\t")]
+        assert numbered == [[f"Topic: {name}", f"Partition: {n}"] for name, numbers in left.items() for n in numbers]
+
+
+def test_what_was_changed_is_told_in_json(
+    ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = ("--bootstrap-server", ottla_broker.bootstrap_servers, "--json", "--topic", f"{ottla_topic}.x")
+
+    def told(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert main(["topics", *named, *arguments]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert told("--create") == [f"{ottla_topic}.x"]
+    assert told("--create", "--if-not-exists") == []
+    assert told("--alter", "--partitions", "2") == [f"{ottla_topic}.x"]
+    assert told("--delete") == [f"{ottla_topic}.x"]
+    assert told("--delete", "--if-exists") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--create --replica-assignment 0 --partitions 1", "--replica-assignment and --partitions cannot"),
+        ("--create --replica-assignment 0 --replication-factor 1", "--replica-assignment and --replication-factor"),
+        ("--create --if-exists", "belongs to --describe and --alter and --delete"),
+        ("--create --exclude-internal", "--exclude-internal cannot be used with --create"),
+        ("--create --under-replicated-partitions", "belongs to --describe"),
+        ("--list --config a=b", "--config cannot be used with --list: it belongs to --create"),
+        ("--list --unavailable-partitions", "belongs to --describe"),
+        ("--list --if-not-exists", "belongs to --create"),
+        ("--list --if-exists", "--if-exists cannot be used with --list"),
+        ("--describe --partitions 0", "--partitions cannot be used with --describe"),
+        ("--describe --config a=b", "belongs to --create"),
+        ("--describe --topics-with-overrides --unavailable-partitions", "cannot be used together"),
+        ("--delete --partitions 1", "--partitions cannot be used with --delete"),
+        ("--delete --exclude-internal", "belongs to --list and --describe"),
+        ("--alter --replication-factor 2 --partitions 3", "belongs to --create"),
+        ("--alter --config a=b", "Apache Kafka's kafka-configs.sh, or with the admin client"),
+        ("--alter --config a=b --partitions 3", "kafka-configs.sh"),
+        ("--alter", "--alter needs --partitions"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", *NOWHERE, "--topic", "t", *arguments.split()]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_every_option_belongs_to_actions_or_to_all() -> None:
+    of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config"}
+    assert set(vars(parsed("--list"))) == of_all | set(topic_options.BELONGS)
