@@ -56,8 +56,12 @@ class Wanted:
         self.want = want
         self.partition = None
 
-    def is_quiet(self, now: float) -> bool:
-        """Whether a follower has all, and was told all; it is caught up now. Most of its partitions are so mostly."""
+    def is_quiet(self, now: float, broker_epoch: int) -> bool:
+        """Whether a follower has all, and was told all; it is caught up now. Most of its partitions are so mostly.
+
+        Not where it has registered anew since its last fetch of the partition: its leader has to know by which
+        registration it goes, or the controller would refuse it among those in sync.
+        """
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
             return False
@@ -65,6 +69,7 @@ class Wanted:
         if (
             want.fetch_offset != log.log_end_offset
             or want.current_leader_epoch != partition.image.leader_epoch
+            or follower.broker_epoch < broker_epoch
             or self.high_watermark != log.high_watermark
             or self.log_start_offset != log.log_start_offset
         ):

@@ -102,7 +102,7 @@ class Fetch:
         nothing_yet = True
         skips, now = self._is_follower and self._context.incremental, self._services.clock.monotonic()
         for key, wanted in self._context.partitions:
-            if skips and wanted.is_quiet(now):
+            if skips and wanted.is_quiet(now, self._broker_epoch):
                 continue
             data = self._read_one(key, wanted, left, nothing_yet)
             if data.records is not None and data.records.nbytes:

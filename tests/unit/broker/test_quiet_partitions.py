@@ -1,0 +1,48 @@
+"""Partitions of a follower's fetch session that need not be looked at, as nothing has happened to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.replication.test_partition import Held, view, with_partition
+
+from ottla.broker.fetch_sessions import Wanted
+from ottla.cluster.metadata import PartitionImage
+from ottla.protocol.messages.fetch import FetchPartition, PartitionData
+from ottla.replication.partition import FollowerFetch, Partition
+
+IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
+EPOCH = 7
+"""Of the follower's registration."""
+
+
+def caught_up(partition: Partition) -> Wanted:
+    """A follower's place in its session, when it has all and was told all."""
+    partition.append(view(b"a"))
+    log = partition.log
+    wanted = Wanted(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
+    wanted.partition = partition
+    wanted.follower = partition.fetched(FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset))
+    wanted.news(
+        PartitionData(partition_index=0, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
+    )
+    return wanted
+
+
+@pytest.mark.parametrize(("epoch", "quiet"), [(EPOCH, True), (EPOCH + 1, False), (-1, True)])
+def test_a_follower_that_has_registered_anew_is_looked_at(tmp_path: Path, epoch: int, quiet: bool) -> None:
+    # else its leader goes on telling the controller of the old registration, which refuses it among those in sync
+    async def test(partition: Partition, _: Held) -> None:
+        assert caught_up(partition).is_quiet(0.0, epoch) is quiet
+
+    with_partition(test, tmp_path, image=IMAGE)
+
+
+def test_a_partition_with_more_to_read_is_not_quiet(tmp_path: Path) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        wanted = caught_up(partition)
+        partition.append(view(b"b"))
+        assert not wanted.is_quiet(0.0, EPOCH)
+
+    with_partition(test, tmp_path, image=IMAGE)
