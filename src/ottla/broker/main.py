@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import time
@@ -67,7 +68,10 @@ class BrokerNode:
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when the data directory with the registry has failed: nothing can be served any more."""
+        """Set when this broker cannot go on: the directory with the registry has failed, or another broker has its
+        place in the cluster."""
+        self.failure = ""
+        """Why."""
         self._clock = clock
         self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._live = LiveConfig(config, self.broker_id)
@@ -146,7 +150,8 @@ class BrokerNode:
                     lambda tp: self.log_config(topic_options.get(tp.topic, {})),
                     recovery_threads=config.num_recovery_threads_per_data_dir,
                 )
-            partitions.on_fatal = self.failed.set
+            partitions.on_fatal = functools.partial(self._fail, "log.dirs: the first data directory has failed")
+            member.on_expelled = self._fail
             if zookeeper is not None:
                 zookeeper.on_new_session(member.rejoin)
             await member.join(BrokerImage(self.broker_id, self._advertised(), config.broker_rack))
@@ -174,6 +179,11 @@ class BrokerNode:
         except BaseException:
             await self.stop()
             raise
+
+    def _fail(self, reason: str) -> None:
+        """This broker cannot go on, and is to be stopped by whoever runs it."""
+        self.failure = reason
+        self.failed.set()
 
     async def stop(self) -> None:
         """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
@@ -307,6 +317,8 @@ class BrokerNode:
         """Have the cluster number a broker whose options and data directories say nothing of an id."""
         config = self.config
         if self._has_number:
+            if config.broker_id_generation_enable:
+                self._check_number(config.reserved_broker_max_id)
             return
         if not config.broker_id_generation_enable:
             raise StartupError("broker.id: it is needed, as broker.id.generation.enable is false")
@@ -315,6 +327,14 @@ class BrokerNode:
         self._live = LiveConfig(self.config, self.broker_id)
         self._quotas = Quotas(self._live, self._clock.monotonic)
         self._has_number = True
+
+    def _check_number(self, reserved: int) -> None:
+        """Raise for a number that the cluster may give to another broker, unless it was given to this one."""
+        if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
+            raise StartupError(
+                f"broker.id: {self.broker_id} is above reserved.broker.max.id ({reserved}), where the cluster numbers "
+                "brokers itself; take a lower one, or set broker.id.generation.enable to false"
+            )
 
     def _transaction_peers(self, local: LocalMarkers, member: ClusterMember) -> tuple[ClusterMarkers, AddPartitions]:
         """What transactions ask of other brokers."""

@@ -72,5 +72,5 @@ async def _serve(node: BrokerNode, began: float) -> int:
         end.cancel()
     await node.stop()
     if failed:
-        print("ottla broker: log.dirs: the first data directory has failed; the broker has stopped", file=sys.stderr)
+        print(f"ottla broker: {node.failure}; the broker has stopped", file=sys.stderr)
     return int(failed)

@@ -56,6 +56,9 @@ class ClusterMember:
         self._stop = stop
         self.broken: Callable[[], Collection[TopicPartition]] = tuple
         """This broker's replicas whose disk has failed."""
+        self.on_expelled: Callable[[str], None] | None = None
+        """Told, and why, when another broker has this one's place."""
+        self._is_expelled = False
         self.view = ClusterView()
         self.following = Following(registry, self.view, broker_id)
         self.options = Options(registry, self.view)
@@ -85,19 +88,46 @@ class ClusterMember:
         await self.options.start()
 
     async def join(self, broker: BrokerImage) -> None:
-        """Be one of the brokers; returns when it is known who the controller is."""
+        """Be one of the brokers; returns when it is known who the controller is.
+
+        StartupError where another broker has the number, or is reached where this one says that it is.
+        """
+        await self._check_addresses(broker)
         await self._registration.register(broker)
         await self._contest.start()
 
+    async def _check_addresses(self, broker: BrokerImage) -> None:
+        own = {(e.host, e.port): e for e in broker.endpoints}
+        for other in (await tree.read_brokers(self._registry)).values():
+            taken = [own[e.host, e.port] for e in other.endpoints if (e.host, e.port) in own]
+            if taken and other.id != broker.id:
+                raise StartupError(
+                    f"advertised.listeners: {taken[0]} is registered by broker {other.id} already; "
+                    "each broker needs addresses of its own"
+                )
+
     async def rejoin(self) -> None:
-        """The session with the registry was lost, and another is there: be one of the brokers again."""
-        await self._registration.renew()
+        """The session with the registry was lost, and another is there: be one of the brokers again.
+
+        Where another broker has taken the number meanwhile, nothing that this one does counts any more: it takes part
+        in no election, and is to be stopped.
+        """
+        try:
+            await self._registration.renew()
+        except StartupError as error:
+            log.critical("this broker is not part of the cluster any more: %s", error.message)
+            self._is_expelled = True
+            await self._contest.close()
+            if self.on_expelled is not None:
+                self.on_expelled(error.message)
 
     async def hand_over(self) -> None:
         """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
         config, own = self._config, self.view.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.view.image):
             return
+        if self._is_expelled:
+            return  # what has this number now is another broker
         for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
             try:
                 remaining = await self._ask_to_hand_over(own)

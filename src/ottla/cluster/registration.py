@@ -72,12 +72,10 @@ class Registration:
         )
 
     async def renew(self) -> None:
-        """Register again: the session that the node was bound to has ended."""
+        """Register again: the session that the node was bound to has ended. Raises what `register` does."""
         while self._broker is not None:
             try:
                 await self._register(self._broker)
-            except StartupError as error:
-                log.critical("this broker is not part of the cluster any more: %s", error.message)
             except RegistryError as error:
                 log.warning("this broker cannot be registered again yet: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ottla.errors import ConfigurationError
 DAY_MS = 24 * 60 * 60 * 1000
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
+ZOOKEEPER_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(:[0-9]{1,5})?")
 NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -29,6 +31,15 @@ class Endpoint(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
+
+
+def zookeeper_address(value: Any) -> str:
+    """`host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its nodes."""
+    servers, slash, chroot = text(value).partition("/")
+    told = [server.strip() for server in servers.split(",") if server.strip()]
+    if not told or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in told):
+        raise ValueError("host:port is wanted, several with commas, and after them perhaps a path such as /kafka")
+    return ",".join(told) + slash + chroot
 
 
 def endpoints(value: Any) -> tuple[Endpoint, ...]:
@@ -140,7 +151,9 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
         " the whole name.",
     )
     broker_rack = Option[str | None](None, nullable(text), "The rack that this broker stands in.")
-    zookeeper_connect = Option[str | None](None, nullable(text), "ZooKeeper's addresses; none: a node by itself.")
+    zookeeper_connect = Option[str | None](
+        None, nullable(zookeeper_address), "ZooKeeper's addresses; none: a node by itself."
+    )
     zookeeper_session_timeout_ms = Option(18000, integer(1), "How long ZooKeeper keeps a silent broker.")
     zookeeper_connection_timeout_ms = Option[int | None](
         None, nullable(integer(1)), "How long a start waits for ZooKeeper; by default as long as a session lives."
@@ -406,6 +419,11 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             raise ConfigurationError(
                 f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes}), so the largest request could not be taken"
+            )
+        if self.given.get("authorizer.class.name"):
+            raise ConfigurationError(
+                f"authorizer.class.name: {self.given['authorizer.class.name']} is not there yet, and without it "
+                "everybody may do everything; remove the option if that is meant"
             )
         if self.zookeeper_set_acl and not (self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location):
             raise ConfigurationError(

@@ -27,6 +27,7 @@ from ottla.errors import (
     UnknownLeaderEpochError,
 )
 from ottla.model import TopicPartition
+from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.leadership import Leadership
 from ottla.replication.proposals import carry_through
@@ -34,9 +35,11 @@ from ottla.replication.replica import Replica
 from ottla.replication.roles import IsrChanges
 from ottla.replication.waits import OffsetWaits
 from ottla.storage.files import FileSlice
-from ottla.storage.log import Appended, DiskFailedError, Log
+from ottla.storage.log import Appended, DiskFailedError, DiskFullError, Log
 
 logger = logging.getLogger("ottla.replication")
+full_log = logger.getChild("full")
+full_log.addFilter(FloodFilter())  # each append that a client tries again fails
 
 ALL_REPLICAS = -1
 """acks=all."""
@@ -215,6 +218,13 @@ class Partition:
             appended = self.log.append(data, leader_epoch=self.image.leader_epoch, origin_client=from_client)
         except DiskFailedError as error:
             self.fail(error)
+            raise
+        except DiskFullError as error:
+            # others in sync may have room and can lead; the last one goes on, since retention makes room again
+            if len(self.image.isr) > 1:
+                self.fail(error)
+            else:
+                full_log.warning("%s takes no records: %s", self.topic_partition, error)
             raise
         self._on_appended(len(data))
         return appended

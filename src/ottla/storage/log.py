@@ -58,6 +58,10 @@ class DiskFailedError(KafkaStorageError):
     """The disk failed under a log, so that nothing in its directory can be relied on any more."""
 
 
+class DiskFullError(KafkaStorageError):
+    """There was no room for an append; nothing else is lost, and there may be room again."""
+
+
 class Appended(NamedTuple):
     """Where an append came to lie. `append_time_ms` is -1 with CreateTime; a duplicate was in the log already."""
 
@@ -246,11 +250,11 @@ class Log:
         except OSError as error:
             raise DiskFailedError(f"could not shorten the log of {self.topic_partition}: {error}") from error
 
-    def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
+    def _storage_error(self, doing: str, error: OSError) -> DiskFailedError | DiskFullError:
         if error.errno not in FULL:
             return DiskFailedError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {error}")
         reason = "no space is left on the device" if error.errno == errno.ENOSPC else str(error)
-        return KafkaStorageError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {reason}")
+        return DiskFullError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {reason}")
 
     # Segments
 

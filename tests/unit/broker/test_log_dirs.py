@@ -235,12 +235,13 @@ def test_when_the_directory_with_the_registry_fails_the_broker_has_failed(tmp_pa
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, code):
+def test_a_full_disk_costs_the_append_only(tmp_path, monkeypatch, caplog, code):
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
-        with monkeypatch.context() as context:
+        with monkeypatch.context() as context, caplog.at_level("WARNING"):
             broken(context, tmp_path / "a", code)
             assert await produce(client, 0, b"x") == STORAGE_ERROR
+        assert "t-0 takes no records" in caplog.text
         assert await produce(client, 0, b"y") == 0
         assert await read(client, 0) == [b"y"]
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
-from ottla.cluster import reassignments, tree, znodes
+from ottla.cluster import reassignments, registration, tree, znodes
 from ottla.cluster.elections import Candidates, Reason
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata import BrokerImage, PartitionImage
@@ -25,6 +25,7 @@ from ottla.errors import (
     KafkaError,
     NoReassignmentInProgressError,
     NotControllerError,
+    StartupError,
     TopicAlreadyExistsError,
     code_of,
 )
@@ -188,6 +189,37 @@ async def three(cluster: Cluster, **options: Any) -> tuple[Broker, Broker, Broke
     return one, two, three
 
 
+def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "SESSION_SLACK_SECONDS", 0.05)
+
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        told = asyncio.Event()
+        reasons: list[str] = []
+
+        def expelled(reason: str) -> None:
+            reasons.append(reason)
+            told.set()
+
+        three_.member.on_expelled = expelled
+        three_.session.pause()
+        three_.session.expire()
+        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        other = await cluster.add(3)
+        three_.session.resume()
+        await told.wait()
+        assert "/brokers/ids/3 belongs to another broker" in reasons[0]
+        await three_.member.hand_over()  # does not give away what the other one leads
+        assert 3 not in one.member.view.image.leaving
+        await cluster.kill(1)
+        await cluster.kill(2)
+        await other.until(lambda: other.controller.is_active)
+        assert not three_.controller.is_active
+        await three_.member.close()
+
+    run(test)
+
+
 def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
@@ -320,7 +352,7 @@ def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None
         children = one.session.children
 
         async def fail_once(path: str, watch: Any = None) -> list[str]:
-            if path == znodes.BROKER_IDS:
+            if path == znodes.BROKER_IDS and one.member.view.image.brokers:
                 one.session.children = children  # type: ignore[method-assign]
                 raise RegistryTimeoutError
             return await children(path, watch)
@@ -734,5 +766,16 @@ def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_
         await cluster.add(2)
         await one.until(lambda: 2 in one.member.view.image.brokers)
         assert (await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
+
+    run(test)
+
+
+def test_two_brokers_are_not_reached_at_one_address() -> None:
+    async def test(cluster: Cluster) -> None:
+        await cluster.add(1)
+        two = cluster.brokers[2] = Broker(cluster, 2)
+        two.image = BrokerImage(2, cluster.brokers[1].image.endpoints)
+        with pytest.raises(StartupError, match="127.0.0.1:9001 is registered by broker 1"):
+            await two.start()
 
     run(test)

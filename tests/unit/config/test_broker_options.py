@@ -121,3 +121,25 @@ def test_acls_need_a_zookeeper_that_knows_the_broker() -> None:
         BrokerConfig({"zookeeper.set.acl": "true"})
     secured = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "broker.pem"}
     assert BrokerConfig({"zookeeper.set.acl": "true", **secured}).zookeeper_set_acl
+
+
+@pytest.mark.parametrize("value", ["", "/kafka", "localhost:abc", "a:1:2", "a b:1", "::1:2181"])
+def test_an_address_of_zookeeper_that_is_none_is_told(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"zookeeper\.connect.*host:port"):
+        BrokerConfig({"zookeeper.connect": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("h:2181,", "h:2181"), ("a:1, b:2/kafka/prod", "a:1,b:2/kafka/prod"), ("[::1]:2181", "[::1]:2181")],
+)
+def test_addresses_of_zookeeper_are_those_of_its_clients(value: str, meant: str) -> None:
+    assert BrokerConfig({"zookeeper.connect": value}).zookeeper_connect == meant
+
+
+def test_a_broker_does_not_start_open_to_all_where_an_authorizer_is_wanted() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"authorizer\.class\.name: kafka\.security\.authorizer\.AclAuthorizer"
+    ):
+        BrokerConfig({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
+    assert BrokerConfig({"authorizer.class.name": ""}).listeners

@@ -180,6 +180,22 @@ def test_a_disk_that_cannot_be_read_costs_this_partition(
     with_partition(test, tmp_path)
 
 
+@pytest.mark.parametrize(("isr", "gives_up"), [((0,), False), ((0, 1), True)])
+def test_a_full_disk_has_another_lead_where_one_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isr: tuple[int, ...], gives_up: bool
+) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "pwrite", full)
+        with pytest.raises(KafkaStorageError, match="no space is left"):
+            partition.append(view(b"a"))
+        assert partition.failed is gives_up
+
+    with_partition(test, tmp_path, image=PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=isr))
+
+
 def test_a_closed_segment_is_flushed_in_the_background(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         for _ in range(5):
