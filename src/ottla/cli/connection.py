@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.config import properties
-from ottla.errors import BrokerNotAvailableError
+from ottla.errors import BrokerNotAvailableError, ConfigurationError
 
 if TYPE_CHECKING:
     from ottla.legacy.zk_client import ZkClient
@@ -16,17 +16,42 @@ ZOOKEEPER_MS = 15_000
 """How long ZooKeeper may take to be reached, and to answer."""
 
 
-def add_connection(parser: argparse.ArgumentParser, *, required: bool = True, zookeeper: bool = False) -> None:
-    """`--bootstrap-server` (or, with `zookeeper`, `--zookeeper` of old commands) and `--command-config`."""
+def add_connection(
+    parser: argparse.ArgumentParser, *old_names: str, required: bool = True, zookeeper: bool = False
+) -> None:
+    """`--bootstrap-server` (or what it was called; with `zookeeper` also `--zookeeper`) and `--command-config`."""
     where = parser.add_mutually_exclusive_group(required=required)
     where.add_argument(
-        "--bootstrap-server", "--bootstrap-servers", metavar="HOST:PORT[,…]", help="brokers to connect to first"
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        *old_names,
+        action=_Servers,
+        metavar="HOST:PORT[,…]",
+        help="brokers to connect to first",
     )
     if zookeeper:
         where.add_argument(
-            "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="as in old Kafka: the brokers found in ZooKeeper"
+            "--zookeeper",
+            action=_Servers,
+            metavar="HOST:PORT[,…][/CHROOT]",
+            help="as in old Kafka: the brokers found in ZooKeeper",
         )
     parser.add_argument("--command-config", metavar="FILE", help="a properties file with client options")
+
+
+class _Servers(argparse.Action):
+    """Takes addresses. ConfigurationError where there are none, as an empty variable of a shell leaves it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if not values.partition("/")[0].strip(", "):
+            raise ConfigurationError(f"{option_string}: {values!r} names no server: {self.metavar} is wanted")
+        setattr(namespace, self.dest, values)
 
 
 def zookeeper(connect: str) -> ZkClient:
@@ -53,6 +78,12 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
     connect = getattr(args, "zookeeper", None)
     options["bootstrap.servers"] = brokers_in(connect) if connect else args.bootstrap_server
     return options
+
+
+def is_given(args: argparse.Namespace, option: str) -> bool:
+    """Whether the command line has this option, whose default is nothing."""
+    value = getattr(args, option)
+    return not (value is None or value is False or value == [])
 
 
 def flag(value: str | None, *, default: bool = False) -> bool:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.cli.connection import add_connection, client_options, escaped, flag
+from ottla.cli.connection import add_connection, client_options, escaped, flag, is_given
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.config import properties
@@ -17,6 +17,7 @@ from ottla.errors import ConfigurationError
 from ottla.model import LOG_APPEND_TIME, TopicPartition
 
 POLL_MS = 500
+LEVELS = ("read_committed", "read_uncommitted")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--blacklist", metavar="PATTERN", help="with --zookeeper: topics not to read")
     parser.add_argument("--from-beginning", action="store_true", help="begin with the first record, not the next one")
     parser.add_argument("--partition", type=int, help="read this partition only")
-    parser.add_argument("--offset", default="latest", help="with --partition: a number, earliest or latest")
+    parser.add_argument("--offset", help="with --partition: a number, earliest or latest (the default)")
     parser.add_argument("--group", help="the consumer group; by default one of its own")
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when nothing comes for so long")
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-message-on-error", action="store_true", help="with --zookeeper: go on behind a message that fails"
     )
-    parser.add_argument("--isolation-level", choices=("read_committed", "read_uncommitted"), default="read_uncommitted")
+    parser.add_argument("--isolation-level", choices=LEVELS, help="of transactions; read_uncommitted is the default")
     parser.add_argument(
         "--property",
         "--formatter-property",
@@ -114,13 +115,11 @@ class Format(NamedTuple):
 
 def run(args: argparse.Namespace) -> int:
     """Print until interrupted, or until a limit is reached."""
+    _check(args)
     if args.zookeeper:
         from ottla.cli import zookeeper_console_consumer
 
         return zookeeper_console_consumer.run(args)
-    for option in ("blacklist", "delete_consumer_offsets", "skip_message_on_error"):
-        if getattr(args, option):
-            raise ConfigurationError(f"--{option.replace('_', '-')} needs --zookeeper")
     shown = Format.of(dict(properties.override(text) for text in args.property))
     count = 0
     with KafkaConsumer(_options(args)) as consumer:
@@ -138,6 +137,25 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
     print(f"Processed a total of {count} messages", file=sys.stderr)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """ConfigurationError for options that would be ignored, as Kafka's ConsoleConsumerOptions has it."""
+    old, new = ("blacklist", "delete_consumer_offsets", "skip_message_on_error"), ("isolation_level", "partition")
+    needed = "--bootstrap-server" if args.zookeeper else "--zookeeper"
+    for option in new if args.zookeeper else old:
+        if is_given(args, option):
+            raise ConfigurationError(f"--{option.replace('_', '-')} needs {needed}")
+    if args.partition is not None and not args.topic:
+        raise ConfigurationError("--partition needs --topic")
+    if args.offset is None:
+        return
+    if args.partition is None:
+        raise ConfigurationError("--offset needs --partition")
+    if args.from_beginning:
+        raise ConfigurationError("--offset and --from-beginning cannot be used together")
+    if not (args.offset.lower() in ("earliest", "latest") or args.offset.isdecimal()):
+        raise ConfigurationError(f"--offset: {args.offset!r} is not allowed: a number, earliest or latest is wanted")
 
 
 def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Iterator[ConsumerRecord]:
@@ -163,23 +181,23 @@ def _choose(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
         else:
             consumer.subscribe([args.topic])
         return
-    if not args.topic:
-        raise ConfigurationError("--partition needs --topic")
     partition = TopicPartition(args.topic, args.partition)
     consumer.assign([partition])
-    if args.from_beginning or args.offset == "earliest":
+    offset = (args.offset or ("earliest" if args.from_beginning else "latest")).lower()
+    if offset == "earliest":
         consumer.seek_to_beginning(partition)
-    elif args.offset == "latest":
+    elif offset == "latest":
         consumer.seek_to_end(partition)
-    elif args.offset.isdigit():
-        consumer.seek(partition, int(args.offset))
     else:
-        raise ConfigurationError(f"--offset: {args.offset!r} is not allowed: a number, earliest or latest is wanted")
+        consumer.seek(partition, int(offset))
 
 
 def _options(args: argparse.Namespace) -> dict[str, object]:
     options = client_options(args, args.consumer_property)
-    options["isolation.level"] = args.isolation_level
+    if args.partition is not None and (args.group or "group.id" in options):
+        raise ConfigurationError("--partition cannot be used with a group (--group, group.id): its members divide them")
+    if args.isolation_level:
+        options["isolation.level"] = args.isolation_level
     if args.from_beginning:
         options["auto.offset.reset"] = "earliest"
     if args.group:

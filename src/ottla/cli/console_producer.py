@@ -19,7 +19,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ottla console-producer`."""
-    add_connection(parser)
+    add_connection(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="where the records go")
     parser.add_argument(
         "--property",

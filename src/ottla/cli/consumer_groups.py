@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from ottla.cli.connection import add_connection, client_options
 from ottla.cli.table import lines
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.admin.group_descriptions import GroupDescription, GroupMember
+from ottla.client.admin.group_descriptions import GroupDescription, GroupMember, GroupState
 from ottla.client.consumer.consumer import KafkaConsumer
-from ottla.errors import KafkaError
+from ottla.errors import ConfigurationError, KafkaError
 from ottla.model import TopicPartition
+
+STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
+"""What a group of consumers can be in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--delete", action="store_const", const="delete", dest="action", help="delete empty groups")
     parser.add_argument("--group", action="append", default=[], help="a group; repeatable")
     parser.add_argument("--all-groups", action="store_true", help="every group")
-    parser.add_argument("--state", nargs="?", const="", metavar="STATE", help="with --list: show, or choose by, state")
+    parser.add_argument("--state", nargs="?", const="", metavar="STATE", help="with --list: show, or choose by, states")
     parser.add_argument("--members", action="store_true", help="with --describe: members instead of offsets")
     parser.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (the default)")
     parser.add_argument("--verbose", action="store_true", help="with --members: their partitions too")
@@ -53,9 +56,10 @@ class Row(NamedTuple):
 def run(args: argparse.Namespace) -> int:
     """Do it; 1 where a group is not there or the broker refuses."""
     try:
+        states = _states(args)
         with KafkaAdminClient(client_options(args)) as admin:
             if args.action == "list":
-                return list_groups(admin, args)
+                return list_groups(admin, args, states)
             groups = sorted(g.group_id for g in admin.list_consumer_groups()) if args.all_groups else args.group
             if not groups and not args.all_groups:
                 print("--group or --all-groups is needed", file=sys.stderr)
@@ -66,10 +70,21 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
-def list_groups(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
-    """`--list`."""
-    wanted = {state.strip().lower() for state in (args.state or "").split(",") if state.strip()}
-    groups = sorted(g for g in admin.list_consumer_groups() if not wanted or g.state.lower() in wanted)
+def _states(args: argparse.Namespace) -> set[str]:
+    """What was asked for with --state, in small letters; ConfigurationError for a state that no group can be in."""
+    wanted = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
+    if wanted and args.action != "list":
+        raise ConfigurationError(f"--state takes no value with --{args.action}")
+    known = {state.lower() for state in STATES}
+    unknown = [given for state, given in wanted.items() if state not in known]
+    if unknown:
+        raise ConfigurationError(f"--state: {', '.join(unknown)} is not allowed: {', '.join(STATES)} are the states")
+    return set(wanted)
+
+
+def list_groups(admin: KafkaAdminClient, args: argparse.Namespace, states: Collection[str] = ()) -> int:
+    """`--list`; with `states`, in small letters, of the groups that are in one of them."""
+    groups = sorted(g for g in admin.list_consumer_groups() if not states or g.state.lower() in states)
     if args.json:
         print(json.dumps([g._asdict() for g in groups]))
     elif args.state is not None:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.cli.connection import is_given
 from ottla.errors import ConfigurationError
 
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"alter": ("partitions",)}
@@ -51,12 +52,6 @@ def check(args: argparse.Namespace) -> None:
     for option in REQUIRED.get(action, ()):
         if not is_given(args, option):
             raise ConfigurationError(f"--{action} needs {_flag(option)}")
-
-
-def is_given(args: argparse.Namespace, option: str) -> bool:
-    """Whether the command line has it."""
-    value = getattr(args, option)
-    return not (value is None or value is False or value == [])
 
 
 def _flag(option: str) -> str:

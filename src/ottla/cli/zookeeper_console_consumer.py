@@ -13,7 +13,6 @@ from ottla.cli.console_consumer import Format
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.cluster import znodes
 from ottla.config import properties
-from ottla.errors import ConfigurationError
 from ottla.legacy import (
     Blacklist,
     Consumer,
@@ -117,8 +116,6 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    if args.partition is not None:
-        raise ConfigurationError("--partition needs --bootstrap-server: a group's members divide the partitions")
     options = {"group.id": f"console-consumer-{random.randrange(GROUPS)}", **_given(args)}
     options["auto.offset.reset"] = "smallest" if args.from_beginning else "largest"
     options["zookeeper.connect"] = args.zookeeper

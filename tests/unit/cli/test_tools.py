@@ -129,6 +129,97 @@ def test_records_are_printed_as_asked(
     assert capsysbinary.readouterr().out == b"three\n"
 
 
+@pytest.mark.parametrize("offset", ["2", "EARLIEST", "latest"])
+def test_a_partition_is_read_from_an_offset(
+    offset: str, at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"0", b"1", b"2"])
+    reading = ("--topic", ottla_topic, "--partition", "0", "--offset", offset, "--timeout-ms", "300")
+    assert main(["console-consumer", *at, *reading]) == 0
+    assert capsys.readouterr().out.split() == {"2": ["2"], "EARLIEST": ["0", "1", "2"], "latest": []}[offset]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--offset 3", "--offset needs --partition"),
+        ("--partition 0 --offset 3 --from-beginning", "--offset and --from-beginning cannot be used together"),
+        ("--partition 0 --offset -1", "'-1' is not allowed"),
+        ("--partition 0 --offset soon", "'soon' is not allowed"),
+        ("--partition 0 --group g", "--partition cannot be used with a group"),
+        ("--partition 0 --consumer-property group.id=g", "--partition cannot be used with a group"),
+        ("--skip-message-on-error", "--skip-message-on-error needs --zookeeper"),
+    ],
+)
+def test_a_consumer_is_not_started_with_options_that_it_would_ignore(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["console-consumer", "--bootstrap-server", "127.0.0.1:1", "--topic", "t"]
+    assert main([*command, *arguments.replace("--offset -", "--offset=-").split()]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", ["--isolation-level read_committed", "--partition 0"])
+def test_the_consumer_on_zookeeper_has_no_options_of_the_new_one(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["console-consumer", "--zookeeper", "127.0.0.1:1", "--topic", "t", *arguments.split()]
+    assert main(command) == 1
+    assert f"{arguments.split()[0]} needs --bootstrap-server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["topics --list", "create-topic --topic t", "console-consumer --topic t"])
+@pytest.mark.parametrize("empty", ["", " ", ","])
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--zookeeper"])
+def test_an_empty_address_is_one_line(
+    command: str, option: str, empty: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), option, empty]) == 1
+    said = capsys.readouterr().err
+    assert f"{option}: {empty!r} names no server" in said
+    assert said.count("\n") == 1
+
+
+def test_a_producer_takes_brokers_by_their_old_name(
+    ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type_in(monkeypatch, b"one\n")
+    at = ottla_broker.bootstrap_servers
+    assert main(["console-producer", "--broker-list", at, "--topic", ottla_topic]) == 0
+    reading = ("--topic", ottla_topic, "--from-beginning", "--max-messages", "1")
+    assert main(["console-consumer", "--bootstrap-server", at, *reading]) == 0
+    assert capsys.readouterr().out == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--list --state Foo", "Foo is not allowed: PreparingRebalance, CompletingRebalance, Stable, Dead, Empty"),
+        ("--list --state Stable,NotReady", "NotReady is not allowed"),
+        ("--describe --group g --state Stable", "--state takes no value with --describe"),
+    ],
+)
+def test_a_state_that_no_group_is_in_is_refused(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["consumer-groups", "--bootstrap-server", "127.0.0.1:1", *arguments.split()]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_groups_are_chosen_by_state(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"1"])
+    reading = ("--topic", ottla_topic, "--group", ottla_topic, "--from-beginning", "--max-messages", "1")
+    assert main(["console-consumer", *at, *reading]) == 0
+    for states, there in (("empty", True), ("Stable, EMPTY", True), ("Stable", False)):
+        capsys.readouterr()
+        assert main(["consumer-groups", *at, "--list", "--state", states]) == 0
+        assert (ottla_topic in capsys.readouterr().out) is there
+
+
 def test_groups_are_listed_and_described_with_their_lag(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
