@@ -15,9 +15,11 @@ pytest.importorskip("kazoo")
 
 from tests.unit.cluster.registry_scenarios import SCENARIOS
 
+from ottla.cli.main import main
 from ottla.cluster.registry import Create, Delete, NodeExistsError, Operation, Registry, RegistryTimeoutError, Set
 from ottla.cluster.zookeeper import ConnectionLostError, ZooKeeperRegistry
 from ottla.errors import StartupError
+from ottla.legacy.zk_client import ZkClient
 from ottla.testing.zookeeper import LocalZooKeeper
 
 SESSION_MS = 1_500
@@ -159,6 +161,21 @@ def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeep
         await registry.multi([Delete("/x")])
 
     run(test, connect)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["topics --list", "create-topic --topic visits", "console-consumer --topic visits --timeout-ms 2000"],
+)
+def test_tools_do_not_make_a_cluster_of_a_mistyped_path(
+    command: str, zookeeper: LocalZooKeeper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--zookeeper", f"{zookeeper.connect}/nope/there"]) == 1
+    said = capsys.readouterr().err
+    assert f"there is no cluster below /nope/there in ZooKeeper at {zookeeper.connect}" in said
+    assert said.count("\n") == 1
+    with ZkClient(zookeeper.connect) as zk:
+        assert "nope" not in zk.children("/")
 
 
 def test_no_server_is_an_error_that_names_address_and_option(tmp_path: Path) -> None:

@@ -89,12 +89,18 @@ class ZooKeeperRegistry:
         session_timeout_ms: int = 18_000,
         connection_timeout_ms: int = 18_000,
         security: Security = Security(),  # noqa: B008  (frozen)
+        makes_chroot: bool = True,
     ) -> None:
-        """`connect` is `host:port,…/chroot`; the chroot is made where it is missing, as Kafka does."""
+        """`connect` is `host:port,…/chroot`.
+
+        Brokers make the chroot where it is missing, as Kafka's do. Who only looks for a cluster (`makes_chroot` False)
+        must not: a mistyped one would look like a cluster without brokers from then on.
+        """
         self._connect = connect
         self._session_seconds = session_timeout_ms / 1000
         self._connection_seconds = connection_timeout_ms / 1000
         self._security = security
+        self._makes_chroot = makes_chroot
         self._client: KazooClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: list[Callable[[], Awaitable[None]]] = []
@@ -111,7 +117,7 @@ class ZooKeeperRegistry:
         return self._session_id
 
     async def open(self) -> None:
-        """Connect. StartupError where kazoo is missing, or ZooKeeper does not answer in time."""
+        """Connect. StartupError where kazoo or the chroot is missing, or ZooKeeper does not answer in time."""
         with kazoo_needed():
             from kazoo.client import KazooClient
             from kazoo.handlers.threading import KazooTimeoutError
@@ -135,9 +141,20 @@ class ZooKeeperRegistry:
             ) from None
         if chroot:
             # kazoo would warn of a chroot that is not there yet, before it can be made
-            await asyncio.to_thread(client.ensure_path, slash + chroot, self._acl(""))
+            await self._find_chroot(slash + chroot)
             client.chroot = slash + chroot
         self._session_id = client.client_id[0]
+
+    async def _find_chroot(self, chroot: str) -> None:
+        client = self._connected()
+        if self._makes_chroot:
+            await asyncio.to_thread(client.ensure_path, chroot, self._acl(""))
+        elif await asyncio.to_thread(client.exists, chroot) is None:
+            await self.close()
+            raise StartupError(
+                f"zookeeper.connect: there is no cluster below {chroot} in ZooKeeper at {self._connect}: a cluster's "
+                "first broker makes this node; check the path"
+            )
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
         """The node, or None."""

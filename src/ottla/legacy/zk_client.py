@@ -24,14 +24,17 @@ class ZkClient:
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
         self.registry = ZooKeeperRegistry(
-            connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=connection_timeout_ms
+            connect,
+            session_timeout_ms=session_timeout_ms,
+            connection_timeout_ms=connection_timeout_ms,
+            makes_chroot=False,
         )
         self._loop = asyncio.new_event_loop()
         self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="ZkClient", daemon=True)
 
     def start(self) -> None:
-        """Connect. StartupError where ZooKeeper does not answer in time."""
+        """Connect. StartupError where ZooKeeper does not answer in time, or has no cluster below the chroot."""
         self._thread.start()
         try:
             self.run(self.registry.open())
