@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from ottla import KafkaConsumer, KafkaProducer
+from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.main import main
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -66,6 +67,30 @@ def read(servers: list[str], count: int) -> list[bytes]:
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 20_000}
     with KafkaConsumer("visits", bootstrap_servers=servers, **options) as consumer:
         return [next(consumer).value for _ in range(count)]
+
+
+def test_paused_brokers_are_told_as_such_and_others_are_asked(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster("up", "--base-port", "0", "--zookeeper-port", "0")[0] == 0
+    controller = cluster.wait_until_whole()["controller"]
+    assert cluster("kill", str(controller), "--signal", "STOP")[0] == 0
+    status = cluster.status()
+    assert [broker["id"] for broker in status["brokers"] if broker["paused"]] == [controller]
+    assert status["error"] is None  # another one has answered
+    assert "paused" in cluster("status")[1]
+    with monkeypatch.context() as patch:  # one that hangs is not known beforehand
+        patch.setattr(LocalCluster, "is_paused", lambda *_: False)
+        assert [cluster.status()["error"] for _ in range(3)] == [None] * 3
+    assert cluster("start", str(controller))[0] == 1
+    for number in {0, 1, 2} - {controller}:
+        cluster("kill", str(number), "--signal", "STOP")
+    status = cluster.status()
+    assert "paused" in status["error"]
+    assert any(broker["registered"] for broker in status["brokers"])  # ZooKeeper knows them while their sessions last
+    for number in (0, 1, 2):
+        assert cluster("kill", str(number), "--signal", "CONT")[0] == 0
+    cluster.wait_until_whole()
 
 
 def test_a_cluster_outlives_its_commands_and_a_killed_broker(cluster: Cluster) -> None:

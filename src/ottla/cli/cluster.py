@@ -23,7 +23,7 @@ from pathlib import Path
 from ottla.cli.cluster_status import Status, as_text, status
 from ottla.cli.local_cluster import LocalCluster, locked
 from ottla.config import properties
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, StartupError
 
 BROKERS = 3
 MOST_BROKERS = 50
@@ -122,10 +122,14 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 def start(directory: Path, args: argparse.Namespace) -> int:
     """`start`."""
     cluster = _existing(directory)
-    if args.id == "zookeeper":
+    broker = None if args.id == "zookeeper" else cluster.broker(_id(args.id))
+    if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
+        go_on = f"`ottla cluster kill {args.id} --signal CONT`"
+        raise StartupError(f"{_called(args.id)} is paused (SIGSTOP): {go_on} lets it go on")
+    if broker is None:
         cluster.start_zookeeper()
     else:
-        cluster.start(cluster.broker(_id(args.id)))
+        cluster.start(broker)
     print(f"{_called(args.id)} runs")
     return 0
 

@@ -10,9 +10,13 @@ from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.table import lines
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.metadata import PartitionInfo
-from ottla.errors import KafkaError
+from ottla.cluster import znodes
+from ottla.errors import BrokerNotAvailableError, KafkaError
+from ottla.legacy.zk_client import ZkClient
 
 ASK_MS: Final = 5_000
+ONE_ANSWER_MS: Final = 2_000
+"""How long one broker may take to answer, before another is asked."""
 SHOWN: Final = 10
 """How many partitions are named on the terminal."""
 
@@ -34,35 +38,64 @@ class Status:
     @property
     def is_whole(self) -> bool:
         """Every process runs, every broker is in the cluster, every partition has a leader and all replicas in sync."""
-        processes = [self.zookeeper["running"], *(b["running"] and b["registered"] for b in self.brokers)]
+        goes_on = all(process["running"] and not process["paused"] for process in (self.zookeeper, *self.brokers))
+        registered = all(broker["registered"] for broker in self.brokers)
         partitions = self.under_replicated == [] and self.offline == []
-        return all(processes) and partitions and self.controller is not None
+        return goes_on and registered and partitions and self.controller is not None
 
 
 def status(cluster: LocalCluster) -> Status:
-    """Look at the processes, and ask those brokers that run."""
-    zookeeper = {"address": cluster.zookeeper.connect, "pid": cluster.zookeeper_pid}
-    found = Status(
-        str(cluster.directory),
-        {**zookeeper, "running": cluster.zookeeper_is_running()},
-        [
-            {"id": b.id, "address": b.address, "pid": b.pid, "running": cluster.is_running(b), "registered": False}
-            for b in cluster.brokers
-        ],
-    )
-    servers = ",".join(broker["address"] for broker in found.brokers if broker["running"])
-    if not servers:
-        found.error = "no broker runs"
-        return found
+    """Look at the processes, and ask those brokers that run; ZooKeeper, where none of them answers."""
+    found = _processes(cluster)
+    servers = ",".join(broker["address"] for broker in found.brokers if broker["running"] and not broker["paused"])
     try:
+        if not servers:
+            paused = any(broker["paused"] for broker in found.brokers)
+            raise BrokerNotAvailableError("all that run are paused (SIGSTOP)" if paused else "no broker runs")
         _ask(servers, found)
     except KafkaError as error:
         found.error = str(error)
+        if found.zookeeper["running"] and not found.zookeeper["paused"]:
+            _ask_zookeeper(found)
     return found
 
 
+def _processes(cluster: LocalCluster) -> Status:
+    zookeeper = {
+        "address": cluster.zookeeper.connect,
+        "pid": cluster.zookeeper_pid,
+        "running": cluster.zookeeper_is_running(),
+        "paused": cluster.zookeeper_is_paused(),
+    }
+    brokers = [
+        {
+            "id": broker.id,
+            "address": broker.address,
+            "pid": broker.pid,
+            "running": cluster.is_running(broker),
+            "paused": cluster.is_paused(broker),
+            "registered": False,
+        }
+        for broker in cluster.brokers
+    ]
+    return Status(str(cluster.directory), zookeeper, brokers)
+
+
+def _ask_zookeeper(found: Status) -> None:
+    """Which brokers are in the cluster, and who is the controller; nothing where it does not say."""
+    try:
+        with ZkClient(found.zookeeper["address"], ASK_MS, ASK_MS) as zk:
+            there = zk.children(znodes.BROKER_IDS)
+            controller = zk.get(znodes.CONTROLLER)
+    except KafkaError:
+        return  # what the brokers have said is told
+    for broker in found.brokers:
+        broker["registered"] = str(broker["id"]) in there
+    found.controller = None if controller is None else int(znodes.load(controller)["brokerid"])
+
+
 def _ask(servers: str, found: Status) -> None:
-    limits: dict[str, Any] = {"request_timeout_ms": ASK_MS, "default_api_timeout_ms": ASK_MS}
+    limits: dict[str, Any] = {"request_timeout_ms": ONE_ANSWER_MS, "default_api_timeout_ms": ASK_MS}
     with KafkaAdminClient(bootstrap_servers=servers, **limits) as admin:
         described = admin.describe_cluster()
         topics = admin.describe_topics().values()
@@ -83,7 +116,7 @@ def _name(partition: PartitionInfo) -> str:
 def as_text(found: Status) -> Iterator[str]:
     """Lines for a terminal."""
     zookeeper = found.zookeeper
-    rows = [("zookeeper", zookeeper["address"], zookeeper["pid"] or None, "up" if zookeeper["running"] else "down", "")]
+    rows = [("zookeeper", zookeeper["address"], zookeeper["pid"] or None, _process_state(zookeeper), "")]
     for broker in found.brokers:
         role = "controller" if broker["id"] == found.controller else ""
         rows.append((f"broker {broker['id']}", broker["address"], broker["pid"] or None, _state(broker), role))
@@ -96,10 +129,15 @@ def as_text(found: Status) -> Iterator[str]:
     yield _named("offline", found.offline or [])
 
 
-def _state(broker: dict[str, Any]) -> str:
-    if not broker["running"]:
+def _process_state(process: dict[str, Any]) -> str:
+    if not process["running"]:
         return "down"
-    return "up" if broker["registered"] else "not in the cluster"
+    return "paused" if process["paused"] else "up"
+
+
+def _state(broker: dict[str, Any]) -> str:
+    state = _process_state(broker)
+    return "not in the cluster" if state == "up" and not broker["registered"] else state
 
 
 def _named(what: str, partitions: list[str]) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 LOOK_SECONDS: Final = 0.02
+STOPPED: Final = "T"
+"""The state of a stopped process, in Linux' /proc as in what ps tells."""
 _children: Final[list[subprocess.Popen[bytes]]] = []
 """Those that this very process started, which it has to wait for when they have ended."""
 
@@ -36,6 +38,11 @@ def is_running(pid: int, word: str) -> bool:
     for child in _children:
         child.poll()
     return pid > 0 and word in _command_line(pid)
+
+
+def is_stopped(pid: int, word: str) -> bool:
+    """Whether the process is there, but was stopped (SIGSTOP)."""
+    return is_running(pid, word) and _state(pid).startswith(STOPPED)
 
 
 def wait_for_end(pid: int, word: str, seconds: float) -> bool:
@@ -69,6 +76,18 @@ def send(pid: int, word: str, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def _state(pid: int) -> str:
+    """Its letter; empty for a process that has ended."""
+    try:
+        # the name before it is in parentheses, and may have any in it
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].strip()
+    except OSError:
+        if Path("/proc/self").exists():
+            return ""
+    told = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True)
+    return told.stdout.strip()
 
 
 def _command_line(pid: int) -> str:

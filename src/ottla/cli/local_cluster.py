@@ -142,6 +142,14 @@ class LocalCluster:
         """Whether a broker's process is there."""
         return detached.is_running(broker.pid, str(self.properties(broker)))
 
+    def is_paused(self, broker: Broker) -> bool:
+        """Whether a broker's process is there, but was stopped (SIGSTOP)."""
+        return detached.is_stopped(broker.pid, str(self.properties(broker)))
+
+    def zookeeper_is_paused(self) -> bool:
+        """Whether ZooKeeper's process is there, but was stopped (SIGSTOP)."""
+        return detached.is_stopped(self.zookeeper_pid, str(self.zookeeper.directory))
+
     def zookeeper_is_running(self) -> bool:
         """Whether ZooKeeper's process is there."""
         return detached.is_running(self.zookeeper_pid, str(self.zookeeper.directory))

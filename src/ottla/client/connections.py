@@ -208,9 +208,14 @@ class Connections:
         if making is None:
             making = asyncio.get_running_loop().create_task(self._make(node_id, purpose))
             self._making[key] = making
-            making.add_done_callback(lambda _: self._making.pop(key, None))
+            making.add_done_callback(lambda done: self._made(key, done))
         # Several may wait for the same connection; one that gives up must not take it from the others.
         return await asyncio.shield(making)
+
+    def _made(self, key: tuple[int, str], making: asyncio.Task[Connection]) -> None:
+        self._making.pop(key, None)
+        if not making.cancelled():
+            making.exception()  # whoever waited may have given up: nobody else takes notice of it
 
     async def _make(self, node_id: int, purpose: str) -> Connection:
         node = self._node(node_id)

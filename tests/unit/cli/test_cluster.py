@@ -137,6 +137,29 @@ def test_a_cluster_that_is_down_is_told_as_such(tmp_path: Path, capsys: pytest.C
     assert main(["cluster", "down", "--dir", str(tmp_path)]) == 0
 
 
+def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = make(tmp_path, 1)
+    (broker,) = cluster.brokers
+    wait = [sys.executable, "-c", "import time; time.sleep(60)", str(cluster.properties(broker))]
+    broker.pid = detached.start(wait, tmp_path / "log")
+    cluster.save()
+    try:
+        assert not cluster.is_paused(broker)
+        assert main(["cluster", "kill", "0", "--signal", "STOP", "--dir", str(tmp_path)]) == 0
+        os.waitid(os.P_PID, broker.pid, os.WSTOPPED | os.WNOWAIT)
+        assert main(["cluster", "start", "0", "--dir", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert "broker 0 is paused (SIGSTOP): `ottla cluster kill 0 --signal CONT` lets it go on" in said
+        found = status(cluster)
+        assert (found.brokers[0]["paused"], found.error) == (True, "all that run are paused (SIGSTOP)")
+        assert "paused" in "\n".join(as_text(found))
+        found.brokers[0]["registered"] = True
+        whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
+        assert not whole.is_whole
+    finally:
+        detached.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
+
+
 def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
     found = status(make(tmp_path, 1))
     assert not found.is_whole

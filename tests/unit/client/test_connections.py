@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -141,6 +143,29 @@ def test_nobody_there_is_told_with_the_address() -> None:
         assert unknown.value.retriable
 
     run(made, test)
+
+
+def test_a_connection_that_nobody_waits_for_any_more_fails_in_silence() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # as a paused broker: connects, and says nothing
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            config = ClientConfig.from_keywords(bootstrap_servers=address, request_timeout_ms=100)
+            made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(made.ask_any(MetadataRequest()), 0.02)
+            (making,) = made._making.values()
+            await asyncio.wait([making])
+            assert not made._making
+            assert not making.cancelled()
+            del making
+            await made.close()
+
+    asyncio.run(test())
+    gc.collect()
+    assert complaints == []
 
 
 @pytest.mark.option("connections.max.idle.ms")
