@@ -117,7 +117,7 @@ class ZooKeeperRegistry:
         return self._session_id
 
     async def open(self) -> None:
-        """Connect. StartupError where kazoo or the chroot is missing, or ZooKeeper does not answer in time."""
+        """Connect. StartupError where kazoo or the chroot is missing, the address is no address, or nobody answers."""
         with kazoo_needed():
             from kazoo.client import KazooClient
             from kazoo.handlers.threading import KazooTimeoutError
@@ -128,7 +128,13 @@ class ZooKeeperRegistry:
         if kazoo_log.level == logging.NOTSET:
             kazoo_log.setLevel(logging.CRITICAL)
         options = self._security.options()
-        client = KazooClient(hosts, timeout=self._session_seconds, connection_retry=retry, logger=kazoo_log, **options)
+        session = self._session_seconds
+        try:
+            client = KazooClient(hosts, timeout=session, connection_retry=retry, logger=kazoo_log, **options)
+        except ValueError:
+            raise StartupError(
+                f"zookeeper.connect: {self._connect!r} is not allowed: host:port,…/chroot is wanted"
+            ) from None
         client.add_listener(self._state_changed)
         self._client = client
         try:

@@ -38,6 +38,15 @@ def test_more_replicas_than_brokers_are_refused(
     assert "replication factor 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["host:abc", "127.0.0.1:1,:2"])
+def test_what_is_no_address_of_a_zookeeper_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("kazoo")
+    assert main(["topics", "--list", "--zookeeper", address]) == 1
+    said = capsys.readouterr().err
+    assert f"{address!r} is not allowed: host:port" in said
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "command",
     [
