@@ -29,6 +29,7 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
+from ottla.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
 from ottla.replication.leadership import Leadership
 from ottla.replication.proposals import carry_through
 from ottla.replication.replica import Replica
@@ -210,6 +211,7 @@ class Partition:
         if not self.leads:
             raise NotLeaderOrFollowerError
         if acks == ALL_REPLICAS and len(self.image.isr) < self._required:
+            self._note_refused(data)
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
@@ -228,6 +230,11 @@ class Partition:
             raise
         self._on_appended(len(data))
         return appended
+
+    def _note_refused(self, data: memoryview) -> None:
+        """Those behind it in their producer's order wait for it."""
+        if len(data) >= HEADER_BYTES and data[MAGIC_POSITION] == MAGIC:
+            self.log.producers.refuse(read_header(data))
 
     @property
     def _required(self) -> int:

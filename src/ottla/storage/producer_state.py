@@ -17,6 +17,7 @@ from ottla.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaStorageError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
     UnknownProducerIdError,
@@ -29,6 +30,8 @@ from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 BATCHES_KEPT = 5
 """Batches per producer that a repeat is recognised of: the most that may be in flight."""
+REFUSED_KEPT = 1000
+"""Producers of which it is known that a batch was refused for now: those of the last seconds."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_TRANSACTION = -1
 
@@ -149,6 +152,8 @@ class ProducerStates:
         """First offset → marker's offset of transactions that ended above the high watermark."""
         self._lowest: dict[int, tuple[int, int]] = {}
         """Epoch and lowest sequence seen of producers whose transaction has no batch here yet."""
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Epoch and sequence of a producer's batch that was refused for now, and will come again."""
         self._guards: dict[int, VerificationGuard] = {}
         """By producer, that its transaction is being verified and has no batch here yet."""
         self.end_offset = 0
@@ -174,6 +179,27 @@ class ProducerStates:
         seen = self._lowest.get(producer_id)
         if seen is None or seen[0] != epoch or sequence < seen[1]:
             self._lowest[producer_id] = epoch, sequence
+
+    def refuse(self, header: BatchHeader) -> None:
+        """Note that a batch is sent back although nothing is wrong with it: too few replicas are in sync.
+
+        Those behind it may come when there are enough again. They are sent back, too, as long as it has not come: taken
+        for out of order, librdkafka would begin a new epoch, and write anew what other partitions have already.
+        """
+        if header.has_producer_id and header.base_sequence != NO_SEQUENCE:
+            key = header.producer_epoch, header.base_sequence
+            known = self._refused.pop(header.producer_id, key)
+            self._refused[header.producer_id] = min(known, key) if known[0] == key[0] else key
+            if len(self._refused) > REFUSED_KEPT:
+                del self._refused[next(iter(self._refused))]
+
+    def _check_refused(self, header: BatchHeader) -> None:
+        epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, NO_SEQUENCE))
+        if epoch == header.producer_epoch and header.base_sequence > sequence:
+            raise NotEnoughReplicasError(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {sequence} was sent back and "
+                "has to come first"
+            )
 
     def guard(self, producer_id: int, epoch: int) -> VerificationGuard:
         """Note that a producer's transaction is about to be verified by another broker (KIP-890).
@@ -221,10 +247,12 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> None:
         """Raise unless the batch may be appended as its producer's next; it is no `duplicate_of` another.
 
-        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError for
-        numbers that an earlier transaction has used.
+        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, UnknownProducerIdError for
+        numbers that an earlier transaction has used, or NotEnoughReplicasError behind a batch that was refused by it.
         """
         self._check_beginning(header)
+        if header.producer_id in self._refused:
+            self._check_refused(header)
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -291,6 +319,8 @@ class ProducerStates:
         self._begin_epoch(producer, header.producer_epoch)
         producer.last_timestamp = header.max_timestamp
         self._guards.pop(producer.id, None)
+        if header.producer_id in self._refused and self._refused[producer.id] <= (producer.epoch, header.last_sequence):
+            del self._refused[producer.id]
         if header.is_control:
             return None if marker is None else self._complete(producer, header, marker)
         producer.batches.append(

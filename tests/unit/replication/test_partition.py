@@ -21,12 +21,14 @@ from ottla.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceNumberError,
 )
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.storage.recovery import open_log
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
+IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
 
 
 class Held(Executor):
@@ -124,6 +126,29 @@ def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
         assert partition.append(view(b"a"), acks=1).base_offset == 0
 
     with_partition(test, tmp_path, min_isr=2, image=replace(IMAGE, replicas=(0, 1)))
+
+
+def test_batches_behind_one_that_was_sent_back_are_sent_back_too(tmp_path: Path) -> None:
+    # librdkafka begins a new epoch on OUT_OF_ORDER_SEQUENCE_NUMBER, and writes anew what waits for its answer elsewhere
+    def numbered(sequence: int, epoch: int = 0) -> memoryview:
+        return memoryview(batch(b"v", producer_id=1, producer_epoch=epoch, base_sequence=sequence))
+
+    async def test(partition: Partition, _: Held) -> None:
+        partition.append(numbered(0))
+        partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
+        with pytest.raises(NotEnoughReplicasError):
+            partition.append(numbered(1))
+        partition.lead(replace(IMAGE_OF_TWO, state_version=2))
+        with pytest.raises(NotEnoughReplicasError, match="1 was sent back"):
+            partition.append(numbered(2))
+        assert partition.append(numbered(0)).duplicate
+        partition.append(numbered(1))
+        partition.append(numbered(2))
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            partition.append(numbered(4))
+        partition.append(numbered(0, epoch=1))
+
+    with_partition(test, tmp_path, min_isr=2, image=IMAGE_OF_TWO)
 
 
 def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) -> None:
