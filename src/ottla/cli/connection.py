@@ -77,7 +77,18 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
         options.update(properties.override(text) for text in texts)
     connect = getattr(args, "zookeeper", None)
     options["bootstrap.servers"] = brokers_in(connect) if connect else args.bootstrap_server
+    if args.bootstrap_server:
+        _check_names(args.bootstrap_server)
     return options
+
+
+def _check_names(servers: str) -> None:
+    """ConfigurationError where no server has an address, as Java's clients do; others go on trying for a minute."""
+    from ottla.net.names import is_known
+
+    hosts = [host for server in servers.split(",") if (host := server.strip().rpartition(":")[0].strip("[]"))]
+    if hosts and not any(map(is_known, hosts)):
+        raise ConfigurationError(f"--bootstrap-server: no server of {servers} has an address; is the name right?")
 
 
 def is_given(args: argparse.Namespace, option: str) -> bool:

@@ -8,6 +8,14 @@ import socket
 from typing import Any
 
 
+def is_known(host: str) -> bool:
+    """Whether a host has an address. Waits for the name service; for who has nothing else to do."""
+    try:
+        return bool(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    except OSError:
+        return False
+
+
 async def addresses_of(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
     """Every address of a host. OSError when it has none."""
     try:

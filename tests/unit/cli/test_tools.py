@@ -182,6 +182,11 @@ def test_an_empty_address_is_one_line(
     assert said.count("\n") == 1
 
 
+def test_a_name_that_nobody_knows_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "--list", "--bootstrap-server", "no-such-host.invalid:9092"]) == 1
+    assert "no server of no-such-host.invalid:9092 has an address" in capsys.readouterr().err
+
+
 def test_a_producer_takes_brokers_by_their_old_name(
     ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
