@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from tests.chaos.cluster import Cluster
+from tests.chaos.health import Health
 from tests.chaos.peers import PEERS
 from tests.chaos.tree import Tree
 from tests.interop.eventually import eventually as until_found
@@ -60,7 +61,8 @@ def history(directory: Path, peer: str) -> dict[str, dict[str, Any]]:
     directory.mkdir()
     with Cluster(directory, PEERS[peer]).started_in_turn() as cluster:
         tree = Tree(cluster.tree)
-        eventually(lambda: not tree.missing())
+        # a broker stands in the tree before the others have heard of it, and a topic can be put there
+        Health(cluster).wait_for_brokers()
         seen: dict[str, dict[str, Any]] = {}
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
             layout = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
