@@ -56,6 +56,7 @@ class Writer:
                 self._producer.send(TOPIC, b"%d" % number, partition=0).get(SECONDS)
                 self.times.append(time.monotonic())
             except Exception:
+                # whatever it is: that an error came is the figure
                 self.errors += 1
             number += 1
 

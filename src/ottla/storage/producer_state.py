@@ -271,14 +271,14 @@ class ProducerStates:
                     f"producer {header.producer_id} begins its epoch {epoch} with sequence {header.base_sequence}"
                 )
             return
-        if header.is_transactional and producer.batch_like(header) is not None:
-            # Kafka takes it for a repetition, and the records are lost in a transaction that is told to be committed.
-            # By this error producers know to roll back and to begin an epoch of their own (KIP-360).
-            raise UnknownProducerIdError(
-                f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
-            )
         expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
         if header.base_sequence != expected:
+            if header.is_transactional and producer.batch_like(header) is not None:
+                # Kafka takes it for a repetition, and the records are lost in a transaction that is told to be
+                # committed. By this error producers know to roll back and to begin an epoch of their own (KIP-360).
+                raise UnknownProducerIdError(
+                    f"producer {producer.id} sent sequence {header.base_sequence} again, in another transaction"
+                )
             raise OutOfOrderSequenceNumberError(
                 f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} follows"
             )
