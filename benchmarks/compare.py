@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts import apache_kafka
-from scripts.ports import free_ports
 
 from benchmarks.raw import Raw, batch_of
+from ottla.net.ports import free_port
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -63,7 +63,7 @@ class Broker:
 
     def start(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
-        self.port = free_ports()
+        self.port = free_port(in_a_row=2)
         command = self._command(self.directory, self.port)
         began = time.perf_counter()
         self.process = subprocess.Popen(

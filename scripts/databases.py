@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts.ports import free_port
+from ottla.net.ports import free_port
 
 START_SECONDS: Final = 60.0
 PACKAGES: Final = {"postgresql": "postgresql", "mysql": "mariadb-server"}

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scripts.ports import steady_port
 from tests.chaos.links import Link, Links
 from tests.chaos.peers import OPTIONS, Peer, write_properties
 
+from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
 
 BROKERS = (1, 2, 3)
@@ -99,7 +99,7 @@ class Cluster:
     def __init__(self, directory: Path, peer: Peer) -> None:
         self.directory = directory
         self.peer = peer
-        self.zookeeper = LocalZooKeeper(directory / "zookeeper", steady_port())
+        self.zookeeper = LocalZooKeeper(directory / "zookeeper", free_port())
         self.brokers = {broker: BrokerProcess(broker, directory, peer) for broker in BROKERS}
         self.links = Links(self._pids)
         self.bootstrap = ""
@@ -149,7 +149,7 @@ class Cluster:
 
     def _configure(self, broker: BrokerProcess) -> str:
         """Write its properties; the address that clients are given."""
-        client, peer, name = steady_port(), steady_port(), named(broker.id)
+        client, peer, name = free_port(), free_port(), named(broker.id)
         zookeeper = self.links.listen(ZOOKEEPER, self.zookeeper.port, source=name)
         shown = f"127.0.0.1:{self.links.listen(name, client, source='client')}"
         shown_to_peers = f"127.0.0.1:{self.links.listen(name, peer)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scripts.ports import free_port
+from ottla.net.ports import free_port
 
 START_SECONDS = 30.0
 

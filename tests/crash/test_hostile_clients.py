@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.ports import free_port
 from tests.crash.process import BrokerProcess
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.broker.apis import SERVED
 from ottla.client.admin.topics import NewTopic
+from ottla.net.ports import free_port
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

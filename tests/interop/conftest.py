@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from scripts import apache_kafka, ports
+from scripts import apache_kafka
 from tests.compatible import compatibility as compatibility
 from tests.compatible import note_marked as note_marked
 from tests.compatible import pytest_runtest_logreport as pytest_runtest_logreport
@@ -13,6 +13,7 @@ from tests.compatible import pytest_sessionfinish as pytest_sessionfinish
 from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
+from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
 
 PARTITIONS = 6
@@ -46,5 +47,5 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     reason = apache_kafka.missing(version)
     if reason:
         pytest.skip(reason)
-    with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), ports.free_ports(), version=version) as running:
+    with kafka_jars.kafka(tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2), version=version) as running:
         yield running

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 from tests.interop.kafka_jars import kafka, run_tool
 from tests.interop.test_consumer_protocol import Member, until
 
@@ -27,6 +26,7 @@ from ottla.coordinator.membership import Membership
 from ottla.coordinator.records import read_key
 from ottla.coordinator.state_log import partition_of
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
+from ottla.net.ports import free_port
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
@@ -109,7 +109,7 @@ def append(log: Log, records: list[Record]) -> None:
 
 
 def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
-    port = free_ports()
+    port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 3, 1)])

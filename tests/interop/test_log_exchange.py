@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 from tests.interop.kafka_jars import kafka
 
 from ottla import KafkaAdminClient, NewTopic
@@ -20,6 +19,7 @@ from ottla.coordinator.transaction import State, Transaction
 from ottla.coordinator.transaction_records import read_key, read_transaction, transaction_record
 from ottla.coordinator.transactions import RESULTS, fence
 from ottla.model import TRANSACTION_STATE, TopicPartition
+from ottla.net.ports import free_port
 from ottla.records.batch import records
 from ottla.records.builder import BatchBuilder
 from ottla.records.decoder import decode_records
@@ -128,7 +128,7 @@ def _kafka_or_skip() -> None:
 @pytest.mark.parametrize("kills", ENDINGS, ids=str)
 def test_data_goes_from_kafka_to_us_and_back(tmp_path: Path, kills: tuple[bool, bool]) -> None:
     """Both times Kafka is stopped or killed."""
-    port = free_ports()
+    port = free_port(in_a_row=2)
     with kafka(tmp_path, port, kill=kills[0]) as bootstrap:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1, topic_configs={"segment.bytes": str(SEGMENT_BYTES)})])
@@ -197,7 +197,7 @@ def append_state(log_dir: LogDir, transaction: Transaction) -> None:
 def test_transactional_ids_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     """Kafka finishes a transaction whose end we have decided."""
     confluent_kafka = pytest.importorskip("confluent_kafka")
-    port = free_ports()
+    port = free_port(in_a_row=2)
     with kafka(tmp_path, port) as bootstrap:
         expected = produce(bootstrap, 1, 6)
         left_open = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "open"}, logger=None)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 from tests.interop.kafka_jars import NODE_HEAP, kafka, server
 
 from ottla import Broker
 from ottla.cli.main import main as ottla
+from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -150,7 +150,7 @@ class Work:
 
 @contextlib.contextmanager
 def kafka_on_zookeeper(directory: Path, connect: str) -> Iterator[str]:
-    port = free_ports()
+    port = free_port(in_a_row=2)
     settings = {
         "broker.id": 0,
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -209,7 +209,7 @@ def test_a_node_goes_from_kafka_without_zookeeper_to_us_and_back(
     tmp_path: Path, compatibility: Record, version: str, kill: bool
 ) -> None:
     kafka_or_skip(version)
-    port, work = free_ports(), Work()
+    port, work = free_port(in_a_row=2), Work()
     with kafka(tmp_path, port, kill=kill, version=version) as bootstrap:
         work.set_up(bootstrap)
         work.go_on(bootstrap)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 from tests.interop.kafka_jars import server
 from tests.unit.client.admin_scenarios import SCENARIOS, Scenario
 
 from ottla import KafkaAdminClient, errors
+from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
@@ -37,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     reason = apache_kafka.missing(version)
     if reason:
         pytest.skip(reason)
-    directory, port = tmp_path_factory.mktemp(f"kafka-{version}"), free_ports()
+    directory, port = tmp_path_factory.mktemp(f"kafka-{version}"), free_port(in_a_row=2)
     command = apache_kafka.prepare_node(directory, port, version)
     with (directory / "server.properties").open("a") as properties:
         properties.write(WITH_RULES)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripts import apache_kafka, ports
+from scripts import apache_kafka
 from tests.interop.steady import new_topic
 
 from ottla import (
@@ -30,6 +30,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
@@ -38,7 +39,7 @@ class Node:
     """Apache Kafka on loopback, which can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        self.port = ports.free_ports()
+        self.port = free_port(in_a_row=2)
         self.command = apache_kafka.prepare_node(directory, self.port)
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 from tests.interop.java_clients import run_java
 from tests.interop.kafka_jars import kafka
 from tests.interop.steady import new_topic
@@ -28,6 +27,7 @@ from ottla.legacy import (
     TopicMetadataRequest,
     TopicPartition,
 )
+from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
@@ -39,7 +39,7 @@ def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     reason = apache_kafka.missing(KAFKA)
     if reason:
         pytest.skip(reason)
-    with kafka(tmp_path_factory.mktemp("kafka"), free_ports(), version=KAFKA, kill=True) as address:
+    with kafka(tmp_path_factory.mktemp("kafka"), free_port(in_a_row=2), version=KAFKA, kill=True) as address:
         yield address
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.errors import SaslAuthenticationFailedError
+from ottla.net.ports import free_port
 
 from .kafka_jars import server
 
@@ -27,7 +27,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A node of Apache Kafka that knows ann by her password, for two seconds at a time."""
     if reason := apache_kafka.missing():
         pytest.skip(f"Apache Kafka: {reason}")
-    folder, port = tmp_path_factory.mktemp("sasl"), free_ports()
+    folder, port = tmp_path_factory.mktemp("sasl"), free_port(in_a_row=2)
     command = apache_kafka.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
         # The last value of a property counts.

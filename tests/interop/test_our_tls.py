@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
-from scripts.ports import free_ports
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.errors import SslAuthenticationError
+from ottla.net.ports import free_port
 
 from .kafka_jars import server
 
@@ -57,7 +57,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder, kind = tmp_path_factory.mktemp("tls"), request.param
     for name in ("broker", "client"):
         stores(folder, name, kind)
-    port = free_ports()
+    port = free_port(in_a_row=2)
     command = apache_kafka.prepare_node(folder / "node", port)
     with (folder / "node" / "server.properties").open("a") as properties:
         # The last value of a property counts.

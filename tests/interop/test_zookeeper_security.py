@@ -11,11 +11,10 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
-from scripts.ports import free_port
-
 from ottla.cluster.registry import Create, RegistryError, Set
 from ottla.cluster.zookeeper import Security, ZooKeeperRegistry
 from ottla.errors import StartupError
+from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
 
 from .certified import identities as identities

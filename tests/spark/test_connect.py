@@ -20,7 +20,7 @@ from tests.whole_topic import whole_topic
 
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
-from ottla.pipelines.processes import free_port
+from ottla.net.ports import free_port
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import prepare_environment
 

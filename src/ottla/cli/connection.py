@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.config import properties
+from ottla.config.broker import zookeeper_address
 from ottla.errors import BrokerNotAvailableError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def add_connection(
 
 
 class _Servers(argparse.Action):
-    """Takes addresses. ConfigurationError where there are none, as an empty variable of a shell leaves it."""
+    """Takes addresses. ConfigurationError where there are none, as an empty variable of a shell leaves it, or wrong."""
 
     def __call__(
         self,
@@ -51,6 +52,11 @@ class _Servers(argparse.Action):
     ) -> None:
         if not values.partition("/")[0].strip(", "):
             raise ConfigurationError(f"{option_string}: {values!r} names no server: {self.metavar} is wanted")
+        if self.dest == "zookeeper":
+            try:
+                zookeeper_address(values)
+            except ValueError as error:
+                raise ConfigurationError(f"{option_string}: {values!r} is not allowed: {error}") from None
         setattr(namespace, self.dest, values)
 
 

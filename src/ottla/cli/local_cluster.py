@@ -22,8 +22,9 @@ from typing import Final, Self
 from ottla.cli import detached
 from ottla.config import properties
 from ottla.errors import ConfigurationError, StartupError
+from ottla.net.ports import free_port
 from ottla.storage.files import replace_file
-from ottla.testing.zookeeper import LocalZooKeeper, free_port
+from ottla.testing.zookeeper import LocalZooKeeper
 
 STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0

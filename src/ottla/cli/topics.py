@@ -13,11 +13,21 @@ from ottla.cli import topic_options
 from ottla.cli.connection import add_connection, client_options
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
+from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.admin.topics import NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.znodes import uuid_text
 from ottla.config import properties
-from ottla.errors import ConfigurationError, KafkaError, TopicAlreadyExistsError
+from ottla.errors import (
+    ClusterAuthorizationFailedError,
+    ConfigurationError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnsupportedVersionError,
+)
+from ottla.model import TopicPartition
+
+Moves = Mapping[TopicPartition, PartitionReassignment]
 
 SET_ON_TOPIC = 1
 """The source of an option that is set on the topic itself."""
@@ -102,21 +112,22 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     if args.topic and not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
     options = _options(admin, found)
+    moves = _moves(admin)
     only_partitions = args.under_replicated_partitions or args.unavailable_partitions
-    shown = [(topic, [p for p in topic.partitions if not only_partitions or _lacks(p, args)]) for topic in found]
+    shown = [(topic, [p for p in topic.partitions if not only_partitions or _lacks(p, moves, args)]) for topic in found]
     if only_partitions:
         shown = [(topic, partitions) for topic, partitions in shown if partitions]
     if args.topics_with_overrides:
         shown = [(topic, partitions) for topic, partitions in shown if options[topic.name]]
     if args.json:
-        print(json.dumps([_as_json(topic, options[topic.name], partitions) for topic, partitions in shown]))
+        print(json.dumps([_as_json(topic, options[topic.name], partitions, moves) for topic, partitions in shown]))
         return 0
     for topic, partitions in shown:
         if not only_partitions:
             print(_topic_line(topic, options[topic.name]))
         if not args.topics_with_overrides:
             for partition in partitions:
-                print(_partition_line(topic.name, partition))
+                print(_partition_line(partition, moves.get(TopicPartition(topic.name, partition.partition))))
     return 0
 
 
@@ -178,6 +189,14 @@ def _options(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
     }
 
 
+def _moves(admin: KafkaAdminClient) -> Moves:
+    """What is on its way to other brokers; nothing where the cluster does not say: before 2.4, or not to everybody."""
+    try:
+        return admin.list_partition_reassignments()
+    except (UnsupportedVersionError, ClusterAuthorizationFailedError):
+        return {}
+
+
 def assignment(text: str) -> dict[int, list[int]]:
     """Brokers by partition, of `0:1,1:2`."""
     try:
@@ -186,10 +205,16 @@ def assignment(text: str) -> dict[int, list[int]]:
         raise ConfigurationError(f"--replica-assignment: {text!r} is not allowed: broker:broker,… is wanted") from None
 
 
-def _lacks(partition: PartitionInfo, args: argparse.Namespace) -> bool:
+def _lacks(partition: PartitionInfo, moves: Moves, args: argparse.Namespace) -> bool:
     """Whether it lacks something that was asked for; with both flags either counts."""
-    short = args.under_replicated_partitions and len(partition.isr) < len(partition.replicas)
+    short = args.under_replicated_partitions and is_under_replicated(partition, moves)
     return bool(short or (args.unavailable_partitions and partition.leader < 0))
+
+
+def is_under_replicated(partition: PartitionInfo, moves: Moves) -> bool:
+    """Whether replicas are out of sync; those that a move adds and that have not caught up yet lack nothing."""
+    move = moves.get(TopicPartition(partition.topic, partition.partition))
+    return len(partition.isr) < len(partition.replicas) - (len(move.adding_replicas) if move else 0)
 
 
 def _topic_line(topic: TopicInfo, options: Mapping[str, str]) -> str:
@@ -200,22 +225,37 @@ def _topic_line(topic: TopicInfo, options: Mapping[str, str]) -> str:
     )
 
 
-def _partition_line(topic: str, partition: PartitionInfo) -> str:
+def _partition_line(partition: PartitionInfo, move: PartitionReassignment | None) -> str:
     leader = "none" if partition.leader < 0 else partition.leader
-    replicas, isr = (",".join(map(str, ids)) for ids in (partition.replicas, partition.isr))
+    moved = _move_text(move) if move else ""
     return (
-        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
-        "\tElr: \tLastKnownElr: "
+        f"\tTopic: {partition.topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}{moved}\tElr: \tLastKnownElr: "
     )
 
 
-def _as_json(topic: TopicInfo, options: Mapping[str, str], partitions: Iterable[PartitionInfo]) -> dict[str, Any]:
+def _move_text(move: PartitionReassignment) -> str:
+    return f"\tAdding Replicas: {_ids(move.adding_replicas)}\tRemoving Replicas: {_ids(move.removing_replicas)}"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _as_json(
+    topic: TopicInfo, options: Mapping[str, str], partitions: Iterable[PartitionInfo], moves: Moves
+) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topicId": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
         "configs": dict(options),
-        "partitions": [
-            {"partition": p.partition, "leader": p.leader, "replicas": p.replicas, "isr": p.isr} for p in partitions
-        ],
+        "partitions": [_partition_as_json(p, moves.get(TopicPartition(topic.name, p.partition))) for p in partitions],
     }
+
+
+def _partition_as_json(partition: PartitionInfo, move: PartitionReassignment | None) -> dict[str, Any]:
+    told = {name: getattr(partition, name) for name in ("partition", "leader", "replicas", "isr")}
+    if move:
+        told |= {"addingReplicas": move.adding_replicas, "removingReplicas": move.removing_replicas}
+    return told

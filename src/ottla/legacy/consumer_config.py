@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.config.options import REQUIRED, Option, boolean, integer, nullable, one_of, text
+from ottla.config.broker import zookeeper_address
+from ottla.config.options import REQUIRED, Option, boolean, integer, nullable, one_of
 from ottla.errors import ConfigurationError
 from ottla.legacy.config import MAX_INT, LegacyConfig, client_id
 
@@ -30,7 +31,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     """
 
     group_id = Option(REQUIRED, path_name, "The group whose members divide the partitions.")
-    zookeeper_connect = Option(REQUIRED, text, "ZooKeeper: host:port, several with commas, then a chroot or none.")
+    zookeeper_connect = Option(
+        REQUIRED, zookeeper_address, "ZooKeeper: host:port, several with commas, then a chroot or none."
+    )
     zookeeper_session_timeout_ms = Option(
         6_000, integer(1, MAX_INT), "A member that ZooKeeper does not hear of for so long has left the group."
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.errors import KafkaError
+from ottla.net.ports import free_port
 
 STOP_TIMEOUT_S = 15.0
 BROKER_START_TIMEOUT_S = 30.0
@@ -110,13 +111,6 @@ def _die_with_parent() -> Callable[[], None] | None:
         libc.prctl(set_death_signal, signal.SIGTERM)
 
     return ask_kernel
-
-
-def free_port() -> int:
-    """A port that nothing listens on at present."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for_release(lock: Path) -> None:

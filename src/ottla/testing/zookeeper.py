@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ottla.errors import StartupError
+from ottla.net.ports import free_port
 from ottla.spark.java import find_java
 
 START_SECONDS: Final = 60.0
@@ -160,10 +161,3 @@ def _jars() -> Path:
     except ImportError:
         raise StartupError("ZooKeeper's jars come with PySpark: pip install 'ottla[spark]'") from None
     return Path(pyspark.__file__).parent / "jars"
-
-
-def free_port() -> int:
-    """A port on loopback that nobody uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripts.ports import free_port
 from tests.spark.connector.jobs import Jobs
 from tests.spark.connector.table import WRONG_BATCHES, WRONG_STREAMS, Wrong, chosen
+
+from ottla.net.ports import free_port
 
 
 @pytest.mark.parametrize("row", chosen(WRONG_BATCHES), ids=lambda row: row.name)

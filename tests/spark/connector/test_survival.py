@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from scripts.ports import free_port
 from tests.interop.kafka_jars import server
 from tests.spark.connector.jobs import Jobs
 from tests.spark.connector.table import often
 
 from ottla import KafkaProducer, NewTopic
 from ottla.client.admin.admin import KafkaAdminClient
+from ottla.net.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,9 @@ from ottla import Broker
 from ottla.cli import topic_options, topics
 from ottla.cli.main import main
 from ottla.client.admin.configs import ConfigResource
+from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.model import TopicPartition
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -32,8 +34,12 @@ class Cluster:
             "whole": (partition("whole", 0), partition("whole", 1)),
             "short": (partition("short", 0), partition("short", 1, isr=(0,))),
             "unled": (partition("unled", 0, leader=-1), partition("unled", 1)),
+            "moved": (partition("moved", 0), partition("moved", 1, isr=(0,))),
         }
         return {name: TopicInfo(name, UUID(int=1), False, partitions) for name, partitions in found.items()}
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        return {TopicPartition("moved", 1): PartitionReassignment((0, 1), (1,), (0,))}
 
     def describe_configs(self, resources: Iterable[ConfigResource]) -> Mapping[ConfigResource, dict[str, Any]]:
         entry = SimpleNamespace(name="retention.ms", value="5", source=topics.SET_ON_TOPIC)
@@ -49,7 +55,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("flags", "left"),
     [
-        ((), {"short": [0, 1], "unled": [0, 1], "whole": [0, 1]}),
+        ((), {"moved": [0, 1], "short": [0, 1], "unled": [0, 1], "whole": [0, 1]}),
         (("--under-replicated-partitions",), {"short": [1]}),
         (("--unavailable-partitions",), {"unled": [0]}),
         (("--under-replicated-partitions", "--unavailable-partitions"), {"short": [1], "unled": [0]}),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 from ottla.errors import ConfigurationError
+from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
-from ottla.pipelines.processes import free_port
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import LOCAL_DEFAULTS, prepare_environment
 

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.net import ports
+from ottla.net.ports import free_port, outgoing_from
+
+
+def test_no_outgoing_connection_takes_a_free_port() -> None:
+    assert all(ports.LOWEST <= free_port() < outgoing_from(ports.OUTGOING) for _ in range(100))
+
+
+def test_a_port_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as server:
+        taken = server.getsockname()[1]
+        candidates = iter([taken, taken, taken + 1])
+        monkeypatch.setattr(ports, "_candidate", lambda in_a_row: next(candidates))
+        assert free_port() == taken + 1
+
+
+def test_ports_in_a_row_are_all_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", free_port(3))) as server:
+        taken = server.getsockname()[1]
+        candidates = iter([taken - 1, taken + 1])
+        monkeypatch.setattr(ports, "_candidate", lambda in_a_row: next(candidates))
+        assert free_port(in_a_row=2) == taken + 1
+
+
+def test_where_none_is_free_an_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(ports, "_candidate", lambda in_a_row: server.getsockname()[1])
+        with pytest.raises(OSError, match="no 1 free ports in a row"):
+            free_port()
+
+
+def test_where_every_port_may_be_outgoing_the_kernel_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tmp_path / "range"
+    told.write_text("1024\t65535\n")
+    monkeypatch.setattr(ports, "OUTGOING", told)
+    assert outgoing_from(told) == 1024
+    assert free_port() > 0
+
+
+def test_a_system_that_does_not_tell_has_the_usual_range(tmp_path: Path) -> None:
+    assert outgoing_from(tmp_path / "missing") == ports.OUTGOING_FROM
