@@ -18,6 +18,7 @@ pytest.importorskip("kazoo")
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cluster.zookeeper_tree import read_tree
+from ottla.legacy.zk_client import ZkClient
 from ottla.testing.zookeeper import LocalZooKeeper
 
 pytestmark = pytest.mark.interop
@@ -27,9 +28,9 @@ OF_ONE_RUN = {"timestamp", "topic_id", "id", "port", "host", "endpoints", "block
 """Fields whose values differ from run to run."""
 
 
-def broker(zookeeper: LocalZooKeeper, chroot: str, data: Path) -> BrokerProcess:
+def broker(zookeeper: LocalZooKeeper, chroot: str, data: Path, session_ms: int = SESSION_MS) -> BrokerProcess:
     options = {"broker.id": 0, "zookeeper.connect": f"{zookeeper.connect}/{chroot}"}
-    timeouts = {"zookeeper.session.timeout.ms": SESSION_MS, "group.initial.rebalance.delay.ms": 0}
+    timeouts = {"zookeeper.session.timeout.ms": session_ms, "group.initial.rebalance.delay.ms": 0}
     return BrokerProcess(data, **options, **timeouts)
 
 
@@ -49,10 +50,36 @@ def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: LocalZooKeepe
     with broker(zookeeper, "killed", tmp_path) as node:
         send(node.bootstrap, b"1", b"2")
         node.kill()
+        (tmp_path / "zookeeper-session").unlink()  # as if Kafka had run here
         node.start()  # the nodes of the run before are there until their session ends
         send(node.bootstrap, b"3")
         assert read(node.bootstrap, 3) == [b"1", b"2", b"3"]
         assert node.stop() == 0
+
+
+def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    session_ms = 60_000
+    with broker(zookeeper, "at-once", tmp_path, session_ms) as node:
+        send(node.bootstrap, b"1")
+        for again in (b"2", b"3"):
+            node.kill()
+            began = time.monotonic()
+            node.start()
+            send(node.bootstrap, again)
+            assert time.monotonic() - began < session_ms / 1000 / 2
+        assert read(node.bootstrap, 3) == [b"1", b"2", b"3"]
+        assert (tmp_path / "zookeeper-session").stat().st_mode & 0o077 == 0
+        assert node.stop() == 0
+        assert not (tmp_path / "zookeeper-session").exists()
+
+
+def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+    with broker(zookeeper, "again", tmp_path) as node, ZkClient(f"{zookeeper.connect}/again") as zk:
+        before = zk.run(zk.registry.get("/brokers/ids/0"))
+        with pytest.raises(AssertionError, match=r"log\.dirs: .* in use"):
+            broker(zookeeper, "again", tmp_path).start()
+        send(node.bootstrap, b"1")
+        assert zk.run(zk.registry.get("/brokers/ids/0")) == before
 
 
 def test_a_second_broker_with_the_same_id_is_refused(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
         before = registry.session_id
         await registry.multi([Create("/me", b"first", ephemeral=True)])
         await registry.get("/me", changed.set)
-        await expire(registry)
+        assert registry.session is not None
+        await registry.end_session(registry.session)
         await renewed.wait()
         await changed.wait()
         assert registry.session_id != before
@@ -83,21 +84,25 @@ def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
     run(test, connect)
 
 
-async def expire(registry: ZooKeeperRegistry) -> None:
-    """End the registry's session from outside: whoever connects with its id and password may close it."""
-    from kazoo.client import KazooClient
+def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
+    async def test(registry: ZooKeeperRegistry) -> None:
+        renewed = asyncio.Event()
 
-    client = registry._client
-    assert client is not None
+        async def tell() -> None:
+            renewed.set()
 
-    def take_over() -> None:
-        hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
-        thief = KazooClient(hosts, client_id=client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
+        registry.on_new_session(tell)
+        gone = registry.session
+        assert gone is not None
+        await registry.end_session(gone)
+        await renewed.wait()
+        kept = registry.session
+        await registry.multi([Create("/kept", ephemeral=True)])
+        await registry.end_session(gone)
+        assert await registry.get("/kept") is not None
+        assert registry.session == kept
 
-    await asyncio.to_thread(take_over)
+    run(test, connect)
 
 
 def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: LocalZooKeeper, connect: str) -> None:

@@ -45,11 +45,13 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
+    from ottla.cluster.earlier_session import EarlierSession
     from ottla.cluster.zookeeper import ZooKeeperRegistry
     from ottla.coordinator.add_partitions import AddPartitions
     from ottla.coordinator.cluster_markers import ClusterMarkers
     from ottla.model import TopicPartition
     from ottla.replication.fetcher import Fetchers
+    from ottla.replication.isr_changes import ControllerIsrChanges
 
 log = logging.getLogger("ottla.broker")
 
@@ -84,7 +86,9 @@ class BrokerNode:
         self._quotas = Quotas(self._live, clock.monotonic)
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
+        self._session: EarlierSession | None = None
         self._fetchers: Fetchers | None = None
+        self._isr_changes: ControllerIsrChanges | None = None
         self._telling: asyncio.Task[None] | None = None
         """Tells the controller of a disk that has failed; kept, as the loop alone would let it go."""
 
@@ -99,6 +103,8 @@ class BrokerNode:
                 await self._take_number(zookeeper)
                 config = self.config
             all_dirs = self._open_log_dirs(cluster_id)
+            if zookeeper is not None:
+                await self._end_earlier_session(zookeeper)
             registry = self._registry = zookeeper or self._embedded()
             partitions = Partitions(
                 self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas
@@ -201,11 +207,15 @@ class BrokerNode:
             if self._fetchers is not None:
                 self._fetchers.close()
             await self._services.partitions.close()
+            if self._isr_changes is not None:
+                self._isr_changes.close()
         await self._drain()
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
         self._workers.shutdown(wait=True)
+        if self._session is not None:
+            self._session.forget()
         for log_dir in self._log_dirs:
             try:
                 log_dir.close()
@@ -240,7 +250,7 @@ class BrokerNode:
             return -1 if own is None else own.epoch
 
         partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
-        partitions.isr_changes = ControllerIsrChanges(
+        partitions.isr_changes = self._isr_changes = ControllerIsrChanges(
             own_id, member.peers.ask, lambda: view.image, member.controller.proposals.alter_partition
         )
         partitions.followers = self._fetchers = Fetchers(
@@ -312,6 +322,13 @@ class BrokerNode:
         self._registry = zookeeper
         await zookeeper.open()
         return zookeeper
+
+    async def _end_earlier_session(self, zookeeper: ZooKeeperRegistry) -> None:
+        """What a run that was killed has left in ZooKeeper goes now, not when its session has expired."""
+        from ottla.cluster.earlier_session import EarlierSession
+
+        self._session = EarlierSession(self._log_dirs[0].path, zookeeper)
+        await self._session.end()
 
     async def _take_number(self, zookeeper: ZooKeeperRegistry) -> None:
         """Have the cluster number a broker whose options and data directories say nothing of an id."""

@@ -88,8 +88,9 @@ class Following:
     async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
         known = self._view.image.topics
         new = [name for name, _, _ in _topics(request) if name not in known]
-        nodes = await tree.get_all(self._registry, [znodes.config_topic(name) for name in new])
-        options = {name: tree.options_of(node) for name, node in zip(new, nodes, strict=True)}
+        paths = [znodes.config_topic(name) for name in new]
+        nodes = await tree.get_all(self._registry, paths)
+        options = {n: tree.options_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
         ids = await self._ids(request)
         await self._change(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
 

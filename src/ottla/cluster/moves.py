@@ -37,7 +37,7 @@ class Moves:
         await self._context.settle()
 
     def _begun(self, tp: TopicPartition, p: PartitionImage, target: Sequence[int]) -> PartitionImage | None:
-        checked = reassignments.checked(target, self._context.image.brokers.keys())
+        checked = reassignments.checked(p, target, self._context.image.brokers.keys())
         return reassignments.begun(p, checked, self._context.candidates(self._context.image, tp))
 
     def _taken_back(self, tp: TopicPartition, p: PartitionImage) -> PartitionImage:

@@ -15,8 +15,11 @@ from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import InvalidReplicaAssignmentError
 
 
-def checked(target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
-    """The target, if a partition may be there: InvalidReplicaAssignmentError otherwise."""
+def checked(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
+    """The target, if a partition may be there: InvalidReplicaAssignmentError otherwise.
+
+    Who has to fetch all of it first has to be alive. One that has it may be away: the move ends when it is back.
+    """
     if not target:
         raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
     if len(set(target)) < len(target):
@@ -25,7 +28,7 @@ def checked(target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
         )
     if any(broker < 0 for broker in target):
         raise InvalidReplicaAssignmentError(f"Invalid broker id in replica list: {list(target)}")
-    missing = [broker for broker in target if broker not in alive]
+    missing = [broker for broker in target if broker not in alive and broker not in origin_of(p)]
     if missing:
         raise InvalidReplicaAssignmentError(f"Replica assignment has brokers that are not alive: {missing}")
     return tuple(target)

@@ -1,7 +1,8 @@
 """This broker's place in the cluster: its node below `/brokers/ids`, and its number where it has none yet.
 
 The node is ephemeral: it goes with the session, and is made again with the next one. Another broker of the same number
-is waited for no longer than its session could live, since it may be this one's own earlier run. Loop thread.
+is waited for no longer than its session could live, since it may be this one's own earlier run (whose session ends at
+once where its data directory is the same, see `earlier_session`). Loop thread.
 """
 
 from __future__ import annotations

@@ -108,18 +108,24 @@ async def read_topic_options(registry: Registry) -> dict[str, Mapping[str, str]]
     """What is set on topics, by their names."""
     names = await registry.children(znodes.CONFIG_TOPICS)
     nodes = await get_all(registry, [znodes.config_topic(name) for name in names])
-    return {name: options_of(node) for name, node in zip(names, nodes, strict=True)}
+    return {name: options_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
 
 
 async def read_entity(registry: Registry, path: str) -> Mapping[str, str]:
     """The options in one node below `/config`."""
-    return options_of(await registry.get(path))
+    return options_of(await registry.get(path), path)
 
 
-def options_of(node: Node | None) -> Mapping[str, str]:
-    """The options in a node below `/config`; none where it is not there."""
-    options: Mapping[str, str] = znodes.load(node.value).get("config", {}) if node is not None and node.value else {}
-    return options
+def options_of(node: Node | None, path: str) -> Mapping[str, str]:
+    """The options in a node below `/config`; none where it is not there, or cannot be read, which is told."""
+    if node is None or not node.value:
+        return {}
+    try:
+        return znodes.config_options(path, node.value)
+    except UnreadableNodeError as error:
+        # what a person has written must not keep the others from being served
+        log.error("%s", error.message)
+        return {}
 
 
 def partition_image(

@@ -19,12 +19,26 @@ from ottla.cluster import reassignments, znodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.elections import Reason
 from ottla.cluster.metadata import NO_LEADER, ClusterImage
-from ottla.cluster.registry import Delete, NoNodeError, Registry
+from ottla.cluster.registry import (
+    BadVersionError,
+    Create,
+    Delete,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    Registry,
+    RegistryError,
+    Set,
+)
+from ottla.cluster.topics import check_name
 from ottla.cluster.view import ClusterView
-from ottla.errors import KafkaError, NotControllerError, UnknownTopicOrPartitionError
+from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
+
+Item = dict[str, Any]
+"""What a request in the tree says of one partition."""
 
 PAUSE_SECONDS: Final = 0.5
 """How long after a failure everything is looked at again."""
@@ -44,8 +58,8 @@ class TreeChanges:
         self._changed = asyncio.Event()
         self._watched: set[str] = set()
         """Topics whose node is watched."""
-        self._moving: frozenset[TopicPartition] = frozenset()
-        """Partitions that a request in the tree has set in motion."""
+        self._moving: dict[TopicPartition, Item] = {}
+        """What a request in the tree has set in motion, and goes on as it says."""
         self._waiting: set[TopicPartition] = set()
         """Partitions without a leader, whose options have changed."""
         self._task: asyncio.Task[None] | None = None
@@ -103,6 +117,9 @@ class TreeChanges:
         self._changed.set()
 
     async def _deletions(self) -> None:
+        node = await self._registry.get(znodes.DELETE_TOPICS, self._changed.set)
+        if node is not None and node.value:
+            await self._tell_apart(node)
         for name in await self._registry.children(znodes.DELETE_TOPICS, self._changed.set):
             if name in self._view.image.deleting:
                 continue
@@ -114,26 +131,45 @@ class TreeChanges:
                 log.warning("%s: there is no such topic", znodes.delete_topic(name))
             await self._remove(znodes.delete_topic(name))
 
+    async def _tell_apart(self, node: Node) -> None:
+        """Make one request of each topic that a single one names, as the first design of deletion had it."""
+        for name in _topics(node.value):
+            try:
+                await self._registry.multi([Create(znodes.delete_topic(name))])
+            except NodeExistsError:
+                pass
+        await self._change(Set(znodes.DELETE_TOPICS, b"", node.version))
+
     async def _reassignments(self) -> None:
+        """Begin what is asked for anew, and leave in the request what goes on as it says.
+
+        What has come to its end, was taken back or goes elsewhere by now must not begin again: as in Kafka, it is taken
+        out of the request, which goes when it is empty.
+        """
         node = await self._registry.get(znodes.REASSIGN, self._changed.set)
         if node is None:
-            self._moving = frozenset()
+            self._moving = {}
             return
         wanted = _partitions(znodes.REASSIGN, node.value)
         for tp, item in wanted.items():
-            if tp not in self._moving:
+            if self._moving.get(tp) != item:
                 await self._move(tp, item)
-        image = self._view.image
-        self._moving = frozenset(
-            tp for tp in wanted if (p := image.partition(tp)) is not None and reassignments.is_moving(p)
-        )
+        self._moving = {tp: item for tp, item in wanted.items() if self._goes_on(tp, item)}
         if not self._moving:
-            await self._remove(znodes.REASSIGN)
+            await self._change(Delete(znodes.REASSIGN, node.version))
+        elif len(self._moving) < len(wanted):
+            left = znodes.request_value(self._moving.values())
+            await self._change(Set(znodes.REASSIGN, left, node.version))
 
-    async def _move(self, tp: TopicPartition, item: dict[str, Any]) -> None:
+    def _goes_on(self, tp: TopicPartition, item: Item) -> bool:
+        """Whether a partition is on its way to where a request wants it."""
+        p = self._view.image.partition(tp)
+        return p is not None and reassignments.is_moving(p) and item["replicas"] == [*reassignments.target_of(p)]
+
+    async def _move(self, tp: TopicPartition, item: Item) -> None:
         try:
             await self._controller.moves.reassign(tp, [int(broker) for broker in item["replicas"]])
-        except NotControllerError:
+        except (NotControllerError, RegistryError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
             log.error("%s: %s is not moved: %s", znodes.REASSIGN, tp, error)
@@ -160,10 +196,13 @@ class TreeChanges:
             self._waiting -= waiting
 
     async def _remove(self, path: str) -> None:
+        await self._change(Delete(path))
+
+    async def _change(self, change: Set | Delete) -> None:
         try:
-            await self._registry.multi([Delete(path)])
-        except NoNodeError:
-            pass  # who wrote it has taken it back
+            await self._registry.multi([change])
+        except (NoNodeError, BadVersionError):
+            pass  # who wrote it has taken it back, or has written something else, which is looked at next
 
 
 def _reconsidered(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
@@ -179,10 +218,22 @@ def _reconsidered(before: ClusterImage, after: ClusterImage) -> set[TopicPartiti
     return {TopicPartition(t.name, i) for t in changed for i, p in enumerate(t.partitions) if p.leader == NO_LEADER}
 
 
-def _partitions(path: str, raw: bytes) -> dict[TopicPartition, dict[str, Any]]:
+def _topics(raw: bytes) -> list[str]:
+    """The topics that a request to delete names; none of what is no request, which is told."""
+    try:
+        names: list[str] = znodes.load(raw)["topics"]
+        for name in names:
+            check_name(name)
+    except (ValueError, KeyError, TypeError, InvalidTopicError) as error:
+        log.error("%s is no request: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
+        return []
+    return names
+
+
+def _partitions(path: str, raw: bytes) -> dict[TopicPartition, Item]:
     """The partitions that a request in the tree names; none of what is no request, which is told."""
     try:
-        items: list[dict[str, Any]] = znodes.load(raw)["partitions"]
+        items: list[Item] = znodes.load(raw)["partitions"]
         return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         log.error("%s is no request: %r: %s", path, raw[:200], error)

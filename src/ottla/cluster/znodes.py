@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -208,9 +208,26 @@ def producer_ids_value(broker_id: int, end: int) -> bytes:
     return dump({"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(end - 1)})
 
 
+def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
+    """`/admin/reassign_partitions`."""
+    return dump({"version": 1, "partitions": list(partitions)})
+
+
 def config_value(options: Mapping[str, str]) -> bytes:
     """`/config/topics/T` and its siblings."""
     return dump({"version": 1, "config": dict(options)})
+
+
+def config_options(path: str, raw: bytes) -> dict[str, str]:
+    """The options in a node below `/config`, as text, also where a person wrote numbers.
+
+    Raises UnreadableNodeError, which does not show the value: it may be a secret.
+    """
+    try:
+        options = load(raw).get("config", {})
+        return {str(k): v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
+    except (ValueError, AttributeError) as error:
+        raise UnreadableNodeError(f"{path} holds no options: {type(error).__name__}") from None
 
 
 def log_dir_event(broker_id: int) -> bytes:
@@ -224,10 +241,14 @@ def change_note(path: str) -> bytes:
 
 
 def changed_entity(raw: bytes) -> str | None:
-    """The path below `/config` that a node of `/config/changes` tells of, in either version; None for anything else."""
+    """The path below `/config` that a node of `/config/changes` tells of, in any version; None for anything else."""
     try:
-        value = load(raw)
+        value = json.loads(raw)
     except ValueError:
+        return None
+    if isinstance(value, str):
+        return f"{TOPIC_OPTIONS}/{value}"  # 0.8 has options of topics only, and writes nothing but the name
+    if not isinstance(value, dict):
         return None
     if value.get("version") == 1 and "entity_type" in value and "entity_name" in value:
         return f"{value['entity_type']}/{value['entity_name']}"

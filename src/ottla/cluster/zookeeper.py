@@ -79,6 +79,13 @@ class Security(NamedTuple):
         return {"use_ssl": True, **(key if self.key_store else {}), **trust}
 
 
+class Session(NamedTuple):
+    """What a session is known by: whoever has both can take it over, or end it."""
+
+    id: int
+    password: bytes
+
+
 class ZooKeeperRegistry:
     """A `Registry` below the chroot of a connect string. Loop thread."""
 
@@ -116,25 +123,42 @@ class ZooKeeperRegistry:
         """The session that owns this registry's ephemeral nodes."""
         return self._session_id
 
-    async def open(self) -> None:
-        """Connect. StartupError where kazoo or the chroot is missing, the address is no address, or nobody answers."""
+    @property
+    def session(self) -> Session | None:
+        """The same with its password; None before there is one."""
+        told = None if self._client is None else self._client.client_id
+        return None if told is None else Session(*told)
+
+    async def end_session(self, session: Session) -> None:
+        """End a session that nobody uses any more; one that has ended already does no harm."""
+        client = self._new_client(session)
+        try:
+            await asyncio.to_thread(client.start, self._connection_seconds)
+        except Exception as error:
+            # it will expire, as if nobody had tried
+            log.warning("session 0x%x cannot be ended: %s", session.id, error)
+        finally:
+            await _end(client)
+
+    def _new_client(self, session: Session | None = None) -> KazooClient:
+        """A client that is not started yet, without chroot; with `session` it takes that one over."""
         with kazoo_needed():
             from kazoo.client import KazooClient
-            from kazoo.handlers.threading import KazooTimeoutError
             from kazoo.retry import KazooRetry
-        self._loop = asyncio.get_running_loop()
         retry = KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=1.0)
-        hosts, slash, chroot = self._connect.partition("/")
+        hosts = self._connect.partition("/")[0]
         if kazoo_log.level == logging.NOTSET:
             kazoo_log.setLevel(logging.CRITICAL)
-        options = self._security.options()
-        session = self._session_seconds
-        try:
-            client = KazooClient(hosts, timeout=session, connection_retry=retry, logger=kazoo_log, **options)
-        except ValueError:
-            raise StartupError(
-                f"zookeeper.connect: {self._connect!r} is not allowed: host:port,…/chroot is wanted"
-            ) from None
+        options = {"timeout": self._session_seconds, "connection_retry": retry, "logger": kazoo_log}
+        return KazooClient(hosts, client_id=session, **options, **self._security.options())
+
+    async def open(self) -> None:
+        """Connect. StartupError where kazoo or the chroot is missing, or nobody answers."""
+        client = self._new_client()
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._loop = asyncio.get_running_loop()
+        _, slash, chroot = self._connect.partition("/")
         client.add_listener(self._state_changed)
         self._client = client
         try:
@@ -194,8 +218,7 @@ class ZooKeeperRegistry:
         client, self._client = self._client, None
         self._listeners.clear()
         if client is not None:
-            await asyncio.to_thread(client.stop)
-            await asyncio.to_thread(client.close)
+            await _end(client)
         for task in self._tasks:
             task.cancel()
 
@@ -343,6 +366,11 @@ class _OnTheLoop:
 
 class ConnectionLostError(RegistryError):
     """The connection went while a call was on its way: it may have been done."""
+
+
+async def _end(client: KazooClient) -> None:
+    await asyncio.to_thread(client.stop)
+    await asyncio.to_thread(client.close)
 
 
 def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
