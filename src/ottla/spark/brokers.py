@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from ottla.client.consumer import ranges
-from ottla.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records.columns import Columns
-from ottla.spark.bounds import Offsets, partition_list
+from ottla.spark.bounds import Offsets
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import SourceOptions, Subscription, connection_options
+from ottla.spark.ranges import check_exists
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import KafkaAdminClient
@@ -133,23 +134,6 @@ class Brokers:
                 log.warning("a look-up at %s failed and is tried again: %s", self._options.bootstrap_servers, error)
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
-
-
-def check_exists(
-    topics: Set[str], assigned: Set[TopicPartition] | None, found: Set[TopicPartition], where: str
-) -> None:
-    """Raise UnknownTopicOrPartitionError for a topic that is not there.
-
-    A partition that is not there is left out, as the connector does, with a warning.
-    """
-    missing = topics - {tp.topic for tp in found}
-    if missing:
-        option = "subscribe" if assigned is None else "assign"
-        raise UnknownTopicOrPartitionError(
-            f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
-        )
-    if assigned is not None and assigned - found:
-        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - found), where)
 
 
 def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Columns]:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.client.consumer.fetched import ABORT_MARKER, with_old_formats_converted
 from ottla.errors import CorruptMessageError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records import formats
@@ -21,13 +20,14 @@ from ottla.records.batch import MAGIC, BatchHeader, read_header
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
+from ottla.records.old_formats import with_old_formats_converted
 from ottla.spark.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
 from ottla.spark.bounds import Offsets
-from ottla.spark.brokers import check_exists
 from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.options import SourceOptions, Subscription
-from ottla.spark.reader import FilterPushdown, RangeReader, what_is_left
+from ottla.spark.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
 from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
+from ottla.storage.producer_state import ABORT, read_marker
 
 
 class Aborted(NamedTuple):
@@ -153,8 +153,8 @@ def outcomes(log: OfflineLog) -> tuple[int, list[Aborted]]:
 
 
 def _is_abort(batch: StoredBatch) -> bool:
-    keys = [record.key or b"" for record in decode_records(batch.data, batch.position, batch.header)]
-    return any(len(key) >= 4 and int.from_bytes(key[2:4], "big") == ABORT_MARKER for key in keys)
+    markers = map(read_marker, decode_records(batch.data, batch.position, batch.header))
+    return any(marker is not None and marker.type == ABORT for marker in markers)
 
 
 def columns_of(wanted: OffsetRange, partition: OfflinePartition, *, headers: bool) -> Iterator[Columns]:

@@ -1,7 +1,7 @@
 """`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
 
 Spark pickles this object and sends it to other Python processes, so it holds the options as they came and nothing else;
-readers and writers check them.
+readers and writers check them, and are imported when asked for: Spark starts a process for each step of planning.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
 from ottla.spark.arrow import column_names, spark_schema
-from ottla.spark.offline import FilteredOfflineReader, OfflineReader
 from ottla.spark.options import SourceOptions, read_options
-from ottla.spark.reader import BatchReader, FilteredReader
 from ottla.spark.sink_options import check_columns, sink_options
-from ottla.spark.stream import StreamReader
-from ottla.spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
+    from ottla.spark.offline import OfflineReader
+    from ottla.spark.reader import BatchReader
     from ottla.spark.sink import TopicSink
+    from ottla.spark.stream import StreamReader
+    from ottla.spark.writer import BatchWriter, StreamWriter
 
 
 class OttlaSource(DataSource):
@@ -67,21 +67,28 @@ class OttlaSource(DataSource):
         """For `spark.read`."""
         options = self._options(schema, streaming=False)
         if options.log_dirs:
+            from ottla.spark.offline import FilteredOfflineReader, OfflineReader
+
             return FilteredOfflineReader(options) if self.sees_filters else OfflineReader(options)
+        from ottla.spark.reader import BatchReader, FilteredReader
+
         return FilteredReader(options) if self.sees_filters else BatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')
+        from ottla.spark.writer import BatchWriter
+
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
         """For `df.writeStream`. In the output mode complete each micro-batch writes all rows behind the older ones."""
+        from ottla.spark.writer import StreamWriter
+
         return StreamWriter(self._sink(schema))
 
     def _sink(self, schema: StructType) -> TopicSink:
-        # Imported where it is needed: Spark starts a process per query for planning, and readers need no producer.
         from ottla.spark.sink import TopicSink
 
         options = sink_options(self.given)
@@ -90,6 +97,8 @@ class OttlaSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - the name is Spark's
         """For `spark.readStream`."""
+        from ottla.spark.stream import StreamReader
+
         return StreamReader(self._options(schema, streaming=True))
 
 

@@ -22,10 +22,10 @@ from ottla.spark.bounds import Offsets, moves, offsets_from_json, offsets_to_jso
 from ottla.spark.brokers import Brokers
 from ottla.spark.offsets import check_start, limit_offsets, resolve, stream_ranges
 from ottla.spark.options import SourceOptions
-from ottla.spark.reader import RangeReader
+from ottla.spark.reader import BrokerReader
 
 
-class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The planning side lives as long as the query; the reading side is a copy per task."""
 
     def __init__(self, options: SourceOptions) -> None:

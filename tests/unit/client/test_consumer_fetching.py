@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from ottla import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from ottla.client.consumer.fetched import with_old_formats_converted
 from ottla.errors import CorruptMessageError, LogTruncationError, OffsetOutOfRangeError
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -35,8 +34,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ottla.records import message_set
-from ottla.records.batch import assign, read_header, records
+from ottla.records.batch import assign, read_header
 from ottla.records.builder import BatchBuilder
 
 from .scripted import ScriptedBroker
@@ -456,7 +454,6 @@ def test_reading_may_begin_a_duration_ago(broker: ScriptedBroker, late: bool, fi
 
 def stamped(data: bytearray, begin: int) -> bytes:
     """A batch whose records begin at another time."""
-    from ottla.records.builder import BatchBuilder
 
     header = read_header(data)
     builder = BatchBuilder(bytearray(100_000))
@@ -574,21 +571,3 @@ def test_the_isolation_level_is_told_with_fetches_and_lookups(broker: ScriptedBr
         c.end_offsets([TP])
     assert {r.isolation_level for r in broker.asked(FetchRequest)} == {sent}
     assert {r.isolation_level for r in broker.asked(ListOffsetsRequest)} == {sent}
-
-
-def test_times_that_a_broker_gave_to_old_messages_are_told_as_such():
-    def stamped(offset: int, time_ms: int, *values: bytes) -> bytes:
-        builder = BatchBuilder(bytearray(1000), base_offset=offset)
-        for value in values:
-            assert builder.append(5, None, value)
-        return bytes(message_set.from_batches(bytes(builder.close(append_time_ms=time_ms)), 1))
-
-    given = message_set.encode(0, 77, None, b"a", 1)
-    old = given + stamped(1, 100, b"b", b"c") + stamped(3, 200, b"d")
-    found = records(with_old_formats_converted(memoryview(old)))
-    assert [(r.offset, r.timestamp, r.timestamp_type) for r in found] == [
-        (0, 77, 0),
-        (1, 100, 1),
-        (2, 100, 1),
-        (3, 200, 1),
-    ]

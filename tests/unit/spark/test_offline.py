@@ -21,7 +21,7 @@ from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
 from ottla.spark.offline import OfflineReader
 from ottla.spark.options import read_options
-from ottla.spark.reader import DataLossError
+from ottla.spark.ranges import DataLossError
 from ottla.storage.offline import OfflineLog
 
 PARTITIONS = 2

@@ -18,7 +18,8 @@ from ottla.spark import brokers, reader
 from ottla.spark.brokers import Brokers
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import SourceOptions, Subscription, read_options
-from ottla.spark.reader import BatchReader, DataLossError, RangePartition
+from ottla.spark.ranges import DataLossError
+from ottla.spark.reader import BatchReader, RangePartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

@@ -14,7 +14,8 @@ from ottla.model import TopicPartition
 from ottla.spark import stream
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import Subscription, read_options
-from ottla.spark.reader import DataLossError, RangePartition
+from ottla.spark.ranges import DataLossError
+from ottla.spark.reader import RangePartition
 from ottla.spark.stream import StreamReader
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -5,8 +5,7 @@ Records are decoded when poll() takes them, batch by batch, in the caller's thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from typing import Any
 
 from ottla.client.consumer.fetch_metrics import ResponseTotals
@@ -15,17 +14,14 @@ from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError, RecordDeserializationError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
-from ottla.records import message_set
-from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION, BatchHeader, split, verify
-from ottla.records.builder import BatchBuilder, record_size_upper_bound
-from ottla.records.decoder import Record, decode_records, decode_rows
+from ottla.records.batch import BatchHeader, split, verify
+from ottla.records.decoder import decode_records, decode_rows
+from ottla.records.old_formats import with_old_formats_converted
 
 Convert = Callable[[str, Any, Any], Any]
 """(topic, bytes, headers) -> key or value."""
 
 ABORT_MARKER = 0
-ROWS_PER_BATCH = 1000
-"""Old messages that become one batch."""
 KEY = ConsumerRecord._fields.index("key")
 """Where the key stands in a record; the value comes next."""
 
@@ -190,42 +186,3 @@ class Fetched:
                 ) from error
             out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
         return out
-
-
-def with_old_formats_converted(data: memoryview) -> memoryview:
-    """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
-
-    They come first, if at all: a log's format changes once.
-    """
-    if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
-        return data
-    end = _end_of_old_messages(data)
-    converted = bytearray()
-    for append_time, some in _alike(list(message_set.records(data[:end]))):
-        room = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b"")) for r in some)
-        builder = BatchBuilder(bytearray(room), base_offset=some[0].offset)
-        for r in some:
-            assert builder.append_at(r.offset, r.timestamp, r.key, r.value), "the bound was too low"
-        converted += builder.close(append_time_ms=append_time)
-    rest = data[end:]
-    if rest.nbytes > MAGIC_POSITION and rest[MAGIC_POSITION] == MAGIC:
-        converted += rest
-    return memoryview(converted)
-
-
-def _alike(rows: list[Record]) -> Iterator[tuple[int | None, list[Record]]]:
-    """What goes into one batch: so many rows, and of those that a broker has stamped, the ones with the same time."""
-    for append_time, found in groupby(rows, lambda row: row.timestamp if row.timestamp_type else None):
-        same = list(found)
-        for first in range(0, len(same), ROWS_PER_BATCH):
-            yield append_time, same[first : first + ROWS_PER_BATCH]
-
-
-def _end_of_old_messages(data: memoryview) -> int:
-    pos = 0
-    while data.nbytes - pos > MAGIC_POSITION and data[pos + MAGIC_POSITION] < MAGIC:
-        size = int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
-        if size < 0 or pos + LOG_OVERHEAD + size > data.nbytes:
-            break
-        pos += LOG_OVERHEAD + size
-    return pos

@@ -1,0 +1,114 @@
+"""Which ranges of offsets a read takes, and reading on where records are gone: the same with brokers and without.
+
+Imported by every planner and worker of Spark, so it knows no client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Protocol
+
+from pyspark.sql.datasource import Filter
+
+from ottla.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ottla.model import TopicPartition
+from ottla.records.columns import Columns
+from ottla.spark.arrow import column_names
+from ottla.spark.bounds import partition_list
+from ottla.spark.filters import Bounds
+from ottla.spark.offsets import Lookup, OffsetRange, batch_ranges, resolve
+from ottla.spark.options import SourceOptions, Subscription
+
+log = logging.getLogger("ottla.spark")
+
+
+class TopicLookup(Lookup, Protocol):
+    """What planning a whole read asks: the topics, too."""
+
+    def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
+        """The partitions that a subscription means now."""
+        ...
+
+
+class DataLossError(KafkaError):
+    """Records that should be read are gone."""
+
+
+class FilterPushdown:
+    """Mixed into a reader: what a query's conditions leave out is not read."""
+
+    bounds: Bounds
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
+        """Take note of the filters, and give all of them back: Spark evaluates them, too."""
+        self.bounds = self.bounds.of(filters)
+        return filters
+
+
+class RangeReader:
+    """What all readers share: what is to be read, and what to do where records are gone."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.bounds = Bounds()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows."""
+        return self.options.columns or column_names(self.options.include_headers)
+
+    def report_loss(self, message: str) -> None:
+        """Raise, or warn and go on, as failOnDataLoss says."""
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{message}. Retention, a deleted or a recreated topic may be the cause; "
+                "set failOnDataLoss to false to read on without them"
+            )
+        log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
+
+    def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
+        """What a batch reads, as the options say it and the topics hold it, without what filters leave out."""
+        options = self.options
+        partitions = lookup.partitions(options.subscription)
+        starts = resolve(options.starting, partitions, lookup, "startingOffsets")
+        ends = resolve(options.ending, partitions, lookup, "endingOffsets")
+        return self.bounds.cut(batch_ranges(starts, ends, lookup, self.report_loss), lookup)
+
+
+def what_is_left(
+    wanted: OffsetRange,
+    read: Callable[[OffsetRange], Iterator[Columns]],
+    lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
+) -> Iterator[Columns]:
+    """Read a range. Where records are gone, `lost` reports that (or raises) and tells where the log begins now."""
+    left = wanted
+    while left.start < left.end:
+        try:
+            for columns in read(left):
+                if columns.rows:
+                    left = left._replace(start=columns.offsets[columns.rows - 1] + 1)
+                yield columns
+            return
+        except OffsetOutOfRangeError as error:
+            # Deleted between planning and reading, by retention or with the topic.
+            begin = lost(left, error)
+            # An end that went back leaves nothing to read; a moved beginning does.
+            left = left._replace(start=begin if begin > left.start else left.end)
+
+
+def check_exists(
+    topics: Set[str], assigned: Set[TopicPartition] | None, found: Set[TopicPartition], where: str
+) -> None:
+    """Raise UnknownTopicOrPartitionError for a topic that is not there.
+
+    A partition that is not there is left out, as the connector does, with a warning.
+    """
+    missing = topics - {tp.topic for tp in found}
+    if missing:
+        option = "subscribe" if assigned is None else "assign"
+        raise UnknownTopicOrPartitionError(
+            f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
+        )
+    if assigned is not None and assigned - found:
+        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - found), where)
