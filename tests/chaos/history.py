@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,6 +129,11 @@ class History:
     group: list[Assigned | Taken | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the load shall come to its end."""
+
+    def written_since(self, moment: float) -> set[int]:
+        """Partitions of which a record was acknowledged after that."""
+        later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
+        return {ack.sent.partition for ack in later}
 
     def write(self, path: Path) -> None:
         """A line per thing seen, for whoever looks into a run that failed."""

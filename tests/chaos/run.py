@@ -34,6 +34,8 @@ CALM_SECONDS = 1.5
 """Between a cluster that is whole and the next fault."""
 FIRST_SECONDS = 60.0
 END_SECONDS = 180.0
+WRITTEN_SECONDS = 30.0
+"""How long producers may take to go on once all replicas are in sync."""
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 2.0
 """Until followers know the last high watermark."""
@@ -139,6 +141,7 @@ def _run(plan: Plan, directory: Path, history: History) -> list[Felt]:
         time.sleep(QUIET_SECONDS)
         cluster.stop_brokers()
         broken = check(history, contents, [cluster.brokers[broker].data for broker in BROKERS])
+        broken += [f"every record is answered: {p.name} waits for {p.left}" for p in load.producers if p.left]
         unasked = sum(broker.restarts for broker in cluster.brokers.values())
     report(plan, history, felt, unasked)
     if plan.keep:
@@ -164,11 +167,21 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
         health.wait_until_whole()
         one.whole = time.monotonic() - zero
         time.sleep(CALM_SECONDS)
+        wait_until_all_are_written(history, zero + one.whole)
         one.gaps = gaps(list(history.acks), zero + one.began, zero + one.whole, ORDERED_PARTITIONS)
         say(f"{one.began:6.1f} s  {fault}, controller {one.controller}: longest gap {one.longest:.2f} s, "
             f"in sync {one.whole - one.mended:.1f} s after it was mended")  # fmt: skip
         felt.append(one)
     return felt
+
+
+def wait_until_all_are_written(history: History, since: float) -> None:
+    """Until each partition has acknowledged something since all was whole. BrokenPromiseError if one does not."""
+    deadline = since + WRITTEN_SECONDS
+    while silent := set(range(ORDERED_PARTITIONS)) - history.written_since(since):
+        if time.monotonic() > deadline:
+            raise BrokenPromiseError(f"nobody writes to {sorted(silent)} {WRITTEN_SECONDS:.0f} s after all was whole")
+        time.sleep(0.1)
 
 
 def check(history: History, contents: Contents, data: Sequence[Path]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.chaos import checkers
 from tests.chaos.compare import longest_by_kind, table
-from tests.chaos.history import Ack, Assigned, Attempt, Committed, Half, Outcome, Place, Sent, Stored, Taken
+from tests.chaos.history import Ack, Assigned, Attempt, Committed, Half, History, Outcome, Place, Sent, Stored, Taken
 from tests.chaos.replicas import Batch, Replica, read_replicas
 from tests.chaos.sending import ORDERED
 from tests.chaos.transfers import TRANSFERS
@@ -221,3 +221,11 @@ def test_a_longer_gap_of_a_longer_fault_is_not_marked() -> None:
     longer = {"kind": "cut-peers", "seconds": 9.0, "gaps": {"0": 9.1}}
     results = [{"peer": "kafka", "faults": [cut]}, {"peer": "ottla", "faults": [longer]}]
     assert not list(table(longest_by_kind(results)))[2].endswith("longer")
+
+
+def test_what_was_written_since_a_moment() -> None:
+    history = History(
+        [Ack(at, Sent("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))]
+    )
+    assert history.written_since(2.0) == {1, 2}
+    assert history.written_since(4.0) == set()

@@ -184,14 +184,23 @@ class ProducerStates:
         """Note that a batch is sent back although nothing is wrong with it: too few replicas are in sync.
 
         Those behind it may come when there are enough again. They are sent back, too, as long as it has not come: taken
-        for out of order, librdkafka would begin a new epoch, and write anew what other partitions have already.
+        for out of order, librdkafka would begin a new epoch, and write anew what other partitions have already. A batch
+        that repeats what is here keeps nobody back: it comes again, and is answered without being appended.
         """
-        if header.has_producer_id and header.base_sequence != NO_SEQUENCE:
+        if header.has_producer_id and header.base_sequence != NO_SEQUENCE and not self._reaches(header):
             key = header.producer_epoch, header.base_sequence
             known = self._refused.pop(header.producer_id, key)
             self._refused[header.producer_id] = min(known, key) if known[0] == key[0] else key
             if len(self._refused) > REFUSED_KEPT:
                 del self._refused[next(iter(self._refused))]
+
+    def _reaches(self, header: BatchHeader) -> bool:
+        producer = self.producers.get(header.producer_id)
+        return (
+            producer is not None
+            and producer.epoch == header.producer_epoch
+            and producer.last_sequence >= header.base_sequence
+        )
 
     def _check_refused(self, header: BatchHeader) -> None:
         epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, NO_SEQUENCE))

@@ -128,11 +128,13 @@ def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
     with_partition(test, tmp_path, min_isr=2, image=replace(IMAGE, replicas=(0, 1)))
 
 
+def numbered(sequence: int, epoch: int = 0) -> memoryview:
+    """A batch of an idempotent producer."""
+    return memoryview(batch(b"v", producer_id=1, producer_epoch=epoch, base_sequence=sequence))
+
+
 def test_batches_behind_one_that_was_sent_back_are_sent_back_too(tmp_path: Path) -> None:
     # librdkafka begins a new epoch on OUT_OF_ORDER_SEQUENCE_NUMBER, and writes anew what waits for its answer elsewhere
-    def numbered(sequence: int, epoch: int = 0) -> memoryview:
-        return memoryview(batch(b"v", producer_id=1, producer_epoch=epoch, base_sequence=sequence))
-
     async def test(partition: Partition, _: Held) -> None:
         partition.append(numbered(0))
         partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
@@ -147,6 +149,25 @@ def test_batches_behind_one_that_was_sent_back_are_sent_back_too(tmp_path: Path)
         with pytest.raises(OutOfOrderSequenceNumberError):
             partition.append(numbered(4))
         partition.append(numbered(0, epoch=1))
+
+    with_partition(test, tmp_path, min_isr=2, image=IMAGE_OF_TWO)
+
+
+def test_a_repeated_batch_that_was_sent_back_keeps_nobody_back(tmp_path: Path) -> None:
+    # its answer was late, so it came again when too few replicas were in sync: the log has it
+    async def test(partition: Partition, _: Held) -> None:
+        partition.append(numbered(0))
+        partition.append(numbered(1))
+        partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
+        for sequence in (1, 2, 3):
+            with pytest.raises(NotEnoughReplicasError):
+                partition.append(numbered(sequence))
+        partition.lead(replace(IMAGE_OF_TWO, state_version=2))
+        assert partition.append(numbered(1)).duplicate
+        with pytest.raises(NotEnoughReplicasError, match="2 was sent back"):
+            partition.append(numbered(3))
+        partition.append(numbered(2))
+        partition.append(numbered(3))
 
     with_partition(test, tmp_path, min_isr=2, image=IMAGE_OF_TWO)
 
