@@ -265,13 +265,13 @@ class BrokerNode:
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """A log's settings: what is set on the topic, over what this broker's options say."""
-        return LogConfig.from_topic(TopicConfig({**self._defaults, **options}))
+        return LogConfig.from_topic(TopicConfig.usable(self._defaults, options))
 
     def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
-        return TopicConfig({**self._defaults, **options}).min_insync_replicas
+        return TopicConfig.usable(self._defaults, options).min_insync_replicas
 
     def _unclean_allowed(self, options: Mapping[str, str]) -> bool:
-        return TopicConfig({**self._defaults, **options}).unclean_leader_election_enable
+        return TopicConfig.usable(self._defaults, options).unclean_leader_election_enable
 
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
         """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.cluster import entities, znodes
 from ottla.cluster.metadata import BrokerImage, PartitionImage
 from ottla.cluster.registry import Create, Node, NodeExistsError, Registry, UnreadableNodeError, Watcher
+from ottla.cluster.znodes import TopicLayout
 from ottla.config.broker import Endpoint
 
 log = logging.getLogger("ottla.cluster")
@@ -36,10 +38,18 @@ class FoundTopic:
 
 
 async def read_brokers(registry: Registry, watch: Watcher | None = None) -> dict[int, BrokerImage]:
-    """The live brokers."""
-    names = await registry.children(znodes.BROKER_IDS, watch)
-    found = [await read_broker(registry, int(name)) for name in names if name.isdigit()]
-    return {broker.id: broker for broker in found if broker is not None}
+    """The live brokers. One that cannot be read is left out, and named."""
+    found: dict[int, BrokerImage] = {}
+    for name in await registry.children(znodes.BROKER_IDS, watch):
+        try:
+            broker = await read_broker(registry, int(name)) if name.isdecimal() else None
+        except UnreadableNodeError as error:
+            # what a person has written must not keep the controller from hearing of the others
+            log.error("broker %s is left out: %s", name, error)
+        else:
+            if broker is not None:
+                found[broker.id] = broker
+    return found
 
 
 async def read_broker(registry: Registry, broker_id: int) -> BrokerImage | None:
@@ -49,18 +59,35 @@ async def read_broker(registry: Registry, broker_id: int) -> BrokerImage | None:
 
 
 async def read_topics(registry: Registry) -> dict[str, FoundTopic]:
-    """Every topic. One that cannot be read is left out, and named."""
+    """Every topic. One that cannot be read is left out, and named.
+
+    A new controller waits for this: so all are asked for together, not one topic after the other.
+    """
+    names = await registry.children(znodes.TOPICS)
+    nodes = await get_all(registry, [znodes.topic(name) for name in names])
+    layouts: dict[str, tuple[Node, TopicLayout]] = {}
+    for name, node in zip(names, nodes, strict=True):
+        with _left_out(name):
+            if node is not None:
+                layouts[name] = node, znodes.topic_layout(name, node.value)
+    states = iter(
+        await get_all(registry, [path for name, (_, layout) in layouts.items() for path in _states(name, layout)])
+    )
     found: dict[str, FoundTopic] = {}
-    for name in await registry.children(znodes.TOPICS):
-        try:
-            topic = await read_topic(registry, name)
-        except UnreadableNodeError as error:
-            # what a person has written must not keep the others from being served
-            log.error("topic %s is left out: %s", name, error)
-        else:
-            if topic is not None:
-                found[name] = topic
+    for name, (node, layout) in layouts.items():
+        own = [next(states) for _ in layout.replicas]
+        with _left_out(name):
+            found[name] = await _found(registry, name, node, layout, own)
     return found
+
+
+@contextmanager
+def _left_out(name: str) -> Iterator[None]:
+    """What a person has written must not keep the others from being served."""
+    try:
+        yield
+    except UnreadableNodeError as error:
+        log.error("topic %s is left out: %s", name, error)
 
 
 async def read_topic(registry: Registry, name: str) -> FoundTopic | None:
@@ -69,7 +96,16 @@ async def read_topic(registry: Registry, name: str) -> FoundTopic | None:
     if node is None:
         return None
     layout = znodes.topic_layout(name, node.value)
-    states = await get_all(registry, [znodes.partition_state(name, i) for i in range(len(layout.replicas))])
+    return await _found(registry, name, node, layout, await get_all(registry, _states(name, layout)))
+
+
+def _states(name: str, layout: TopicLayout) -> list[str]:
+    return [znodes.partition_state(name, index) for index in range(len(layout.replicas))]
+
+
+async def _found(
+    registry: Registry, name: str, node: Node, layout: TopicLayout, states: Sequence[Node | None]
+) -> FoundTopic:
     has_parent = any(states) or await registry.get(znodes.partitions(name)) is not None
     partitions = tuple(
         None
@@ -141,12 +177,15 @@ def partition_image(
 
 
 def broker_image(broker_id: int, node: Node) -> BrokerImage:
-    """A live broker from its node, in any of the forms that Kafka 0.8 to 3.9 write."""
-    value = znodes.load(node.value)
-    protocols = value.get("listener_security_protocol_map", {})
-    texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
-    endpoints = tuple(_endpoint(text, protocols) for text in texts)
-    return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
+    """A live broker from its node, in any of the forms that Kafka 0.8 to 3.9 write. UnreadableNodeError for others."""
+    try:
+        value = znodes.load(node.value)
+        protocols = value.get("listener_security_protocol_map", {})
+        texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
+        endpoints = tuple(_endpoint(text, protocols) for text in texts)
+        return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableNodeError(f"{node.value[:200]!r} is no broker: {error!r}") from None
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:

@@ -68,6 +68,7 @@ class TreeChanges:
     def start(self) -> None:
         """Look at everything, and again whenever something changes; as often as this broker is the controller."""
         self._watched.clear()
+        self._moving.clear()
         self._waiting.clear()  # a new controller has looked at all partitions
         self._changed.set()
         self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -164,7 +165,7 @@ class TreeChanges:
     def _goes_on(self, tp: TopicPartition, item: Item) -> bool:
         """Whether a partition is on its way to where a request wants it."""
         p = self._view.image.partition(tp)
-        return p is not None and reassignments.is_moving(p) and item["replicas"] == [*reassignments.target_of(p)]
+        return p is not None and reassignments.is_moving(p) and item.get("replicas") == [*reassignments.target_of(p)]
 
     async def _move(self, tp: TopicPartition, item: Item) -> None:
         try:
@@ -184,8 +185,8 @@ class TreeChanges:
         for name in await self._registry.children(znodes.LOG_DIR_EVENTS, self._changed.set):
             path = f"{znodes.LOG_DIR_EVENTS}/{name}"
             node = await self._registry.get(path)
-            broker = None if node is None else znodes.load(node.value).get("broker")
-            if isinstance(broker, int):
+            broker = None if node is None else znodes.broker_of_event(node.value)
+            if broker is not None:
                 self._controller.look_at_disks(broker)
             await self._remove(path)
 

@@ -235,6 +235,15 @@ def log_dir_event(broker_id: int) -> bytes:
     return dump({"version": 1, "broker": broker_id, "event": 1})
 
 
+def broker_of_event(raw: bytes) -> int | None:
+    """The broker that a node of `/log_dir_event_notification` tells of; None for anything else."""
+    try:
+        broker = load(raw).get("broker")
+    except (ValueError, AttributeError):
+        return None
+    return broker if isinstance(broker, int) else None
+
+
 def change_note(path: str) -> bytes:
     """A node of `/config/changes`: options below this path of `/config` are others now."""
     return dump({"version": 2, "entity_path": path})

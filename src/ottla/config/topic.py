@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from ottla.config.options import Config, Option, boolean, integer, number, one_of, text, words
+from ottla.errors import ConfigurationError
+
+log = logging.getLogger("ottla.config")
 
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
@@ -105,6 +109,28 @@ class TopicConfig(Config, subject="topic"):
     unclean_leader_election_enable = Option(
         False, boolean, "Let a replica that is not in sync become leader, at the price of lost records."
     )
+
+    @classmethod
+    def usable(cls, defaults: Mapping[str, Any], options: Mapping[str, str]) -> Self:
+        """What is set on a topic, over the defaults of the broker.
+
+        What is not allowed is left out, and told: people write into ZooKeeper by hand, where nobody checks it.
+        """
+        try:
+            return cls({**defaults, **options})
+        except ConfigurationError:
+            return cls({**defaults, **{key: value for key, value in options.items() if cls._allows(key, value)}})
+
+    @classmethod
+    def _allows(cls, key: str, value: str) -> bool:
+        option = cls.options.get(key)
+        try:
+            if option is not None:
+                option.read(value)
+        except ConfigurationError as error:
+            log.error("an option of a topic is left out: %s", error.message)
+            return False
+        return True
 
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {

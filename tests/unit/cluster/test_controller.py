@@ -14,7 +14,7 @@ from ottla.cluster import reassignments, registration, tree, znodes
 from ottla.cluster.elections import Candidates, Reason
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata import BrokerImage, PartitionImage
-from ottla.cluster.registry import Create, RegistryTimeoutError
+from ottla.cluster.registry import Create, RegistryTimeoutError, Set
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import (
     BrokerConnectionError,
@@ -585,6 +585,79 @@ def test_moves_and_elections_that_are_written_into_the_tree_by_hand_are_carried_
         await two.until(lambda: two.state().leader == 2)
         while cluster.tree.children("/admin") != ["delete_topics"]:
             await asyncio.sleep(0)
+
+    run(test)
+
+
+REASSIGN = "/admin/reassign_partitions"
+
+
+def asked(cluster: Cluster) -> list[int] | None:
+    """The partitions that are left in the request to move; None where there is no request."""
+    node = cluster.tree.get(REASSIGN)
+    return None if node is None else [item["partition"] for item in znodes.load(node.value)["partitions"]]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0)
+
+
+def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_goes_elsewhere() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.topics.create("t", [[1, 2]] * 4, {})
+        wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
+        await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
+        ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
+        await one.until(lambda: all(reassignments.is_moving(one.state(TopicPartition("t", p))) for p in range(4)))
+        await one.controller.moves.reassign(taken_back, None)
+        await one.controller.moves.reassign(elsewhere, [3, 2])
+        await one.controller.proposals.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
+        await one.controller.proposals.alter_partition(1, ends, one.state(ends), (1, 2, 3))
+        await until(lambda: asked(cluster) == [3])
+        await one.controller.moves.reassign(ends, [1, 2])
+        for _ in range(100):  # nothing more is to come of the request
+            await asyncio.sleep(0)
+        assert one.state(taken_back).replicas == (1, 2)
+        assert one.state(elsewhere).replicas == (3, 2)
+        assert reassignments.target_of(one.state(ends)) == (1, 2)
+        await one.controller.proposals.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
+        await until(lambda: asked(cluster) is None)
+        assert one.state(goes_on).replicas == (1, 3)
+
+    run(test)
+
+
+def test_a_request_to_move_that_is_changed_by_hand_counts_as_it_is_then() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.topics.create("t", [[1]], {})
+        session = cluster.tree.session()
+        for target in ([2, 1], [3, 1]):
+            value = znodes.request_value([{"topic": "t", "partition": 0, "replicas": target}])
+            await session.multi([Set(REASSIGN, value) if cluster.tree.get(REASSIGN) else Create(REASSIGN, value)])
+            await one.until(lambda target=target: reassignments.target_of(one.state()) == tuple(target))  # type: ignore[misc]
+        await session.multi([Set(REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')])
+        await until(lambda: asked(cluster) is None)
+        assert reassignments.target_of(one.state()) == (3, 1)
+
+    run(test)
+
+
+def test_a_partition_moves_although_one_of_its_replicas_that_stay_is_away() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.topics.create("t", [[1, 2]], {})
+        await cluster.kill(2)
+        await one.until(lambda: one.state().isr == (1,))
+        await one.controller.moves.reassign(T0, [3, 2])
+        await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 3))
+        assert reassignments.is_moving(one.state())
+        await cluster.add(2)
+        await one.until(lambda: 2 in one.member.view.image.brokers)
+        await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2, 3))
+        assert (one.state().replicas, one.state().leader) == ((3, 2), 3)
 
     run(test)
 

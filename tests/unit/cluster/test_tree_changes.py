@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cluster import znodes
+from ottla.cluster import tree, znodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.member import ClusterMember
@@ -84,6 +84,42 @@ def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path:
     follow(test, tmp_path)
 
 
+def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other_back(tmp_path: Path) -> None:
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        await controller.topics.create("t", [[1]], {})
+        told = Create("/config/changes/config_change_", b"[]", sequence=True)
+        value = b'{"version":1,"config":{"retention.ms":5000,"cleanup.policy":"compact"}}'
+        await registry.multi(
+            [told, told._replace(value=b"3"), told._replace(value=b'"t"'), Set("/config/topics/t", value)]
+        )
+        while not controller.image.topics["t"].options:
+            await heard.get()
+        assert controller.image.topics["t"].options == {"retention.ms": "5000", "cleanup.policy": "compact"}
+
+    follow(test, tmp_path)
+
+
+def test_one_request_may_name_all_topics_that_are_to_be_deleted(tmp_path: Path) -> None:
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        for name in ("foo", "bar", "stays"):
+            await controller.topics.create(name, [[1]], {})
+        await registry.multi([Set("/admin/delete_topics", b'{"version":1,"topics":["foo","bar","never-was"]}')])
+        while await registry.children("/brokers/topics") != ["stays"] or await registry.children(
+            "/admin/delete_topics"
+        ):
+            await asyncio.sleep(0)
+        node = await registry.get("/admin/delete_topics")
+        assert node is not None
+        assert node.value == b""
+        for unreadable in (b"not JSON", b"[]", b'{"topics":["a/b"]}', b'{"topics":3}'):
+            await registry.multi([Set("/admin/delete_topics", unreadable)])
+            while (node := await registry.get("/admin/delete_topics")) is not None and node.value:
+                await asyncio.sleep(0)
+        assert list(controller.image.topics) == ["stays"]
+
+    follow(test, tmp_path)
+
+
 def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: Path) -> None:
     lost = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[2]}'
     changed = znodes.config_value({"unclean.leader.election.enable": "true"})
@@ -122,6 +158,44 @@ def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
         again.open()
         second = await join(again)
         assert list(second.view.image.topics) == ["good"]
+        await second.close()
+        await again.close()
+
+    asyncio.run(inner())
+
+
+def test_what_is_no_broker_and_no_event_keeps_no_other_from_being_heard_of(tmp_path: Path) -> None:
+    other = tree.broker_value(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", 9093, "PLAINTEXT"),)))
+
+    async def test(registry: Registry, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        for number, wrong in enumerate((b"not JSON", b"[]", b"{}", b'{"host":"h","port":"x"}'), start=90):
+            await registry.multi([Create(f"/brokers/ids/{number}", wrong)])
+        await registry.multi([Create("/brokers/ids/2", other)])
+        while len(controller.image.brokers) < 2:
+            await heard.get()
+        event = Create("/log_dir_event_notification/log_dir_event_", b"not JSON", sequence=True)
+        await registry.multi([event, event._replace(value=b"3"), event._replace(value=znodes.log_dir_event(2))])
+        while await registry.children("/log_dir_event_notification"):
+            await asyncio.sleep(0)
+
+    follow(test, tmp_path)
+
+
+def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
+    async def inner() -> None:
+        registry = EmbeddedRegistry(tmp_path)
+        registry.open()
+        first = await join(registry)
+        await first.controller.topics.create("t", [[1]], {})
+        await registry.multi([Set("/config/topics/t", b"not JSON"), Create("/config/topics/never-was", b"[]")])
+        await registry.multi([Create("/config/brokers/1", b"null"), Create("/config/clients/a", b'{"config":3}')])
+        await first.close()
+        await registry.close()
+        again = EmbeddedRegistry(tmp_path)
+        again.open()
+        second = await join(again)
+        assert (second.view.image.topics["t"].options, second.view.image.options) == ({}, {})
+        assert second.controller.is_active
         await second.close()
         await again.close()
 

@@ -37,6 +37,12 @@ def test_wrong_values_name_the_option(key, value):
         TopicConfig.from_kafka({key: value})
 
 
+def test_what_a_person_may_have_written_is_left_out_where_it_is_not_allowed(caplog):
+    topic = TopicConfig.usable({"retention.ms": "7"}, {"retention.ms": "abc", "segment.bytes": "100", "own": "x"})
+    assert (topic.retention_ms, topic.segment_bytes) == (7, 100)
+    assert "retention.ms: 'abc' is not allowed" in caplog.text
+
+
 def test_brokers_options_become_defaults_in_kafkas_order_of_precedence():
     found = topic_defaults({"log.retention.hours": "2", "log.retention.minutes": "30", "log.roll.hours": 1})
     assert found == {"retention.ms": 30 * 60_000, "segment.ms": 3_600_000}
