@@ -58,12 +58,12 @@ class TopicChanges:
         await self._context.settle()
         return topic
 
-    async def add_partitions(self, name: str, added: Sequence[Sequence[int]]) -> None:
-        """Give a topic more partitions."""
+    async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int) -> None:
+        """Give a topic more partitions, so that it has `count`; an error where another was faster with that."""
         async with self._context.turn() as office:
             topic = self._context.topic(name)
             old = len(topic.partitions)
-            if not added:
+            if not added or old + len(added) != count:
                 raise InvalidPartitionsError(f"topic {name} has {old} partition(s) already")
             new = tuple(elections.new_partition(tuple(r), self._context.image.brokers.keys()) for r in added)
             whole = replace(topic, partitions=topic.partitions + new)

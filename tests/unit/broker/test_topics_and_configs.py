@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
+from ottla.model import TopicPartition
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -140,6 +147,50 @@ def test_partitions_grow_and_never_shrink(tmp_path: Path) -> None:
         assert (tmp_path / "t-4").is_dir()
 
     with_broker(test, tmp_path)
+
+
+def more(count: int, *assignments: list[int]) -> CreatePartitionsRequest:
+    chosen = [CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignments]
+    wish = CreatePartitionsTopic(name="t", count=count, assignments=chosen or None)
+    return CreatePartitionsRequest(topics=[wish], timeout_ms=1)
+
+
+def test_partitions_asked_for_twice_at_the_same_time_are_added_once(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
+        answers = await asyncio.gather(client.ask(more(5), 3), client.ask(more(5), 3))
+        assert sorted(answer.results[0].error_code for answer in answers) == [0, 37]
+        assert len(client.services.image.topics["t"].partitions) == 5
+
+    with_broker(test, tmp_path)
+
+
+def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_replicas(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
+        assert (await client.ask(more(2, [0, 1]), 3)).results[0].error_code == 39
+        known = client.services.image.topics["t"]
+        moving = replace(known, partitions=(replace(known.partitions[0], adding=(1,)),))
+        await client.services.view.change(lambda image: image.with_topics({"t": moving}))
+        assert (await client.ask(more(2), 3)).results[0].error_code == 60
+
+    with_broker(test, tmp_path)
+
+
+def test_options_that_somebody_wrote_wrong_into_the_registry_keep_no_topic_from_being_served(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        wishes = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
+        await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
+        await client.services.options.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
+        found = client.services.partitions.get(TopicPartition("t", 0))
+        assert found is not None
+        assert (found.log.config.retention_ms, found.log.config.segment_bytes) == (7 * 86_400_000, 100)
+
+    async def again(client: Asker) -> None:
+        assert len(client.services.partitions) == 2
+
+    with_broker(test, tmp_path)
+    with_broker(again, tmp_path)
 
 
 def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:

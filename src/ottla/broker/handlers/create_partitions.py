@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
-from ottla.cluster import topics
+from ottla.cluster import reassignments, topics
 from ottla.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
     KafkaError,
     NotControllerError,
+    ReassignmentInProgressError,
     UnknownTopicOrPartitionError,
     code_of,
 )
@@ -41,7 +42,7 @@ async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartit
             added = _plan(topic, call)
             if not request.validate_only:
                 quota.record(len(added))
-                await call.services.controller.topics.add_partitions(topic.name, added)
+                await call.services.controller.topics.add_partitions(topic.name, added, topic.count)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
@@ -58,6 +59,9 @@ def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
         raise InvalidPartitionsError(
             f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
         )
+    if any(reassignments.is_moving(p) for p in topic.partitions):
+        # on the way a partition has more replicas than its topic is to have
+        raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{wish.name}'.")
     if wish.assignments is None:
         return topics.more_places([p.replicas for p in topic.partitions], wish.count, image.racks)
     if len(wish.assignments) != wish.count - old:
@@ -65,4 +69,9 @@ def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
             f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"
         )
     chosen = {old + i: a.broker_ids for i, a in enumerate(wish.assignments)}
+    replicas = len(topic.partitions[0].replicas)
+    if any(len(brokers) != replicas for brokers in chosen.values()):
+        raise InvalidReplicaAssignmentError(
+            f"Inconsistent replication factor between partitions: partition 0 has {replicas} replicas."
+        )
     return topics.given(chosen, image.brokers, first=old)
