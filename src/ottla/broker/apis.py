@@ -102,6 +102,7 @@ SERVED = (
     Served("DescribeDelegationToken", 0, 3),
     Served("ElectLeaders", 0, 2),
     Served("AlterPartition", 0, 3),
+    Served("AllocateProducerIds", 0, 0),
     Served("AlterPartitionReassignments", 0, 1),
     Served("ListPartitionReassignments", 0, 0),
     Served("DescribeUserScramCredentials", 0, 0),
@@ -114,10 +115,6 @@ SERVED = (
 """Every API that is answered."""
 
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "between brokers and a controller that hands out producer ids; here every broker takes them from the registry",
-        ("AllocateProducerIds",),
-    ),
     (
         "of Kafka's own controllers (KRaft): a node keeps what they would in its registry",
         (

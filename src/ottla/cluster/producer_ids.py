@@ -22,11 +22,9 @@ class ProducerIds:
     async def next_id(self) -> int:
         """An id that no producer had before. CoordinatorLoadInProgressError: there is none now, but may be later."""
         async with self._lock:
-            while self._next >= self._end:
-                try:
-                    await self._take_block()
-                except RegistryError as error:
-                    raise CoordinatorLoadInProgressError(f"there are no producer ids now: {error.message}") from error
+            if self._next >= self._end:
+                block = await self.next_block(self._broker_id)
+                self._next, self._end = block.start, block.stop
             found = self._next
             self._next += 1
             return found
@@ -34,18 +32,22 @@ class ProducerIds:
     async def skip_past(self, producer_id: int) -> None:
         """Hand out none up to this one: it was met in a log, although the registry does not know of it."""
         while _end(node := await self._registry.get(znodes.PRODUCER_ID_BLOCK)) <= producer_id:
-            await self._write(node, producer_id + 1)
+            await self._write(node, producer_id + 1, self._broker_id)
 
-    async def _take_block(self) -> None:
-        node = await self._registry.get(znodes.PRODUCER_ID_BLOCK)
-        start = _end(node)
-        end = start + znodes.PRODUCER_ID_BLOCK_SIZE
-        if await self._write(node, end):
-            self._next, self._end = start, end
+    async def next_block(self, broker_id: int) -> range:
+        """A block of ids for a broker. CoordinatorLoadInProgressError as above."""
+        try:
+            while True:
+                node = await self._registry.get(znodes.PRODUCER_ID_BLOCK)
+                start = _end(node)
+                if await self._write(node, start + znodes.PRODUCER_ID_BLOCK_SIZE, broker_id):
+                    return range(start, start + znodes.PRODUCER_ID_BLOCK_SIZE)
+        except RegistryError as error:
+            raise CoordinatorLoadInProgressError(f"there are no producer ids now: {error.message}") from error
 
-    async def _write(self, node: Node | None, end: int) -> bool:
+    async def _write(self, node: Node | None, end: int, broker_id: int) -> bool:
         """Write the end of the last block that was taken; False where another broker was faster: read again."""
-        path, value = znodes.PRODUCER_ID_BLOCK, znodes.producer_ids_value(self._broker_id, end)
+        path, value = znodes.PRODUCER_ID_BLOCK, znodes.producer_ids_value(broker_id, end)
         try:
             await self._registry.multi([Create(path, value) if node is None else Set(path, value, node.version)])
         except (BadVersionError, NodeExistsError):

@@ -96,6 +96,7 @@ APIS: Final = (
     Api(64, "UnregisterBroker", 0),
     Api(65, "DescribeTransactions", 0),
     Api(66, "ListTransactions", 0),
+    Api(67, "AllocateProducerIds", 0),
     Api(68, "ConsumerGroupHeartbeat", 0),
     Api(69, "ConsumerGroupDescribe", 0),
     Api(71, "GetTelemetrySubscriptions", 0),
