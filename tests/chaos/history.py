@@ -135,6 +135,11 @@ class History:
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 
+    def taken_since(self, moment: float) -> set[Place]:
+        """Partitions of which the group got a record after that."""
+        later = takewhile(lambda event: event.at > moment, reversed(list(self.group)))
+        return {event.place for event in later if isinstance(event, Taken)}
+
     def write(self, path: Path) -> None:
         """A line per thing seen, for whoever looks into a run that failed."""
         seen = [*self.acks, *self.refused, *self.attempts, *self.transferred.items(), *self.group]

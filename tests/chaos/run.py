@@ -34,8 +34,8 @@ CALM_SECONDS = 1.5
 """Between a cluster that is whole and the next fault."""
 FIRST_SECONDS = 60.0
 END_SECONDS = 180.0
-WRITTEN_SECONDS = 30.0
-"""How long producers may take to go on once all replicas are in sync."""
+GO_ON_SECONDS = 45.0
+"""How long clients may take to go on once all replicas are in sync: longer than a session of the group."""
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 2.0
 """Until followers know the last high watermark."""
@@ -167,7 +167,7 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
         health.wait_until_whole()
         one.whole = time.monotonic() - zero
         time.sleep(CALM_SECONDS)
-        wait_until_all_are_written(history, zero + one.whole)
+        wait_until_all_go_on(history, zero + one.whole)
         one.gaps = gaps(list(history.acks), zero + one.began, zero + one.whole, ORDERED_PARTITIONS)
         say(f"{one.began:6.1f} s  {fault}, controller {one.controller}: longest gap {one.longest:.2f} s, "
             f"in sync {one.whole - one.mended:.1f} s after it was mended")  # fmt: skip
@@ -175,12 +175,20 @@ def break_it(plan: Plan, cluster: Cluster, health: Health, history: History) -> 
     return felt
 
 
-def wait_until_all_are_written(history: History, since: float) -> None:
-    """Until each partition has acknowledged something since all was whole. BrokenPromiseError if one does not."""
-    deadline = since + WRITTEN_SECONDS
-    while silent := set(range(ORDERED_PARTITIONS)) - history.written_since(since):
+def wait_until_all_go_on(history: History, since: float) -> None:
+    """Until each partition was written and read since all was whole. BrokenPromiseError if one is not."""
+    deadline = since + GO_ON_SECONDS
+    partitions = set(range(ORDERED_PARTITIONS))
+    while True:
+        unwritten = partitions - history.written_since(since)
+        unread = partitions - {place.partition for place in history.taken_since(since) if place.topic == ORDERED}
+        if not unwritten and not unread:
+            return
         if time.monotonic() > deadline:
-            raise BrokenPromiseError(f"nobody writes to {sorted(silent)} {WRITTEN_SECONDS:.0f} s after all was whole")
+            raise BrokenPromiseError(
+                f"{GO_ON_SECONDS:.0f} s after all was whole nobody writes to {unwritten or 'none'}, "
+                f"the group reads nothing of {unread or 'none'}"
+            )
         time.sleep(0.1)
 
 

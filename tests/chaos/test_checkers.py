@@ -223,9 +223,12 @@ def test_a_longer_gap_of_a_longer_fault_is_not_marked() -> None:
     assert not list(table(longest_by_kind(results)))[2].endswith("longer")
 
 
-def test_what_was_written_since_a_moment() -> None:
+def test_what_was_written_and_read_since_a_moment() -> None:
     history = History(
-        [Ack(at, Sent("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))]
+        [Ack(at, Sent("a", partition, 1), 0) for at, partition in ((1.0, 0), (2.0, 1), (3.0, 2), (3.1, 1))],
+        group=[Taken(1.0, "m", P0, 0), Committed(2.0, "m", P0, 1)],
     )
     assert history.written_since(2.0) == {1, 2}
     assert history.written_since(4.0) == set()
+    assert history.taken_since(0.5) == {Place(ORDERED, 0)}
+    assert history.taken_since(1.5) == set()
