@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
 from ottla.cluster import entities, tree, znodes
 from ottla.cluster.metadata import TopicImage
-from ottla.cluster.registry import Create, Delete, NoNodeError, Operation, Registry, Set, put
+from ottla.cluster.registry import Create, Delete, NoNodeError, Operation, Registry, RegistryError, Set, put
 from ottla.cluster.view import ClusterView
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 
@@ -23,6 +24,8 @@ log = logging.getLogger("ottla.cluster")
 
 PAUSE_SECONDS: Final = 0.5
 """How long after a failure everything is looked at again."""
+REFRESH_SECONDS: Final = 2.0
+"""How long who asks what is set waits for the registry; then what was heard has to do."""
 NOTE_SECONDS: Final = 900.0
 """How long a note stays; a broker that was away reads everything anyway. Kafka's, too."""
 
@@ -37,6 +40,9 @@ class Options:
         """Those that were followed, with the time; the ones from before the start say nothing new."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        """Held from reading options until they are shown, and from reading until they are replaced: so that nothing
+        older is shown after something newer, and nothing made of what is not set any more."""
 
     async def start(self) -> None:
         """Read what is set on everything but topics, and follow what changes from now on."""
@@ -51,6 +57,26 @@ class Options:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
+
+    @asynccontextmanager
+    async def changing(self, path: str | None) -> AsyncIterator[None]:
+        """One change after the other, each made of what is set by then; None: on what the registry does not keep.
+
+        It is read again for that: of what another broker was asked to set a moment ago this one may not have heard yet,
+        and would take it back.
+        """
+        async with self._lock:
+            if path is not None:
+                await self._read_again([path])
+            yield
+
+    async def refresh(self, paths: Sequence[str]) -> None:
+        """Hear what is set on entities by now, also by another broker a moment ago. Not where the registry is away."""
+        try:
+            async with asyncio.timeout(REFRESH_SECONDS), self._lock:
+                await self._read_again(paths)
+        except (TimeoutError, RegistryError) as error:
+            log.warning("what is set now cannot be read: %s", error)
 
     async def set_topic(self, name: str, options: Mapping[str, str]) -> None:
         """Replace the options set on a topic with checked ones."""
@@ -121,14 +147,19 @@ class Options:
     async def _take(self, note: str) -> None:
         node = await self._registry.get(f"{znodes.CONFIG_CHANGES}/{note}")
         path = None if node is None else znodes.changed_entity(node.value)
-        if path is None:
-            return
-        options = dict(await tree.read_entity(self._registry, znodes.config_entity(path)))
-        kind, _, name = path.partition("/")
-        if kind == znodes.TOPIC_OPTIONS:
-            await self._show_topic(name, options)
-        else:
-            await self._show(path, options)
+        if path is not None:
+            async with self._lock:
+                await self._read_again([path])
+
+    async def _read_again(self, paths: Sequence[str]) -> None:
+        nodes = await tree.get_all(self._registry, [znodes.config_entity(path) for path in paths])
+        for path, node in zip(paths, nodes, strict=True):
+            options = dict(tree.options_of(node, znodes.config_entity(path)))
+            kind, _, name = path.partition("/")
+            if kind == znodes.TOPIC_OPTIONS:
+                await self._show_topic(name, options)
+            else:
+                await self._show(path, options)
 
     async def _forget(self, note: str) -> None:
         try:

@@ -49,6 +49,15 @@ async def synonyms(client: Asker, kind: int, name: str, option: str) -> list[tup
     return [(s.name, s.value, s.source) for s in found.synonyms]
 
 
+def test_a_broker_neither_tells_nor_sets_what_is_another_ones(tmp_path):
+    async def test(client: Asker) -> None:
+        for other in ("1", "one"):
+            assert await describe(client, BROKER, other, "log.retention.ms") == (InvalidRequestError.code,)
+            assert await alter(client, BROKER, other, "log.retention.ms", "7000") == InvalidRequestError.code
+
+    with_broker(test, tmp_path)
+
+
 def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(tmp_path):
     async def test(client: Asker) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)

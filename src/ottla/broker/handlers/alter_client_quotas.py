@@ -38,11 +38,12 @@ async def _alter(entry: EntryData, validate_only: bool, call: Call) -> None:
     if len(parts) < len(entry.entity):
         raise InvalidRequestError("a type stands twice in one entity")
     path = path_of(parts)
-    options = dict(call.services.image.options.get(path, {}))
-    for op in entry.ops:
-        _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
-    if not validate_only:
-        await call.services.options.set(path, options)
+    async with call.services.options.changing(path):
+        options = dict(call.services.image.options.get(path, {}))
+        for op in entry.ops:
+            _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
+        if not validate_only:
+            await call.services.options.set(path, options)
 
 
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:

@@ -58,15 +58,20 @@ async def _alter(user: str, changes: list[Change], call: Call) -> None:
     if len(set(mechanisms)) < len(mechanisms):
         raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
     path = entities.entity(entities.USERS, user)
-    options = dict(call.services.image.options.get(path, {}))
-    for change in changes:
-        mechanism = _mechanism(change.mechanism)
-        if isinstance(change, ScramCredentialUpsertion):
-            _check(change, mechanism)
-            options[mechanism.name] = credential(mechanism, change.salt, change.salted_password, change.iterations)
-        elif options.pop(mechanism.name, None) is None:
-            raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
-    await call.services.options.set(path, options)
+    async with call.services.options.changing(path):
+        options = dict(call.services.image.options.get(path, {}))
+        for change in changes:
+            _apply(change, options)
+        await call.services.options.set(path, options)
+
+
+def _apply(change: Change, options: dict[str, str]) -> None:
+    mechanism = _mechanism(change.mechanism)
+    if isinstance(change, ScramCredentialUpsertion):
+        _check(change, mechanism)
+        options[mechanism.name] = credential(mechanism, change.salt, change.salted_password, change.iterations)
+    elif options.pop(mechanism.name, None) is None:
+        raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
 
 
 def _mechanism(number: int) -> Mechanism:

@@ -53,9 +53,11 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, call:
             raise InvalidConfigError(f"{option} is not a list; nothing can be appended to it or taken from it")
         return words()(next((e.value for e in resource.entries(name, call) if e.name == option), None) or "")
 
-    checked = resource.check(name, change(resource.options(name, call), words_in), call)
-    if not validate_only:
-        await resource.set(name, checked, call)
+    resource.options(name, call)  # raises where there is nothing of this name
+    async with call.services.options.changing(resource.path(name)):
+        checked = resource.check(name, change(resource.options(name, call), words_in), call)
+        if not validate_only:
+            await resource.set(name, checked, call)
 
 
 def _changes(resource: AlterConfigsResource) -> Change:

@@ -23,6 +23,9 @@ class BrokerResource:
 
     lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
 
+    def path(self, name: str) -> str:
+        return entities.entity(entities.BROKERS, name or None)
+
     def names(self, call: Call) -> Iterable[str]:
         return map(str, call.services.image.brokers)
 
@@ -35,7 +38,7 @@ class BrokerResource:
 
     def options(self, name: str, call: Call) -> Mapping[str, str]:
         _check_name(name, call)
-        return call.services.image.options.get(_path(name), {})
+        return call.services.image.options.get(self.path(name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
         checked: dict[str, str] = {}
@@ -54,14 +57,11 @@ class BrokerResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.options.set(_path(name), options)
-
-
-def _path(name: str) -> str:
-    return entities.entity(entities.BROKERS, name or None)
+        await call.services.options.set(self.path(name), options)
 
 
 def _check_name(name: str, call: Call) -> None:
-    brokers = call.services.image.brokers
-    if name and (not name.isdecimal() or int(name) not in brokers):
-        raise InvalidRequestError(f"Unexpected broker id {name!r}; known: {sorted(brokers)}")
+    own = call.services.broker_id
+    if name not in ("", str(own)):
+        # what stands in another broker's file is not known here
+        raise InvalidRequestError(f"Unexpected broker id, expected {own} or empty string, but received {name}")

@@ -28,6 +28,9 @@ class BrokerLoggerResource:
 
     lists: frozenset[str] = frozenset()
 
+    def path(self, name: str) -> None:
+        return None
+
     def names(self, call: Call) -> Iterable[str]:
         return map(str, call.services.image.brokers)
 

@@ -19,6 +19,9 @@ class ClientMetricsResource:
 
     lists = frozenset({"metrics", "match"})
 
+    def path(self, name: str) -> str:
+        return entities.entity(entities.CLIENT_METRICS, name)
+
     def names(self, call: Call) -> Iterable[str]:
         return sorted(subscriptions(call))
 
@@ -47,7 +50,7 @@ class ClientMetricsResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.options.set(entities.entity(entities.CLIENT_METRICS, name), options)
+        await call.services.options.set(self.path(name), options)
 
 
 def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:

@@ -21,6 +21,10 @@ class GroupResource:
 
     lists: frozenset[str] = frozenset()
 
+    def path(self, name: str) -> str:
+        """Where its options are kept below `/config`."""
+        return entities.entity(entities.GROUPS, name)
+
     def names(self, call: Call) -> Iterable[str]:
         """Groups with options of their own."""
         return sorted(
@@ -69,7 +73,7 @@ class GroupResource:
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
         """Have just these options from now on."""
-        await call.services.options.set(entities.entity(entities.GROUPS, name), options)
+        await call.services.options.set(self.path(name), options)
 
 
 def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:

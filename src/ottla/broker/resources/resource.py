@@ -15,6 +15,10 @@ class Resource(Protocol):
     lists: frozenset[str]
     """Options that are lists: words can be appended and taken out."""
 
+    def path(self, name: str) -> str | None:
+        """Where its options are kept below `/config`; None where they are not."""
+        ...
+
     def names(self, call: Call) -> Iterable[str]:
         """The resources there are, for ListConfigResources."""
         ...

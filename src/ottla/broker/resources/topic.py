@@ -9,6 +9,7 @@ from ottla.broker.config_entries import Entry, topic_entries
 from ottla.broker.services import Call
 from ottla.cluster.metadata import TopicImage
 from ottla.cluster.topics import check_name
+from ottla.cluster.znodes import TOPIC_OPTIONS
 from ottla.errors import UnknownTopicOrPartitionError
 
 
@@ -18,6 +19,9 @@ class TopicResource:
     lists = frozenset(
         {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
     )
+
+    def path(self, name: str) -> str:
+        return f"{TOPIC_OPTIONS}/{name}"
 
     def names(self, call: Call) -> Iterable[str]:
         return call.services.image.topics

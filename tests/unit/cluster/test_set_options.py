@@ -1,0 +1,62 @@
+"""Options that several brokers are asked to set, on one tree in memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.cluster.shared_tree import SharedTree
+
+import ottla.cluster.options
+from ottla.cluster.options import Options
+from ottla.cluster.tree import make_persistent_nodes
+from ottla.cluster.view import ClusterView
+
+
+def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:
+    async def test() -> None:
+        tree, path = SharedTree(), "clients/app"
+        await make_persistent_nodes(tree.session())
+        views = ClusterView(), ClusterView()
+        one, two = (Options(tree.session(), view) for view in views)  # none follows what the other tells
+        await one.set(path, {"producer_byte_rate": "1"})
+        async with two.changing(path):
+            await two.set(path, {**views[1].image.options[path], "consumer_byte_rate": "2"})
+        async with one.changing(path):
+            assert views[0].image.options[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
+
+    asyncio.run(test())
+
+
+def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        tree, path = SharedTree(), "clients/app"
+        await make_persistent_nodes(tree.session())
+        view, away = ClusterView(), tree.session()
+        await Options(tree.session(), ClusterView()).set(path, {"producer_byte_rate": "1"})
+        await Options(tree.session(), view).refresh([path, "clients/none", "topics/none"])
+        assert view.image.options == {path: {"producer_byte_rate": "1"}}
+        away.pause()
+        monkeypatch.setattr(ottla.cluster.options, "REFRESH_SECONDS", 0.01)
+        await Options(away, view).refresh([path])
+        assert "cannot be read" in caplog.text
+
+    asyncio.run(test())
+
+
+def test_changes_of_one_broker_do_not_overtake_each_other() -> None:
+    async def test() -> None:
+        tree, path, view = SharedTree(), "clients/app", ClusterView()
+        await make_persistent_nodes(tree.session())
+        options = Options(tree.session(), view)
+
+        async def add(name: str) -> None:
+            async with options.changing(path):
+                await options.set(path, {**view.image.options.get(path, {}), name: "1"})
+
+        await asyncio.gather(*(add(f"rate-{n}") for n in range(5)))
+        assert len(view.image.options[path]) == 5
+
+    asyncio.run(test())
