@@ -1,5 +1,6 @@
 """What one node answers to requests about ACLs, tokens, credentials, elections and moves: what Kafka would."""
 
+import asyncio
 import hashlib
 import hmac
 from base64 import b64decode
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
+from ottla.errors import InvalidReplicaAssignmentError
+from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -103,6 +106,29 @@ def test_partitions_can_be_moved_to_where_they_are(tmp_path):
         codes = [p.error_code for p in answer.responses[0].partitions]
         assert codes == [0, INVALID_REPLICAS, UNKNOWN_TOPIC, NO_MOVE, INVALID_REPLICAS]
         assert (await client.ask(ListPartitionReassignmentsRequest(topics=None), 0)).topics == []
+
+    with_broker(test, tmp_path)
+
+
+def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    async def test(client: Asker) -> None:
+        begun = asyncio.Barrier(3)
+
+        async def reassign(tp: TopicPartition, target: list[int]) -> None:
+            await begun.wait()
+            if tp.partition == 1:
+                raise InvalidReplicaAssignmentError
+
+        monkeypatch.setattr(client.services.controller.moves, "reassign", reassign)
+        topics = [
+            ReassignableTopic(
+                name=name, partitions=[ReassignablePartition(partition_index=i, replicas=[1]) for i in indexes]
+            )
+            for name, indexes in (("t", [0, 1]), ("u", [0]))
+        ]
+        answer = await client.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
+        found = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.responses]
+        assert found == [("t", [(0, 0), (1, INVALID_REPLICAS)]), ("u", [(0, 0)])]
 
     with_broker(test, tmp_path)
 

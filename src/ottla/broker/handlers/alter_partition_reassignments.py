@@ -5,6 +5,7 @@ A move begins here and goes on by itself; ListPartitionReassignments tells how f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
@@ -25,13 +26,14 @@ def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Awaitable
 
 
 async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
+    # together, so that brokers which do not answer are waited for once, not once for each partition
+    moves = [_move(topic.name, p, call) for topic in request.topics for p in topic.partitions]
+    outcomes = iter(await asyncio.gather(*moves))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[await _move(topic.name, p, call) for p in topic.partitions]
-            )
+            ReassignableTopicResponse(name=topic.name, partitions=[next(outcomes) for _ in topic.partitions])
             for topic in request.topics
         ],
     )
