@@ -44,7 +44,7 @@ def encoded(name: str | None) -> str:
         return name
     from urllib.parse import quote  # 5 ms, for what few nodes have
 
-    return quote(name, safe="").replace("*", "%2A")
+    return quote(name, safe="").replace("~", "%7E")  # as Java has it
 
 
 def decoded(part: str) -> str | None:

@@ -195,15 +195,15 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def broker_value(broker: BrokerImage) -> bytes:
-    """`/brokers/ids/N`."""
-    first: Endpoint = broker.endpoints[0]
+    """`/brokers/ids/N`. Clients of 0.8 know nothing but host and port, and neither TLS nor SASL."""
+    plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "features": {},
         "listener_security_protocol_map": {e.name: e.protocol for e in broker.endpoints},
         "endpoints": [str(e) for e in broker.endpoints],
         "jmx_port": -1,
-        "port": first.port,
-        "host": first.host,
+        "port": -1 if plain is None else plain.port,
+        "host": None if plain is None else plain.host,
         "version": 5,
         "timestamp": znodes.now(),
     }
