@@ -82,6 +82,8 @@ def test_the_topics_tool_of_0_8_creates_alters_describes_and_deletes(
     kafka_topics(zookeeper, "--alter", *which, "--partitions", "3", "--config", "retention.ms=5000")
     eventually(lambda: partitions(admin, "visits") == 3)
     eventually(lambda: retention(admin, "visits") == "5000")
+    kafka_topics(zookeeper, "--alter", *which, "--config", "retention.ms=6000")
+    eventually(lambda: retention(admin, "visits") == "6000")
     # The tool knows no ids, and has written the topic without its own.
     assert json.loads(tree.get("/brokers/topics/visits")[0])["topic_id"] == topic_id
     assert end(node.bootstrap, "visits", 1) == 1
