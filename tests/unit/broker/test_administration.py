@@ -36,7 +36,7 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 SECURITY_DISABLED, ILLEGAL_SASL_STATE, TOKEN_NOT_ALLOWED = 54, 34, 64
-UNKNOWN_TOPIC, ELECTION_NOT_NEEDED, INVALID_REPLICAS, NO_MOVE = 3, 84, 39, 85
+UNKNOWN_TOPIC, ELECTION_NOT_NEEDED, INVALID_FACTOR, INVALID_REPLICAS, NO_MOVE = 3, 84, 38, 39, 85
 SHA_256, SHA_512 = 1, 2
 
 
@@ -106,6 +106,24 @@ def test_partitions_can_be_moved_to_where_they_are(tmp_path):
         codes = [p.error_code for p in answer.responses[0].partitions]
         assert codes == [0, INVALID_REPLICAS, UNKNOWN_TOPIC, NO_MOVE, INVALID_REPLICAS]
         assert (await client.ask(ListPartitionReassignmentsRequest(topics=None), 0)).topics == []
+
+    with_broker(test, tmp_path)
+
+
+def test_a_move_that_changes_the_number_of_replicas_may_be_forbidden(tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client)
+        for allowed, target, error in (
+            (False, [0, 1], INVALID_FACTOR),
+            (True, [0, 1], INVALID_REPLICAS),
+            (False, [0], 0),
+        ):
+            partitions = [ReassignablePartition(partition_index=0, replicas=target)]
+            request = AlterPartitionReassignmentsRequest(
+                allow_replication_factor_change=allowed, topics=[ReassignableTopic(name="t", partitions=partitions)]
+            )
+            (topic,) = (await client.ask(request, 1)).responses
+            assert topic.partitions[0].error_code == error
 
     with_broker(test, tmp_path)
 

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments: move partitions to other brokers, or take that back (KIP-455). Served in all versions.
 
-A move begins here and goes on by itself; ListPartitionReassignments tells how far it is.
+A move begins here and goes on by itself; ListPartitionReassignments tells how far it is. Version 1 may ask that no
+partition gets another number of replicas (KIP-860).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, NotControllerError, code_of
+from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.reassignments import target_of
+from ottla.errors import InvalidReplicationFactorError, KafkaError, NotControllerError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,8 +29,11 @@ def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Awaitable
 
 
 async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
+    if not call.services.controller.is_active:
+        raise NotControllerError
     # together, so that brokers which do not answer are waited for once, not once for each partition
-    moves = [_move(topic.name, p, call) for topic in request.topics for p in topic.partitions]
+    resizes = request.allow_replication_factor_change
+    moves = [_move(topic.name, p, call, resizes=resizes) for topic in request.topics for p in topic.partitions]
     outcomes = iter(await asyncio.gather(*moves))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -39,12 +45,21 @@ async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> Al
     )
 
 
-async def _move(topic: str, wish: ReassignablePartition, call: Call) -> ReassignablePartitionResponse:
+async def _move(topic: str, wish: ReassignablePartition, call: Call, *, resizes: bool) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=wish.partition_index, error_message=None)
+    tp = TopicPartition(topic, wish.partition_index)
     try:
-        await call.services.controller.moves.reassign(TopicPartition(topic, wish.partition_index), wish.replicas)
+        if not resizes and wish.replicas is not None:
+            _check_size(call.services.image.partition(tp), len(wish.replicas))
+        await call.services.controller.moves.reassign(tp, wish.replicas)
     except NotControllerError:
         raise
     except KafkaError as error:
         result.error_code, result.error_message = code_of(error), error.message
     return result
+
+
+def _check_size(p: PartitionImage | None, wanted: int) -> None:
+    """Raise where the partition would get another number of replicas than it has, or is to have after its move."""
+    if p is not None and wanted != (now := len(target_of(p))):
+        raise InvalidReplicationFactorError(f"The replication factor is changed from {now} to {wanted}")
