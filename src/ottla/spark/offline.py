@@ -15,12 +15,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.errors import CorruptMessageError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
-from ottla.records import formats
+from ottla.records import formats, message_set
 from ottla.records.batch import MAGIC, BatchHeader, read_header
 from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
-from ottla.records.old_formats import with_old_formats_converted
 from ottla.spark.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
 from ottla.spark.bounds import Offsets
 from ottla.spark.offsets import OffsetRange, split
@@ -197,5 +196,6 @@ def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bo
     data, position, header = batch
     if header.magic == MAGIC:
         return decoder.add_batch(data, position, header, start, end)
-    converted = with_old_formats_converted(data[position : position + header.size_in_bytes])
+    # One batch, however many messages a compressed one holds: part of a batch must not be added.
+    converted = message_set.in_place(data[position : position + header.size_in_bytes])
     return decoder.add_batch(converted, 0, read_header(converted), start, end)

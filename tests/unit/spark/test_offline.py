@@ -141,6 +141,17 @@ def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
     assert rows(tmp_path) == [(0, i, b"k", b"old %d" % i) for i in range(3)]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_compressed_message_from_before_0_11_may_hold_any_number(tmp_path: Path, magic: int) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    records = [Record(i, 1_000_000 + i, 0, None, b"%d" % i, []) for i in range(2500)]
+    (directory / "00000000000000000000.log").write_bytes(message_set.encode_set(records, SNAPPY, magic))
+    assert rows(tmp_path) == [(0, i, None, b"%d" % i) for i in range(2500)]
+    bounds = {"startingOffsets": '{"t": {"0": 1700}}', "endingOffsets": '{"t": {"0": 2300}}'}
+    assert [row[1] for row in rows(tmp_path, **bounds)] == list(range(1700, 2300))
+
+
 def test_damage_is_told_with_its_place(broker: Broker, tmp_path: Path) -> None:
     send(broker.bootstrap_servers, 100)
     broker.stop()
