@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.errors import CorruptMessageError, OffsetOutOfRangeError
+from ottla.errors import ConfigurationError, CorruptMessageError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records import formats, message_set
 from ottla.records.batch import MAGIC, BatchHeader, read_header
@@ -86,7 +86,7 @@ class LogFiles:
     def __init__(self, options: SourceOptions) -> None:
         self.logs = offline_logs([Path(path) for path in options.log_dirs])
         self._where = f"ottla.log.dirs {','.join(options.log_dirs)}"
-        self._committed = options.kafka.get("isolation.level", "").strip().lower() == "read_committed"
+        self._committed = _only_committed(options.kafka.get("isolation.level", "read_uncommitted"))
         self._transactions: dict[TopicPartition, tuple[int, list[Aborted]]] = {}
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
@@ -134,6 +134,15 @@ class LogFiles:
             log = self.logs[tp]
             found = self._transactions[tp] = outcomes(log) if self._committed else (log.end, [])
         return found
+
+
+def _only_committed(level: str) -> bool:
+    # No consumer is there to refuse it, and a slip of the pen would read what was rolled back.
+    if level.strip().lower() not in ("read_uncommitted", "read_committed"):
+        raise ConfigurationError(
+            f"kafka.isolation.level: {level!r} is not allowed: read_uncommitted or read_committed is wanted"
+        )
+    return level.strip().lower() == "read_committed"
 
 
 def outcomes(log: OfflineLog) -> tuple[int, list[Aborted]]:

@@ -11,6 +11,7 @@ import logging
 import mmap
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,13 +42,21 @@ class StoredBatch(NamedTuple):
 class OfflineLog:
     """One partition's log."""
 
-    def __init__(self, directory: Path, start: int, end: int | None) -> None:
+    def __init__(self, directory: Path, start: int, high_watermark: int | None) -> None:
         self.directory = directory
         bases = self._bases()
         self.start = max(start, bases[0] if bases else 0)
         """The first offset that is there, and not deleted."""
-        self.end = max(self.start, self._last() if end is None else end)
-        """The high watermark; behind the last whole batch where no checkpoint tells it."""
+        self._high_watermark = high_watermark
+
+    @cached_property
+    def end(self) -> int:
+        """The high watermark; behind the last whole batch where no checkpoint tells it or the log ends before."""
+        told = self._high_watermark
+        reached = self._reached(told)
+        if told is not None and reached < told:
+            log.warning("%s ends at %d, before its high watermark %d: its tail is lost", self.directory, reached, told)
+        return max(self.start, reached if told is None else min(reached, told))
 
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
         """The batches that hold offsets with start <= offset < end, in order.
@@ -67,32 +76,43 @@ class OfflineLog:
                     raise KafkaStorageError(f"{self.directory}: {error}") from error
 
     def _batches(self, start: int, end: int) -> Iterator[StoredBatch]:
+        if start >= end:
+            return
         bases = self._bases()
         first = bisect_right(bases, start) - 1
-        if first < 0 and start < end:
+        if first < 0:
             # Compaction keeps the first segment's name: only retention, or the topic's end, takes it away.
             raise OffsetOutOfRangeError(f"{self.directory}: offset {start} is not there any more")
-        reached = start
-        for base in bases[max(first, 0) :]:
+        for base in bases[first:]:
             data = self._mapped(base) if base < end else memoryview(b"")
             for position, header in _headers(data, self._position(data, base, start) if base <= start else 0):
                 if header.last_offset < start:
                     continue
                 # The header of an old, compressed message tells only where it ends.
-                if reached >= end or (header.magic == MAGIC and header.base_offset >= end):
+                if header.magic == MAGIC and header.base_offset >= end:
                     return
-                reached = header.next_offset
                 yield StoredBatch(data, position, header)
+                if header.next_offset >= end:
+                    # What lies behind may be half written, or torn by a crash: it is not looked at.
+                    return
 
-    def _last(self) -> int:
-        """Behind the last whole batch."""
+    def _reached(self, until: int | None) -> int:
+        """Behind the last whole batch; with `until`, behind the first one that ends there or later."""
         bases = self._bases()
         if not bases:
             return 0
-        end = bases[-1]
-        for _, header in _headers(self._mapped(bases[-1]), 0):
-            end = header.next_offset
-        return end
+        reached = base = bases[-1]
+        if until is not None and base >= until:
+            return base
+        try:
+            data = self._mapped(base)
+        except FileNotFoundError:  # deleted since it was listed: there is no telling any more
+            return base if until is None else until
+        for _, header in _headers(data, 0 if until is None else self._position(data, base, until - 1)):
+            reached = header.next_offset
+            if until is not None and reached >= until:
+                break
+        return reached
 
     def _bases(self) -> list[int]:
         """The base offsets of the segments."""
@@ -146,7 +166,10 @@ def _headers(data: memoryview, position: int) -> Iterator[tuple[int, BatchHeader
 
 
 def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, OfflineLog]:
-    """The logs in data directories, as they are now. KafkaStorageError for a path that is no directory."""
+    """The logs in data directories, as they are now. KafkaStorageError for a path that is no directory.
+
+    Of replicas in the directories of several brokers, the one that knows most to be committed.
+    """
     found: dict[TopicPartition, OfflineLog] = {}
     for path in log_dirs:
         if not path.is_dir():
@@ -157,5 +180,7 @@ def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, OfflineLog]:
         for directory in sorted(path.iterdir()):
             tp = parse_directory_name(directory.name)
             if tp is not None and directory.is_dir():
-                found[tp] = OfflineLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
+                replica = OfflineLog(directory, starts.get(tp, 0), ends.get(tp, 0) if has_ends else None)
+                if tp not in found or found[tp].end < replica.end:
+                    found[tp] = replica
     return found

@@ -163,6 +163,48 @@ def test_damage_is_told_with_its_place(broker: Broker, tmp_path: Path) -> None:
         rows(tmp_path)
 
 
+def test_what_lies_behind_the_high_watermark_is_not_looked_at(broker: Broker, tmp_path: Path) -> None:
+    """As a crash leaves it, or a broker that is writing."""
+    send(broker.bootstrap_servers, 100)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    for directory in tmp_path.glob("t-*"):
+        with max(directory.glob("*.log")).open("ab") as segment:
+            segment.write(b"\xff" * 200)
+    assert rows(tmp_path) == expected
+    assert rows(tmp_path, kafka_isolation_level="read_committed") == expected
+
+
+def test_a_tail_that_was_cut_off_is_told(broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    send(broker.bootstrap_servers, 100)
+    send(broker.bootstrap_servers, 100)
+    expected = [row for row in consumed(broker.bootstrap_servers) if row[0] == 0]
+    broker.stop()
+    segment = max((tmp_path / "t-0").glob("*.log"))
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 1)
+    found = [row for row in rows(tmp_path) if row[0] == 0]
+    assert 0 < len(found) < len(expected)
+    assert found == expected[: len(found)]
+    assert f"t-0 ends at {len(found)}, before its high watermark {len(expected)}" in caplog.text
+    bounds = {"assign": '{"t": [0]}', "endingOffsets": f'{{"t": {{"0": {len(expected)}}}}}'}
+    reading = {"ottla.log.dirs": str(tmp_path), **bounds}
+    with pytest.raises(DataLossError, match=f"t-0: it ends at {len(found)}"):
+        OfflineReader(read_options(reading, streaming=False)).partitions()
+
+
+def test_of_replicas_the_one_that_reaches_furthest_is_read(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 100)
+    expected = consumed(broker.bootstrap_servers)
+    broker.stop()
+    behind = tmp_path / "other-broker"
+    for partition in range(PARTITIONS):
+        shutil.copytree(tmp_path / f"t-{partition}", behind / f"t-{partition}")
+    (behind / "replication-offset-checkpoint").write_text("0\n2\nt 0 3\nt 1 2\n")
+    for log_dirs in (f"{tmp_path},{behind}", f"{behind},{tmp_path}"):
+        assert rows(Path(log_dirs)) == expected
+
+
 def test_what_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("t", 1, 1)])
@@ -170,6 +212,8 @@ def test_what_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
         rows(tmp_path, "other")
     with pytest.raises(KafkaStorageError, match="no directory"):
         rows(tmp_path / "absent")
+    with pytest.raises(ConfigurationError, match=r"isolation.level: 'read_comitted'.*read_committed"):
+        rows(tmp_path, kafka_isolation_level="read_comitted")
     with pytest.raises(ConfigurationError, match="a stream needs brokers"):
         read_options(
             {"ottla.log.dirs": str(tmp_path), "subscribe": "t", "kafka.bootstrap.servers": "h:1"}, streaming=True
