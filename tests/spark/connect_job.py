@@ -32,11 +32,18 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         copy(stream.select("key", "value"), "ottla", "topic", **brokers, topic=f"{topic}-copy")
         texts = stream.selectExpr("cast(value as string) as value")
         copy(texts, "ottla.sql", "table", url=f"sqlite:///{folder}/copy.db", dbtable="copy")
+    refused, failed, again = (
+        written_and_failed(texts, Path(folder), f"{name}.failed", options)
+        for name, options in (("unnamed", {}), ("named", {"batchId": "?"}), ("named", {"batchId": "?"}))
+    )
     spark.range(10).selectExpr("cast(id as string) as value").write.format("ottla").options(
         **brokers, topic=f"{topic}-batch"
     ).mode("append").save()
     seen = {
         "remote": type(spark).__module__,
+        "refused": refused,
+        "failed": failed,
+        "again": again,
         "found without register": found_without_register,
         "rows": rows.count(),
         "filtered": rows.where("partition = 0 and offset < 3").count(),
@@ -44,6 +51,26 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
     }
     print(json.dumps(seen))
     spark.stop()
+
+
+def written_and_failed(texts: Any, folder: Path, name: str, options: dict[str, str]) -> str:
+    """Write in foreachBatch, and fail behind that the first time; the error, or nothing."""
+    url = f"sqlite:///{folder}/copy.db"
+
+    def write(rows: Any, batch_id: int) -> None:
+        known = {"batchId": str(batch_id)} if options else {}
+        table = {"url": url, "dbtable": "once", "sinkId": "once", **known}
+        rows.write.format("ottla.sql").options(**table).mode("append").save()
+        if not (folder / name).exists():
+            (folder / name).touch()
+            raise RuntimeError("after the write")
+
+    query = texts.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+    try:
+        query.trigger(availableNow=True).start().awaitTermination()
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":

@@ -96,12 +96,17 @@ def test_everything_works_through_a_remote_session(remote: str, tmp_path: Path) 
         assert seen["remote"].startswith("pyspark.sql.connect")
         assert seen["found without register"] == seen["rows"] == RECORDS
         assert seen["filtered"] == 3
+        assert "set the option batchId" in seen["refused"]
+        assert "after the write" in seen["failed"]
+        assert seen["again"] == ""
         copies = whole_topic(address, f"{topic}-copy", 2, isolation_level="read_committed")
         assert sorted(int(record.value) for record in copies) == list(range(RECORDS))
         batch = whole_topic(address, f"{topic}-batch", 2, isolation_level="read_committed")
         assert sorted(int(record.value) for record in batch) == list(range(10))
     with contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
-        assert connection.execute("select count(distinct value), count(*) from copy").fetchall() == [(RECORDS, RECORDS)]
+        for table in ("copy", "once"):
+            found = connection.execute(f"select count(distinct value), count(*) from {table}").fetchall()
+            assert found == [(RECORDS, RECORDS)], table
     assert {query["name"]: (query["status"], query["numInputRows"]) for query in seen["watched"]} == {
         "topic": ("ended", RECORDS),
         "table": ("ended", RECORDS),

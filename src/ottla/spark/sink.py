@@ -27,6 +27,7 @@ class TopicSink:
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
         self.sink_id = options.sink_id
+        self.batch_id = options.batch_id
 
     def name(self, share: Share) -> str:
         """A share's transactional id, and the group that keeps its marker.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ConfigurationError
+from ottla.spark.option_values import get, not_negative
 from ottla.spark.options import OptionRow, connection_options, kafka_options, warn_of_unknown
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ SINK_OPTIONS: Final = (
     OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
     OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
     OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
+    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
 )
 """Every option of the sink but kafka.*, which are handed to the producer as they are."""
 
@@ -38,6 +40,7 @@ class SinkOptions:
     topic: str | None = None
     prefix: str = "ottla-sink"
     sink_id: str | None = None
+    batch_id: int | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Producer options under Kafka's names, bootstrap.servers included."""
 
@@ -58,8 +61,17 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=_text(lowered, "topic"),
         prefix=_text(lowered, "transactionalIdPrefix") or SinkOptions.prefix,
         sink_id=_text(lowered, "sinkId"),
+        batch_id=batch_id(lowered),
         kafka=kafka,
     )
+
+
+def batch_id(lowered: Mapping[str, str]) -> int | None:
+    """The micro-batch that foreachBatch is at, where Spark does not tell it. ConfigurationError without a sinkId."""
+    found = get(lowered, "batchId", not_negative)
+    if found is not None and not lowered.get("sinkid", "").strip():
+        raise ConfigurationError(f"batchId ({found}) needs the option sinkId, which names the write")
+    return found
 
 
 def _text(lowered: Mapping[str, str], name: str) -> str | None:

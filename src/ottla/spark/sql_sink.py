@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from ottla.errors import ConfigurationError
 from ottla.spark.options import OptionRow, warn_of_unknown
+from ottla.spark.sink_options import batch_id
 from ottla.spark.writer import BatchWriter, Marker, Share, StreamWriter, Written, recognized
 
 try:
@@ -47,6 +48,7 @@ SQL_OPTIONS: Final = (
     OptionRow("dbtable", "", "both", "The table to write; made of the DataFrame's columns where it is missing."),
     OptionRow("keyColumns", "", "both", "Columns, separated by commas, that rows are updated by; without: appended."),
     OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
+    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
 )
 """Every option of the sink."""
 
@@ -84,6 +86,7 @@ class SqlOptions:
     table: str
     keys: tuple[str, ...] = ()
     sink_id: str | None = None
+    batch_id: int | None = None
 
 
 def sql_options(given: Mapping[str, str]) -> SqlOptions:
@@ -95,7 +98,7 @@ def sql_options(given: Mapping[str, str]) -> SqlOptions:
             raise ConfigurationError(f'{name} is required: .option("{name}", …)')
     _checked_url(lowered["url"])
     keys = tuple(key.strip() for key in lowered.get("keycolumns", "").split(",") if key.strip())
-    return SqlOptions(lowered["url"], lowered["dbtable"], keys, lowered.get("sinkid") or None)
+    return SqlOptions(lowered["url"], lowered["dbtable"], keys, lowered.get("sinkid") or None, batch_id(lowered))
 
 
 def _checked_url(text: str) -> sa.URL:
@@ -180,6 +183,7 @@ class SqlSink:
     def __init__(self, options: SqlOptions, types: Mapping[str, Any]) -> None:
         self.options = options
         self.sink_id = options.sink_id
+        self.batch_id = options.batch_id
         self.types = dict(types)
 
     def make_tables(self) -> None:

@@ -56,6 +56,8 @@ class Sink(Protocol):
 
     sink_id: str | None
     """In foreachBatch: names the write, which is then done once per micro-batch."""
+    batch_id: int | None
+    """The micro-batch, where Spark does not tell it."""
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows and the marker together, unless the marker is there."""
@@ -93,12 +95,23 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
-        context = _context()
-        query, sink_id = context.getLocalProperty(QUERY_ID), self.sink.sink_id
-        share = Share(self.job, 0, context.partitionId())
-        if query is not None and sink_id is not None:
-            share = Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), context.partitionId())
-        return self.sink.write(share, iterator)
+        return self.sink.write(self._share(_context()), iterator)
+
+    def _share(self, context: Any) -> Share:
+        sink_id, batch_id, partition = self.sink.sink_id, self.sink.batch_id, context.partitionId()
+        if sink_id is None:
+            return Share(self.job, 0, partition)
+        if batch_id is not None:
+            return Share(sink_id, batch_id, partition)
+        query = context.getLocalProperty(QUERY_ID)
+        if query is None:
+            # Through Spark Connect, too, where foreachBatch writes by requests of its own.
+            raise IllegalStateError(
+                f"sinkId {sink_id!r}: Spark does not tell this write its micro-batch, so it cannot be done once for"
+                " each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId that"
+                " no other query has; elsewhere leave sinkId out"
+            )
+        return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do."""

@@ -17,7 +17,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.spark.sink_options import SINK_OPTIONS
 
 PARTITIONS = 3
-ONLY_OURS = {"transactionalIdPrefix", "sinkId"}
+ONLY_OURS = {"transactionalIdPrefix", "sinkId", "batchId"}
 
 
 @pytest.fixture

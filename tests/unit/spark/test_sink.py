@@ -186,6 +186,8 @@ def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -
         ({"kafka.bootstrap.servers": "h:1", "kafka.key.serializer": "x"}, "cast the column key"),
         ({"kafka.bootstrap.servers": "h:1", "kafka.transactional.id": "x"}, "transactionalIdPrefix"),
         ({"kafka.bootstrap.servers": "h:1", "topic": " "}, "topic: it is empty"),
+        ({"kafka.bootstrap.servers": "h:1", "batchId": "3"}, r"batchId \(3\) needs the option sinkId"),
+        ({"kafka.bootstrap.servers": "h:1", "sinkId": "x", "batchId": "last"}, "batchId: 'last'"),
     ],
 )
 def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:

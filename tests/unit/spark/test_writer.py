@@ -1,0 +1,65 @@
+"""Which micro-batch a write belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.errors import IllegalStateError
+from ottla.spark import writer
+from ottla.spark.writer import BATCH_ID, QUERY_ID, BatchWriter, Share, Written
+
+
+class Context:
+    """What a task knows of its job."""
+
+    def __init__(self, **properties: str) -> None:
+        self.properties = {QUERY_ID: properties.get("query"), BATCH_ID: properties.get("batch_id")}
+
+    def partitionId(self) -> int:  # noqa: N802 - the name is Spark's
+        return 5
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - the name is Spark's
+        return self.properties[name]
+
+
+class Shares:
+    """A sink that only notes what it is asked for."""
+
+    def __init__(self, sink_id: str | None, batch_id: int | None = None) -> None:
+        self.sink_id = sink_id
+        self.batch_id = batch_id
+        self.written: list[Share] = []
+
+    def write(self, share: Share, batches: Iterator[Any]) -> Written:
+        self.written.append(share)
+        return Written(0)
+
+
+def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Share:
+    monkeypatch.setattr(writer, "_context", lambda: context)
+    BatchWriter(sink).write(iter(()))
+    return sink.written.pop()
+
+
+def test_a_named_write_is_that_of_the_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Context(query="q", batch_id="7")
+    assert share(monkeypatch, Shares("copy"), told) == Share("q-copy", 7, 5)
+    assert share(monkeypatch, Shares("q-of-mine", 8), told) == Share("q-of-mine", 8, 5)
+    assert share(monkeypatch, Shares("q-of-mine", 8), Context()) == Share("q-of-mine", 8, 5)
+
+
+def test_a_named_write_that_no_micro_batch_is_told_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be done again with the micro-batch: twice, and nobody would say so."""
+    with pytest.raises(IllegalStateError, match="sinkId 'copy': .* set the option batchId"):
+        share(monkeypatch, Shares("copy"), Context())
+
+
+def test_writes_without_a_name_are_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (share(monkeypatch, Shares(None), Context()) for _ in range(2))
+    assert first.query != second.query
+    assert first[1:] == second[1:] == (0, 5)
