@@ -93,6 +93,28 @@ def test_one_name_for_two_tables_writes_both(url: str, table: str) -> None:
     assert stored(first) == stored(second) == [("a", 1)]
 
 
+def test_a_table_may_be_named_with_its_schema(url: str, table: str) -> None:
+    schema = {"sqlite": "main", "postgresql": "public"}.get(sa.make_url(url).get_backend_name())
+    plain, named = sink(url, table, "name"), sink(url, f"{schema or sa.make_url(url).database}.{table}", "name")
+    named.write(Share(table, 0, 0), rows(name=["a"], visits=[1]))
+    assert stored(plain) == stored(named) == [("a", 1)]
+
+
+def test_keys_that_are_not_unique_in_the_table_are_refused(url: str, table: str) -> None:
+    """MySQL would append the rows; the others would fail in the tasks."""
+    sink(url, table)
+    with pytest.raises(ConfigurationError, match=f"keyColumns: the table {table} has no primary key .* of just visits"):
+        sink(url, table, "visits")
+    made = sink(url, f"{table}_2", "visits")
+    with pytest.raises(ConfigurationError, match="of just name, visits"):
+        sink(url, f"{table}_2", "name,visits")
+    engine = made._engine()
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE UNIQUE INDEX {table}_i ON {table} (visits)"))
+    engine.dispose()
+    sink(url, table, "visits")
+
+
 def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Share(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))

@@ -45,7 +45,7 @@ except ImportError as error:
 
 SQL_OPTIONS: Final = (
     OptionRow("url", "", "both", "sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."),
-    OptionRow("dbtable", "", "both", "The table to write; made of the DataFrame's columns where it is missing."),
+    OptionRow("dbtable", "", "both", "TABLE or SCHEMA.TABLE to write; made of the DataFrame's columns where missing."),
     OptionRow("keyColumns", "", "both", "Columns, separated by commas, that rows are updated by; without: appended."),
     OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
     OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
@@ -192,18 +192,36 @@ class SqlSink:
         try:
             METADATA.create_all(engine)
             self._table(sa.MetaData()).create(engine, checkfirst=True)
+            self._check_keys(engine)
         except OperationalError as error:
             shown = engine.url.render_as_string(hide_password=True)
             raise ConfigurationError(f"url: cannot use {shown}: {error.args[0]}") from error
         finally:
             engine.dispose()
 
+    def _check_keys(self, engine: sa.Engine) -> None:
+        """ConfigurationError where a table of the user's has no unique keyColumns: MySQL would append silently."""
+        keys = self.options.keys
+        if not keys:
+            return
+        schema, name = _schema_and_name(self.options.table)
+        inspector = sa.inspect(engine)
+        found: list[Any] = [inspector.get_pk_constraint(name, schema)["constrained_columns"]]
+        found += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
+        found += [one["column_names"] for one in inspector.get_indexes(name, schema) if one["unique"]]
+        if {key.lower() for key in keys} not in [{str(column).lower() for column in one} for one in found]:
+            raise ConfigurationError(
+                f"keyColumns: the table {self.options.table} has no primary key or unique index of just"
+                f" {', '.join(keys)}, so rows cannot be updated by them: make one, or name other columns"
+            )
+
     def _table(self, metadata: sa.MetaData) -> sa.Table:
         columns: list[Any] = [
             sa.Column(name, kind, primary_key=name in self.options.keys, autoincrement=False)
             for name, kind in self.types.items()
         ]
-        return sa.Table(self.options.table, metadata, *columns)
+        schema, name = _schema_and_name(self.options.table)
+        return sa.Table(name, metadata, *columns, schema=schema)
 
     def _engine(self) -> sa.Engine:
         url = _checked_url(self.options.url)
@@ -246,6 +264,12 @@ class SqlSink:
             here = _line_of(share, self.options.table)
             connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=count))
         return Written(count)
+
+
+def _schema_and_name(table: str) -> tuple[str | None, str]:
+    """As in Spark's JDBC: `table` or `schema.table`."""
+    schema, _, name = table.rpartition(".")
+    return schema or None, name
 
 
 def _rows(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
