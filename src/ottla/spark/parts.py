@@ -50,9 +50,10 @@ def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | 
     codes = pc.multiply(numbers, _PARTITIONS)
     if partitions is None:
         return codes
+    least = pc.min(partitions).as_py()
+    if least is not None and least < 0:
+        raise ConfigurationError(f"the column partition has {least}; null or a partition is wanted")
     given = pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION)
-    if len(given) and pc.min(given).as_py() < NO_PARTITION:
-        raise ConfigurationError(f"the column partition has {pc.min(given).as_py()}; null or a partition is wanted")
     return pc.add(codes, pc.subtract(given, NO_PARTITION))
 
 

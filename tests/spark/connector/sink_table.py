@@ -68,6 +68,7 @@ REFUSED = (
     Refused("a row without topic", ("topic", "null"), "select cast(null as string) topic, 'v' value from range(3)", {}),
     Refused("a topic that cannot be", ("a b",), V, {"topic": "a b"}),
     Refused("a negative partition", ("partition", "-5"), "select -5 partition, 'v' value from range(3)"),
+    Refused("partition -1", ("partition", "-1"), "select -1 partition, 'v' value from range(3)"),
     Refused(
         "a partition that is not there",
         ("partition 9", "{}"),

@@ -172,7 +172,11 @@ def test_no_rows_need_no_broker() -> None:
 
 @pytest.mark.parametrize(
     ("column", "remedy"),
-    [({"topic": ["t", None]}, "null as its topic"), ({"topic": ["t", "t"], "partition": [0, -5]}, "-5")],
+    [
+        ({"topic": ["t", None]}, "null as its topic"),
+        ({"topic": ["t", "t"], "partition": [0, -5]}, "-5"),
+        ({"topic": ["t", "t"], "partition": [None, -1]}, "-1"),
+    ],
 )
 def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigurationError, match=remedy):
