@@ -54,13 +54,13 @@ _README: Final = """\
 
 {doc}.
 
-    ottla pipeline run --demo                              # a broker of its own, with some input
-    ottla pipeline run --bootstrap-server localhost:9092   # what has come since the last run
+{demo}    ottla pipeline run --bootstrap-server localhost:9092   # what has come since the last run
     ottla pipeline dry-run                                 # check the definitions, run nothing
 
 Definitions are in `transformations/`, tables in `tables/`, checkpoints and the catalog in `pipeline-storage/`. The
 project is one of Spark Declarative Pipelines; `spark-pipelines run` takes it, too, where that finds Java and a catalog.
 """
+_DEMO: Final = "    ottla pipeline run --demo                              # a broker of its own, with some input\n"
 
 
 def template(name: str) -> Template:
@@ -82,12 +82,14 @@ def create(directory: Path, chosen: Template) -> list[Path]:
         raise ConfigurationError(f"{directory} is there already; take another name, or empty it")
     storage = directory.resolve() / "pipeline-storage"
     storage.mkdir(parents=True)
+    written = dict(_texts(files(__package__) / "templates" / chosen.directory))
+    demo = _DEMO if "demo_input.py" in written else ""
     texts = {
         SPEC_NAMES[0]: _SPEC.format(name=name, storage=json.dumps(f"file://{storage}", ensure_ascii=False)),
-        "README.md": _README.format(name=name, doc=chosen.doc[0].upper() + chosen.doc[1:]),
+        "README.md": _README.format(name=name, doc=chosen.doc[0].upper() + chosen.doc[1:], demo=demo),
         ".gitignore": "/broker/\n/pipeline-storage/\n/results.db*\n/tables/\n__pycache__/\n",
     }
-    texts.update(_texts(files(__package__) / "templates" / chosen.directory))
+    texts.update(written)
     for path, text in texts.items():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)

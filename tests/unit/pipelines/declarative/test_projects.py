@@ -15,7 +15,9 @@ def test_a_project_is_complete(tmp_path: Path, chosen: Template) -> None:
     spec = yaml.safe_load((tmp_path / "mine" / "spark-pipeline.yml").read_text())
     assert spec["name"] == "mine"
     assert spec["storage"] == f"file://{tmp_path}/mine/pipeline-storage"
-    assert chosen.doc[1:] in (tmp_path / "mine" / "README.md").read_text()
+    readme = (tmp_path / "mine" / "README.md").read_text()
+    assert chosen.doc[1:] in readme
+    assert ("run --demo" in readme) == (tmp_path / "mine" / "demo_input.py").is_file()
     definitions = list((tmp_path / "mine" / "transformations").glob("*.py"))
     assert definitions
     for path in definitions:
