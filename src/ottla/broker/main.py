@@ -209,6 +209,8 @@ class BrokerNode:
             await self._services.partitions.close()
             if self._isr_changes is not None:
                 self._isr_changes.close()
+            if self._telling is not None:
+                self._telling.cancel()
         await self._drain()
         for listener in self._listeners:
             listener.close()

@@ -5,6 +5,7 @@ A broker by itself is a member of a cluster of one; the parts are the same, over
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
@@ -20,11 +21,11 @@ from ottla.cluster.metadata import BrokerImage, ClusterImage
 from ottla.cluster.options import Options
 from ottla.cluster.peers import Peers
 from ottla.cluster.registration import Registration
-from ottla.cluster.registry import Create, NodeExistsError, Registry
+from ottla.cluster.registry import Create, NodeExistsError, Registry, RegistryError
 from ottla.cluster.tree_changes import TreeChanges
 from ottla.cluster.view import ClusterView
 from ottla.config.broker import BrokerConfig
-from ottla.errors import KafkaError, StartupError, for_code
+from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ log = logging.getLogger("ottla.cluster")
 
 SHUTDOWN_VERSION: Final = 3
 LANE: Final = "shutdown"
+RETRY_SECONDS: Final = 0.1
+"""The pause after the registry could not be written to."""
 
 
 class ClusterMember:
@@ -158,7 +161,15 @@ class ClusterMember:
         return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
 
     async def disk_failed(self, partitions: Collection[TopicPartition]) -> None:
-        """A disk of this broker has failed: have the controller find others to lead (KIP-112)."""
+        """A disk of this broker has failed: have the controller find others to lead (KIP-112), now or later."""
+        while True:
+            try:
+                return await self._tell_of_disk(partitions)
+            except (RegistryError, NotControllerError) as error:
+                log.warning("the controller cannot be told yet that a disk has failed: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _tell_of_disk(self, partitions: Collection[TopicPartition]) -> None:
         if self.controller.is_active:
             await self.controller.replicas_failed(self._broker_id, partitions)
         else:

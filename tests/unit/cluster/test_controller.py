@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from ottla.cluster import reassignments, registration, tree, znodes
 from ottla.cluster.elections import Candidates, Reason
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata import BrokerImage, PartitionImage
-from ottla.cluster.registry import Create, RegistryTimeoutError, Set
+from ottla.cluster.registry import Create, Operation, RegistryTimeoutError, Set
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import (
     BrokerConnectionError,
@@ -820,6 +820,31 @@ def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> Non
         await two.until(lambda: two.controller.is_active and two.state().leader == 3)
         assert two.state().isr == (3,)
         three_.session.resume()
+
+    run(test)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_disk_that_fails_while_the_registry_is_away_is_told_when_it_is_back(
+    leader: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        brokers = dict(zip((1, 2, 3), await three(cluster), strict=True))
+        await brokers[1].controller.topics.create("t", [[leader, 3]], {})
+        own, write, failures = brokers[leader], brokers[leader].session.multi, 2
+        own.broken.add(T0)
+
+        async def away(operations: Sequence[Operation]) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise RegistryTimeoutError
+            await write(operations)
+
+        monkeypatch.setattr(own.session, "multi", away)
+        await own.member.disk_failed([T0])
+        await brokers[1].until(lambda: brokers[1].state().leader == 3)
+        monkeypatch.undo()
 
     run(test)
 
