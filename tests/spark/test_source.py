@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.functions import expr
+
 from ottla import NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.admin import KafkaAdminClient
@@ -169,12 +171,24 @@ def test_where_there_is_nothing_to_read_there_are_no_rows(
 
 def test_conditions_save_reading(load: Load, send: Send):
     send(50, 30, 20)
-    some = load().where("partition = 1 and offset >= 25")
+    some = load(filterPushdown="true").where("partition = 1 and offset >= 25")
     assert values(some) == named(1, 25, 30)
     assert some.rdd.getNumPartitions() == 1
-    later = load().where("timestamp >= timestamp '1970-01-01 00:00:40'")
+    later = load(filterPushdown="true").where("timestamp >= timestamp '1970-01-01 00:00:40'")
     assert values(later) == named(0, 40, 50)
     assert later.rdd.getNumPartitions() == 1
+
+
+def test_conditions_of_one_query_do_not_bound_another(load: Load, send: Send):
+    """Spark keeps one plan for all that is made of a DataFrame, and takes the conditions of the last one for it."""
+    send(20, 20, 0)
+    frame = load().select("partition", "offset")
+    first = frame.where("partition = 0")
+    few = frame.where("partition = 1 and offset < 5")
+    assert [first.count(), frame.count(), few.count(), frame.count()] == [20, 40, 5, 40]
+    assert first.union(few).count() == few.union(first).count() == 25
+    assert frame.union(few).count() == 45
+    assert first.alias("a").join(few.alias("b"), expr("a.offset = b.offset")).count() == 5
 
 
 def test_log_directories_are_read_without_asking_the_broker(

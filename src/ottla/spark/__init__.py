@@ -23,8 +23,9 @@ def register(spark: SparkSession) -> None:
     """Make `format("ottla")` and `format("ottla.sql")` known to a session, local or remote. May be called again.
 
     Turns `spark.sql.python.filterPushdown.enabled` on, so that conditions on offset, partition, topic and timestamp
-    save reading. Raises ImportError, naming the extra to install, where pyspark or pyarrow is missing, and
-    ConfigurationError, naming PYSPARK_PYTHON, where a local session's workers would run a Python without Ottla.
+    save reading where the option filterPushdown says so. Raises ImportError, naming the extra to install, where pyspark
+    or pyarrow is missing, and ConfigurationError, naming PYSPARK_PYTHON, where a local session's workers would run a
+    Python without Ottla.
 
     With Spark Connect, Ottla has to be installed on the server, too: classes travel there by their names.
     """

@@ -63,6 +63,7 @@ OPTIONS = (
     OptionRow("commitGroupId", "", "stream", "Commits what was read to this group, for tools that show lag."),
     OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
     OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
+    OptionRow("filterPushdown", "false", "batch", "Conditions save reading: for a DataFrame that is used only once."),
     OptionRow("ottla.log.dirs", "", "batch", "Reads data directories, separated by commas, instead of asking brokers."),
     OptionRow("groupIdPrefix", "", "both", "Accepted without effect: nothing is read through a group."),
     OptionRow(
@@ -129,6 +130,8 @@ class SourceOptions:
     retries: int = 3
     retry_interval_ms: int = 10
     poll_timeout_ms: int = 120_000
+    filter_pushdown: bool = False
+    """Whether what a query's conditions leave out is not read."""
     log_dirs: tuple[str, ...] = ()
     """Data directories to read without a broker."""
     kafka: Mapping[str, str] = field(default_factory=dict)
@@ -163,6 +166,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         retries=get_or(lowered, "fetchOffset.numRetries", not_negative, 3),
         retry_interval_ms=get_or(lowered, "fetchOffset.retryIntervalMs", not_negative, 10),
         poll_timeout_ms=get_or(lowered, "kafkaConsumer.pollTimeoutMs", positive, 120_000),
+        filter_pushdown=get_or(lowered, "filterPushdown", boolean, False),
         log_dirs=log_dirs,
         kafka=kafka,
     )

@@ -66,13 +66,16 @@ class OttlaSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader | OfflineReader:
         """For `spark.read`."""
         options = self._options(schema, streaming=False)
+        # Only where it is asked for: Spark keeps one plan per DataFrame, and would use that of one query's conditions
+        # for the next query, and for the other side of a join or union.
+        filtered = self.sees_filters and options.filter_pushdown
         if options.log_dirs:
             from ottla.spark.offline import FilteredOfflineReader, OfflineReader
 
-            return FilteredOfflineReader(options) if self.sees_filters else OfflineReader(options)
+            return FilteredOfflineReader(options) if filtered else OfflineReader(options)
         from ottla.spark.reader import BatchReader, FilteredReader
 
-        return FilteredReader(options) if self.sees_filters else BatchReader(options)
+        return FilteredReader(options) if filtered else BatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`. ConfigurationError for mode("overwrite"): a topic only grows."""

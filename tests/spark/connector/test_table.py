@@ -7,7 +7,7 @@ from tests.spark.connector.table import BATCHES, OFTEN, STREAMS, WRONG_BATCHES, 
 
 from ottla.spark.options import FORBIDDEN_KAFKA, OPTIONS
 
-ONLY_OURS = {"commitGroupId", "ottla.log.dirs"}
+ONLY_OURS = {"commitGroupId", "filterPushdown", "ottla.log.dirs"}
 PASSED_ON = {"kafka.isolation.level", "kafka.group.id", *(f"kafka.{name}" for name in FORBIDDEN_KAFKA)}
 
 
