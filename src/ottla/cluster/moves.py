@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ottla.cluster import partition_states, reassignments, znodes
+from ottla.cluster import partition_states, reassignments, tree, znodes
 from ottla.cluster.controller_context import ControllerContext, all_partitions, with_states
 from ottla.cluster.metadata import PartitionImage
 from ottla.cluster.partition_states import States
-from ottla.cluster.registry import Operation, Set
+from ottla.cluster.registry import BadVersionError, Delete, NoNodeError, Operation, Set
 from ottla.errors import InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
@@ -27,14 +27,42 @@ class Moves:
         NoReassignmentInProgressError where there is nothing to take back.
         """
         async with self._context.turn():
-            p = self._context.image.partition(tp)
-            if p is None:
-                raise UnknownTopicOrPartitionError
-            after = self._taken_back(tp, p) if target is None else self._begun(tp, p, target)
+            after = self._decided(tp, target)
+            await self._overrule(tp, target)
             if after is not None:
                 await self._place({tp: after})
         await self.go_on()
         await self._context.settle()
+
+    async def carry_out(self, tp: TopicPartition, item: tree.Item) -> None:
+        """Begin what the request in the tree says of a partition, if it still says so. Raises as above."""
+        async with self._context.turn():
+            node = await self._context.registry.get(znodes.REASSIGN)
+            if node is None or tree.requested(znodes.REASSIGN, node.value).get(tp) != item:
+                return  # overruled since it was read
+            after = self._decided(tp, [int(broker) for broker in item["replicas"]])
+            if after is not None:
+                await self._place({tp: after})
+
+    async def _overrule(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
+        """Take a partition out of the request in the tree: the next controller must not begin that move again."""
+        registry = self._context.registry
+        node = await registry.get(znodes.REASSIGN)
+        items = {} if node is None else tree.requested(znodes.REASSIGN, node.value)
+        if node is None or tp not in items or items.pop(tp).get("replicas") == target:
+            return
+        left = Set(znodes.REASSIGN, znodes.request_value(items.values()), node.version)
+        try:
+            write = left if items else Delete(znodes.REASSIGN, node.version)
+            await partition_states.guarded(registry, self._context.office, [write])
+        except (BadVersionError, NoNodeError):
+            pass  # it was changed at this moment, and is looked at again
+
+    def _decided(self, tp: TopicPartition, target: Sequence[int] | None) -> PartitionImage | None:
+        p = self._context.image.partition(tp)
+        if p is None:
+            raise UnknownTopicOrPartitionError
+        return self._taken_back(tp, p) if target is None else self._begun(tp, p, target)
 
     def _begun(self, tp: TopicPartition, p: PartitionImage, target: Sequence[int]) -> PartitionImage | None:
         checked = reassignments.checked(p, target, self._context.image.brokers.keys())

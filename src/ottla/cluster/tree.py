@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from ottla.cluster import entities, znodes
@@ -14,6 +15,7 @@ from ottla.cluster.metadata import BrokerImage, PartitionImage
 from ottla.cluster.registry import Create, Node, NodeExistsError, Registry, UnreadableNodeError, Watcher
 from ottla.cluster.znodes import TopicLayout
 from ottla.config.broker import Endpoint
+from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
 
@@ -116,6 +118,20 @@ async def _found(
     return FoundTopic(
         name, layout.id, node.version, partitions, layout.replicas, layout.adding, layout.removing, has_parent
     )
+
+
+Item = dict[str, Any]
+"""What a request in the tree says of one partition."""
+
+
+def requested(path: str, raw: bytes) -> dict[TopicPartition, Item]:
+    """The partitions that a request in the tree names; none of what is no request, which is told."""
+    try:
+        items: list[Item] = znodes.load(raw)["partitions"]
+        return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.error("%s is no request: %r: %s", path, raw[:200], error)
+        return {}
 
 
 async def get_all(registry: Registry, paths: Sequence[str]) -> list[Node | None]:

@@ -13,9 +13,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from ottla.cluster import reassignments, znodes
+from ottla.cluster import reassignments, tree, znodes
 from ottla.cluster.controller import Controller
 from ottla.cluster.elections import Reason
 from ottla.cluster.metadata import NO_LEADER, ClusterImage
@@ -31,14 +31,12 @@ from ottla.cluster.registry import (
     Set,
 )
 from ottla.cluster.topics import check_name
+from ottla.cluster.tree import Item
 from ottla.cluster.view import ClusterView
 from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
-
-Item = dict[str, Any]
-"""What a request in the tree says of one partition."""
 
 PAUSE_SECONDS: Final = 0.5
 """How long after a failure everything is looked at again."""
@@ -151,10 +149,11 @@ class TreeChanges:
         if node is None:
             self._moving = {}
             return
-        wanted = _partitions(znodes.REASSIGN, node.value)
+        wanted = tree.requested(znodes.REASSIGN, node.value)
         for tp, item in wanted.items():
             if self._moving.get(tp) != item:
                 await self._move(tp, item)
+        await self._controller.moves.go_on()
         self._moving = {tp: item for tp, item in wanted.items() if self._goes_on(tp, item)}
         if not self._moving:
             await self._change(Delete(znodes.REASSIGN, node.version))
@@ -169,7 +168,7 @@ class TreeChanges:
 
     async def _move(self, tp: TopicPartition, item: Item) -> None:
         try:
-            await self._controller.moves.reassign(tp, [int(broker) for broker in item["replicas"]])
+            await self._controller.moves.carry_out(tp, item)
         except (NotControllerError, RegistryError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
@@ -178,7 +177,7 @@ class TreeChanges:
     async def _elections(self) -> None:
         node = await self._registry.get(znodes.PREFERRED_ELECTION, self._changed.set)
         if node is not None:
-            await self._controller.elect(Reason.PREFERRED, _partitions(znodes.PREFERRED_ELECTION, node.value))
+            await self._controller.elect(Reason.PREFERRED, tree.requested(znodes.PREFERRED_ELECTION, node.value))
             await self._remove(znodes.PREFERRED_ELECTION)
 
     async def _disks(self) -> None:
@@ -229,13 +228,3 @@ def _topics(raw: bytes) -> list[str]:
         log.error("%s is no request: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
         return []
     return names
-
-
-def _partitions(path: str, raw: bytes) -> dict[TopicPartition, Item]:
-    """The partitions that a request in the tree names; none of what is no request, which is told."""
-    try:
-        items: list[Item] = znodes.load(raw)["partitions"]
-        return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.error("%s is no request: %r: %s", path, raw[:200], error)
-        return {}
