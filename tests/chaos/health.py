@@ -53,7 +53,7 @@ class Health:
 
         admin = AdminClient({"bootstrap.servers": self._servers, **CLIENT})
         topics = [NewTopic(ORDERED, ORDERED_PARTITIONS, 3), NewTopic(TRANSFERS, TRANSFERS_PARTITIONS, 3)]
-        for made in admin.create_topics(topics, operation_timeout=30).values():
+        for made in admin.create_topics(topics, operation_timeout=30, request_timeout=30).values():
             made.result(30)
 
     def wait_until_whole(self) -> None:

@@ -1,8 +1,8 @@
 """Leaderships back to where they belong: `auto.leader.rebalance.enable`.
 
-After failures a few brokers lead most partitions. Every `leader.imbalance.check.interval.seconds` the controller has
-the preferred replicas of those brokers lead again that lead less of their partitions than
-`leader.imbalance.per.broker.percentage` allows.
+After failures a few brokers lead most partitions. Soon after it took office, and then every
+`leader.imbalance.check.interval.seconds`, the controller has the preferred replicas of those brokers lead again that
+lead less of their partitions than `leader.imbalance.per.broker.percentage` allows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.cluster")
 
 WHOLE: Final = 100
+FIRST_SECONDS: Final = 5.0
+"""How long after it took office a controller looks for the first time; Kafka's, too."""
 
 
 class LeaderBalance:
@@ -42,8 +44,8 @@ class LeaderBalance:
             self._task.cancel()
 
     async def _look_often(self) -> None:
+        await asyncio.sleep(min(FIRST_SECONDS, self._interval_seconds))
         while True:
-            await asyncio.sleep(self._interval_seconds)
             try:
                 strayed = unbalanced(self._controller.image, self._percentage)
                 if strayed:
@@ -52,6 +54,7 @@ class LeaderBalance:
                 log.warning("leaders cannot be balanced now: %s", error)
             except Exception:
                 log.exception("leaders cannot be balanced")
+            await asyncio.sleep(self._interval_seconds)
 
 
 def unbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
