@@ -158,7 +158,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         min_partitions=get(lowered, "minPartitions", positive),
         max_records_per_partition=most_records if streaming else None,
         max_offsets_per_trigger=get(lowered, "maxOffsetsPerTrigger", positive),
-        min_offsets_per_trigger=get(lowered, "minOffsetsPerTrigger", positive),
+        min_offsets_per_trigger=get(lowered, "minOffsetsPerTrigger", not_negative),
         max_trigger_delay_ms=get_or(lowered, "maxTriggerDelay", duration_ms, 15 * 60 * 1000),
         commit_group_id=get(lowered, "commitGroupId", group),
         include_headers=get_or(lowered, "includeHeaders", boolean, False),

@@ -168,6 +168,14 @@ def test_few_records_wait_for_company_but_not_for_ever(monkeypatch: pytest.Monke
     assert reader.latestOffset({"a": {"0": 15}}, EVERYTHING) == {"a": {"0": 16}}
 
 
+def test_a_lower_limit_of_nothing_waits_for_nothing():
+    """The connector takes it, too."""
+    reader, brokers = made({A0: (0, 5)}, minOffsetsPerTrigger="0")
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    brokers.held[A0] = (0, 6)
+    assert reader.latestOffset(end, EVERYTHING) == {"a": {"0": 6}}
+
+
 def test_large_ranges_are_split():
     reader, _ = made({A0: (0, 10)}, maxRecordsPerPartition="4")
     start = reader.initialOffset()
