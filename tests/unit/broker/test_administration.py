@@ -23,8 +23,10 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 )
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -37,6 +39,7 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 SECURITY_DISABLED, ILLEGAL_SASL_STATE, TOKEN_NOT_ALLOWED = 54, 34, 64
 UNKNOWN_TOPIC, ELECTION_NOT_NEEDED, INVALID_FACTOR, INVALID_REPLICAS, NO_MOVE = 3, 84, 38, 39, 85
+INVALID_TOPIC = 17
 SHA_256, SHA_512 = 1, 2
 
 
@@ -147,6 +150,35 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
         answer = await client.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
         found = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.responses]
         assert found == [("t", [(0, 0), (1, INVALID_REPLICAS)]), ("u", [(0, 0)])]
+
+    with_broker(test, tmp_path)
+
+
+def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    async def test(client: Asker) -> None:
+        topics, begun = client.services.controller.topics, asyncio.Barrier(2)
+
+        def together(method: str) -> None:
+            """Each call of the method waits for the other, as for a broker that does not answer."""
+            original = getattr(topics, method)
+
+            async def waiting(*arguments: Any) -> Any:
+                found = await original(*arguments)
+                await begun.wait()
+                return found
+
+            monkeypatch.setattr(topics, method, waiting)
+
+        for method in ("create", "add_partitions", "delete"):
+            together(method)
+        wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "u", "?")]
+        made = await client.ask(CreateTopicsRequest(topics=wanted), 7)
+        assert [(t.name, t.error_code) for t in made.topics] == [("t", 0), ("u", 0), ("?", INVALID_TOPIC)]
+        more = [CreatePartitionsTopic(name=name, count=2, assignments=None) for name in ("t", "none", "u")]
+        grown = await client.ask(CreatePartitionsRequest(topics=more), 3)
+        assert [(t.name, t.error_code) for t in grown.results] == [("t", 0), ("none", UNKNOWN_TOPIC), ("u", 0)]
+        gone = await client.ask(DeleteTopicsRequest(topic_names=["u", "none", "t"]), 5)
+        assert [(t.name, t.error_code) for t in gone.responses] == [("u", 0), ("none", UNKNOWN_TOPIC), ("t", 0)]
 
     with_broker(test, tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
@@ -33,8 +34,8 @@ def handle(request: CreatePartitionsRequest, call: Call) -> Awaitable[CreatePart
 
 async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
-    results = []
-    for topic in request.topics:
+
+    async def answer(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             if not call.services.controller.is_active:
@@ -45,7 +46,10 @@ async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartit
                 await call.services.controller.topics.add_partitions(topic.name, added, topic.count)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
-        results.append(result)
+        return result
+
+    # together, so that brokers which do not answer are waited for once, not once for each topic
+    results = await asyncio.gather(*map(answer, request.topics))
     return CreatePartitionsResponse(results=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 

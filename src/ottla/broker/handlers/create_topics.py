@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable
 
@@ -30,25 +31,25 @@ def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsRe
 async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
     seen = Counter(topic.name for topic in request.topics)
-    results = []
-    for name in seen:
-        topic = next(t for t in request.topics if t.name == name)
+
+    async def answer(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if not call.services.controller.is_active:
                 raise NotControllerError
-            if seen[name] > 1:
-                raise InvalidRequestError(f"Topic '{name}' is named twice in the request.")
-            results.append(await _create(topic, request.validate_only, quota, call))
+            if seen[topic.name] > 1:
+                raise InvalidRequestError(f"Topic '{topic.name}' is named twice in the request.")
+            return await _create(topic, request.validate_only, quota, call)
         except KafkaError as error:
-            results.append(
-                CreatableTopicResult(
-                    name=name,
-                    error_code=code_of(error),
-                    error_message=error.message,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                )
+            return CreatableTopicResult(
+                name=topic.name,
+                error_code=code_of(error),
+                error_message=error.message,
+                num_partitions=-1,
+                replication_factor=-1,
             )
+
+    # together, so that brokers which do not answer are waited for once, not once for each topic
+    results = await asyncio.gather(*map(answer, {topic.name: topic for topic in request.topics}.values()))
     return CreateTopicsResponse(topics=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 

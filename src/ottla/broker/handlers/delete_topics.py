@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from uuid import UUID
 
@@ -32,8 +33,8 @@ async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsR
     wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(t.name, t.topic_id) for t in request.topics]
     quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
-    results = []
-    for name, topic_id in wanted:
+
+    async def answer(name: str | None, topic_id: UUID) -> DeletableTopicResult:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         try:
             if not call.services.controller.is_active:
@@ -44,7 +45,10 @@ async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsR
             result.topic_id = topic.id if topic else topic_id
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
-        results.append(result)
+        return result
+
+    # together, so that brokers which do not answer are waited for once, not once for each topic
+    results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in wanted))
     return DeleteTopicsResponse(responses=results, throttle_time_ms=call.throttle(quota.wait_seconds))
 
 
