@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.table import lines
-from ottla.cli.topics import is_under_replicated
+from ottla.cli.topics import is_under_replicated, moves_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.metadata import PartitionInfo
 from ottla.cluster import znodes
@@ -100,12 +100,12 @@ def _ask(servers: str, found: Status) -> None:
     with KafkaAdminClient(bootstrap_servers=servers, **limits) as admin:
         described = admin.describe_cluster()
         topics = admin.describe_topics().values()
-        moves = admin.list_partition_reassignments()
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        moves = moves_of(admin, partitions)
     there = {node.id for node in described.nodes}
     for broker in found.brokers:
         broker["registered"] = broker["id"] in there
     found.controller = None if described.controller is None else described.controller.id
-    partitions = [partition for topic in topics for partition in topic.partitions]
     found.topics, found.partitions = len(topics), len(partitions)
     found.offline = [_name(p) for p in partitions if p.leader < 0]
     found.under_replicated = [_name(p) for p in partitions if is_under_replicated(p, moves)]

@@ -18,16 +18,12 @@ from ottla.client.admin.topics import NewPartitions, NewTopic
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.znodes import uuid_text
 from ottla.config import properties
-from ottla.errors import (
-    ClusterAuthorizationFailedError,
-    ConfigurationError,
-    KafkaError,
-    TopicAlreadyExistsError,
-    UnsupportedVersionError,
-)
+from ottla.errors import ConfigurationError, KafkaError, TopicAlreadyExistsError
 from ottla.model import TopicPartition
 
 Moves = Mapping[TopicPartition, PartitionReassignment]
+MOVES_MS = 2_000
+"""How long the controller may take to tell of them."""
 
 SET_ON_TOPIC = 1
 """The source of an option that is set on the topic itself."""
@@ -112,7 +108,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace) -> int:
     if args.topic and not found and not args.if_exists:
         raise ConfigurationError(f"Topic '{args.topic}' does not exist as expected")
     options = _options(admin, found)
-    moves = _moves(admin)
+    moves = moves_of(admin, [partition for topic in found for partition in topic.partitions])
     only_partitions = args.under_replicated_partitions or args.unavailable_partitions
     shown = [(topic, [p for p in topic.partitions if not only_partitions or _lacks(p, moves, args)]) for topic in found]
     if only_partitions:
@@ -189,11 +185,15 @@ def _options(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
     }
 
 
-def _moves(admin: KafkaAdminClient) -> Moves:
-    """What is on its way to other brokers; nothing where the cluster does not say: before 2.4, or not to everybody."""
+def moves_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo]) -> Moves:
+    """What is on its way to other brokers, of partitions that lack a replica: others need not be asked for.
+
+    Nothing where the cluster does not say: before 2.4, not to everybody, and not while its controller does not answer.
+    """
+    short = [TopicPartition(p.topic, p.partition) for p in partitions if len(p.isr) < len(p.replicas)]
     try:
-        return admin.list_partition_reassignments()
-    except (UnsupportedVersionError, ClusterAuthorizationFailedError):
+        return admin.list_partition_reassignments(short, timeout_ms=MOVES_MS) if short else {}
+    except KafkaError:
         return {}
 
 

@@ -17,6 +17,7 @@ from ottla.cli.main import main
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
@@ -38,7 +39,10 @@ class Cluster:
         }
         return {name: TopicInfo(name, UUID(int=1), False, partitions) for name, partitions in found.items()}
 
-    def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+    def list_partition_reassignments(
+        self, partitions: list[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        assert partitions == [TopicPartition("moved", 1), TopicPartition("short", 1)]
         return {TopicPartition("moved", 1): PartitionReassignment((0, 1), (1,), (0,))}
 
     def describe_configs(self, resources: Iterable[ConfigResource]) -> Mapping[ConfigResource, dict[str, Any]]:
@@ -75,6 +79,23 @@ def test_filters_hold_in_json_as_in_text(
     if "--topics-with-overrides" not in flags:
         numbered = [line.split("\t")[1:3] for line in lines if line.startswith("\t")]
         assert numbered == [[f"Topic: {name}", f"Partition: {n}"] for name, numbers in left.items() for n in numbers]
+
+
+def test_moves_are_told_and_a_controller_that_does_not_answer_hides_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster: Any = Cluster()
+    assert topics.describe(cluster, parsed("--describe")) == 0
+    assert "Isr: 0\tAdding Replicas: 1\tRemoving Replicas: 0\tElr: " in capsys.readouterr().out
+
+    def no_answer(*_: Any, **__: Any) -> Any:
+        raise KafkaTimeoutError
+
+    cluster.list_partition_reassignments = no_answer
+    assert topics.describe(cluster, parsed("--describe", "--under-replicated-partitions")) == 0
+    told = capsys.readouterr().out
+    assert "Adding" not in told
+    assert [line.split("\t")[1] for line in told.splitlines()] == ["Topic: moved", "Topic: short"]
 
 
 def test_what_was_changed_is_told_in_json(
