@@ -155,7 +155,8 @@ def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeep
     async def test(registry: ZooKeeperRegistry) -> None:
         assert zookeeper.pid is not None
         os.kill(zookeeper.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, zookeeper.pid, os.WSTOPPED)  # until then one of its threads may still answer
+        # until all of its threads have stopped one may still answer
+        await asyncio.to_thread(os.waitid, os.P_PID, zookeeper.pid, os.WSTOPPED)
         try:
             with pytest.raises(RegistryTimeoutError, match="does not answer"):
                 await registry.get("/x")
