@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 LOOK_SECONDS: Final = 0.02
+DELIVERY_SECONDS: Final = 5.0
 STOPPED: Final = "T"
 """The state of a stopped process, in Linux' /proc as in what ps tells."""
 _children: Final[list[subprocess.Popen[bytes]]] = []
@@ -68,14 +69,23 @@ def end(pid: int, word: str, seconds: float) -> bool:
 
 
 def send(pid: int, word: str, number: signal.Signals) -> bool:
-    """Send a signal; False where the process does not run."""
+    """Send a signal; False where the process does not run. One that is to stop, or to go on, has done so on return."""
     if not is_running(pid, word):
         return False
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         return False
+    if number in (signal.SIGSTOP, signal.SIGCONT):
+        _wait_until(pid, word, stopped=number == signal.SIGSTOP)
     return True
+
+
+def _wait_until(pid: int, word: str, *, stopped: bool) -> None:
+    """A busy machine takes its time to deliver a signal."""
+    deadline = time.monotonic() + DELIVERY_SECONDS
+    while is_running(pid, word) and is_stopped(pid, word) != stopped and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
 
 
 def _state(pid: int) -> str:

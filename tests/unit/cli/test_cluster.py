@@ -182,6 +182,10 @@ def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
         assert not detached.is_running(pid, "somebody else")
         assert not detached.send(pid, "somebody else", signal.SIGKILL)
         assert detached.send(pid, str(tmp_path), signal.SIGSTOP)
+        assert detached.is_stopped(pid, str(tmp_path))
+        assert detached.send(pid, str(tmp_path), signal.SIGCONT)
+        assert not detached.is_stopped(pid, str(tmp_path))
+        assert detached.send(pid, str(tmp_path), signal.SIGSTOP)
         assert detached.end(pid, str(tmp_path), 10)
     finally:
         detached.send(pid, str(tmp_path), signal.SIGKILL)
