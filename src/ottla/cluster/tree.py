@@ -43,12 +43,8 @@ async def read_brokers(registry: Registry, watch: Watcher | None = None) -> dict
     """The live brokers. One that cannot be read is left out, and named."""
     found: dict[int, BrokerImage] = {}
     for name in await registry.children(znodes.BROKER_IDS, watch):
-        try:
+        with _left_out("broker", name):
             broker = await read_broker(registry, int(name)) if name.isdecimal() else None
-        except UnreadableNodeError as error:
-            # what a person has written must not keep the controller from hearing of the others
-            log.error("broker %s is left out: %s", name, error)
-        else:
             if broker is not None:
                 found[broker.id] = broker
     return found
@@ -69,7 +65,7 @@ async def read_topics(registry: Registry) -> dict[str, FoundTopic]:
     nodes = await get_all(registry, [znodes.topic(name) for name in names])
     layouts: dict[str, tuple[Node, TopicLayout]] = {}
     for name, node in zip(names, nodes, strict=True):
-        with _left_out(name):
+        with _left_out("topic", name):
             if node is not None:
                 layouts[name] = node, znodes.topic_layout(name, node.value)
     states = iter(
@@ -78,18 +74,18 @@ async def read_topics(registry: Registry) -> dict[str, FoundTopic]:
     found: dict[str, FoundTopic] = {}
     for name, (node, layout) in layouts.items():
         own = [next(states) for _ in layout.replicas]
-        with _left_out(name):
+        with _left_out("topic", name):
             found[name] = await _found(registry, name, node, layout, own)
     return found
 
 
 @contextmanager
-def _left_out(name: str) -> Iterator[None]:
-    """What a person has written must not keep the others from being served."""
+def _left_out(what: str, name: str) -> Iterator[None]:
+    """What a person has written must not keep the others from being known and served."""
     try:
         yield
     except UnreadableNodeError as error:
-        log.error("topic %s is left out: %s", name, error)
+        log.error("%s %s is left out: %s", what, name, error)
 
 
 async def read_topic(registry: Registry, name: str) -> FoundTopic | None:

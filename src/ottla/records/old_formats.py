@@ -1,4 +1,4 @@
-"""What was fetched or lies in a log as v2 batches, whatever format it is in: readers know but one."""
+"""What was fetched as v2 batches, whatever format it is in: the consumer knows but one."""
 
 from __future__ import annotations
 

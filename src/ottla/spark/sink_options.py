@@ -13,11 +13,15 @@ from ottla.spark.options import OptionRow, connection_options, kafka_options, wa
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+ONCE_OPTIONS: Final = (
+    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
+    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
+)
+"""What every sink has, for writes in foreachBatch."""
 SINK_OPTIONS: Final = (
     OptionRow("topic", "", "both", "The topic to write; wins over the column topic."),
     OptionRow("transactionalIdPrefix", "ottla-sink", "both", "How transactional ids and marker groups begin."),
-    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
-    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
+    *ONCE_OPTIONS,
 )
 """Every option of the sink but kafka.*, which are handed to the producer as they are."""
 

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from ottla.errors import ConfigurationError
 from ottla.spark.options import OptionRow, warn_of_unknown
-from ottla.spark.sink_options import batch_id
+from ottla.spark.sink_options import ONCE_OPTIONS, batch_id
 from ottla.spark.writer import BatchWriter, Marker, Share, StreamWriter, Written, recognized
 
 try:
@@ -47,8 +47,7 @@ SQL_OPTIONS: Final = (
     OptionRow("url", "", "both", "sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."),
     OptionRow("dbtable", "", "both", "TABLE or SCHEMA.TABLE to write; made of the DataFrame's columns where missing."),
     OptionRow("keyColumns", "", "both", "Columns, separated by commas, that rows are updated by; without: appended."),
-    OptionRow("sinkId", "", "batch", "In foreachBatch: names this write, which is then done once per micro-batch."),
-    OptionRow("batchId", "", "batch", "Through Spark Connect: the micro-batch; sinkId then stands for the query, too."),
+    *ONCE_OPTIONS,
 )
 """Every option of the sink."""
 
