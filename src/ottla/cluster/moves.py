@@ -34,11 +34,14 @@ class Moves:
         await self.go_on()
         await self._context.settle()
 
-    async def carry_out(self, tp: TopicPartition, item: tree.Item) -> None:
-        """Begin what the request in the tree says of a partition, if it still says so. Raises as above."""
+    async def carry_out(self, tp: TopicPartition, item: tree.Item, request: bytes) -> None:
+        """Begin what a request, read from the tree, says of a partition, if it still says so. Raises as above."""
         async with self._context.turn():
             node = await self._context.registry.get(znodes.REASSIGN)
-            if node is None or tree.requested(znodes.REASSIGN, node.value).get(tp) != item:
+            if node is None:
+                return
+            # one that is as it was is not parsed again: it may name thousands, each of which comes here
+            if node.value != request and tree.requested(znodes.REASSIGN, node.value).get(tp) != item:
                 return  # overruled since it was read
             after = self._decided(tp, [int(broker) for broker in item["replicas"]])
             if after is not None:

@@ -152,7 +152,7 @@ class TreeChanges:
         wanted = tree.requested(znodes.REASSIGN, node.value)
         for tp, item in wanted.items():
             if self._moving.get(tp) != item:
-                await self._move(tp, item)
+                await self._move(tp, item, node.value)
         await self._controller.moves.go_on()
         self._moving = {tp: item for tp, item in wanted.items() if self._goes_on(tp, item)}
         if not self._moving:
@@ -166,9 +166,9 @@ class TreeChanges:
         p = self._view.image.partition(tp)
         return p is not None and reassignments.is_moving(p) and item.get("replicas") == [*reassignments.target_of(p)]
 
-    async def _move(self, tp: TopicPartition, item: Item) -> None:
+    async def _move(self, tp: TopicPartition, item: Item, request: bytes) -> None:
         try:
-            await self._controller.moves.carry_out(tp, item)
+            await self._controller.moves.carry_out(tp, item, request)
         except (NotControllerError, RegistryError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:

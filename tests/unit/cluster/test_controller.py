@@ -634,14 +634,15 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2], [1, 2]], {})
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
-        await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
+        request = znodes.request_value(wanted)
+        await cluster.tree.session().multi([Create(REASSIGN, request)])
         await one.until(lambda: all(reassignments.is_moving(one.state(TopicPartition("t", p))) for p in range(2)))
         await one.member._changes.close()  # the broker dies before it looks again
         await one.controller.moves.reassign(T0, None)
         assert asked(cluster) == [1]
         await one.controller.moves.reassign(TopicPartition("t", 1), [3, 2])
         assert asked(cluster) is None
-        await one.controller.moves.carry_out(T0, wanted[0])  # which was read before
+        await one.controller.moves.carry_out(T0, wanted[0], request)  # which was read before
         assert one.state().replicas == (1, 2)
 
     run(test)
