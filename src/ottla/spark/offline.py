@@ -25,6 +25,7 @@ from ottla.spark.bounds import Offsets
 from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.options import SourceOptions, Subscription
 from ottla.spark.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
+from ottla.spark.workers import keep_what_is_loaded
 from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
 from ottla.storage.producer_state import ABORT, read_marker
 
@@ -66,6 +67,7 @@ class OfflineReader(RangeReader, DataSourceReader):
         if not isinstance(partition, OfflinePartition):
             # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
+        keep_what_is_loaded()
 
         def lost(left: OffsetRange, error: OffsetOutOfRangeError) -> int:
             self.report_loss(f"{left.topic_partition}: {error}")

@@ -16,6 +16,7 @@ from ottla.spark.arrow import record_batches
 from ottla.spark.brokers import Brokers, read_range
 from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.ranges import FilterPushdown, RangeReader, what_is_left
+from ottla.spark.workers import keep_what_is_loaded
 
 
 class RangePartition(InputPartition):
@@ -39,6 +40,7 @@ class BrokerReader(RangeReader):
         if not isinstance(partition, RangePartition):
             # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
+        keep_what_is_loaded()
         columns = what_is_left(partition.range, lambda left: read_range(left, self.options), self._lost)
         return record_batches(columns, partition.range.topic_partition, self.columns)
 

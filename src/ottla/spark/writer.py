@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.errors import IllegalStateError
+from ottla.spark.workers import keep_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -72,6 +73,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
+        keep_what_is_loaded()
         context = _context()
         # The query's id is kept by the checkpoint.
         query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
@@ -95,6 +97,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task. Runs in a worker."""
+        keep_what_is_loaded()
         return self.sink.write(self._share(_context()), iterator)
 
     def _share(self, context: Any) -> Share:

@@ -1,10 +1,11 @@
+import gc
 import sys
 from pathlib import Path
 
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.workers import check_workers
+from ottla.spark.workers import check_workers, keep_what_is_loaded
 
 
 def python(path: Path, script: str) -> str:
@@ -36,3 +37,13 @@ def test_a_python_that_could_not_run_the_workers_is_named_with_the_remedy(
 def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="none.*is not there.*PYSPARK_PYTHON="):
         check_workers(str(tmp_path / "none"))
+
+
+def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
+    try:
+        keep_what_is_loaded()
+        frozen = gc.get_freeze_count()
+        keep_what_is_loaded()
+        assert gc.get_freeze_count() == frozen > 10_000
+    finally:
+        gc.unfreeze()

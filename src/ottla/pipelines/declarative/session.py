@@ -48,7 +48,6 @@ _RUN_DEFAULTS: Final = {
     # Each flow over a topic starts Python processes, which Spark gives ten seconds to report; sixteen at once (the
     # default) take longer than that on a small machine.
     "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
-    "spark.python.unix.domain.socket.enabled": "true",
     STATE_STORE[0]: STATE_STORE[1],
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.catalogImplementation": "hive",
