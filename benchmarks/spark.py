@@ -4,7 +4,7 @@
     python -m benchmarks.spark --records 1000000 --brokers ottla --jobs count,parquet
 
 Each broker (Apache Kafka, Ottla) has a topic of 6 partitions. In one session the jobs run in turns, one source after
-the other, after one round that is not counted:
+the other, after two rounds that are not counted (the JVM compiles what is hot until then):
 
     count     df.count()
     sum       sum(length(value))
@@ -165,16 +165,16 @@ def spark_session(memory: str) -> Iterator[Any]:
 
 
 def compare(name: str, jobs: Jobs, args: argparse.Namespace) -> dict[str, dict[str, list[Figure]]]:
-    """All jobs over all sources, in turns; the first round warms up."""
+    """All jobs over all sources, in turns; the first rounds warm up."""
     found: dict[str, dict[str, list[Figure]]] = {}
-    for repeat in range(args.repeats + 1):
+    for repeat in range(-args.warm_ups, args.repeats):
         for job in args.jobs.split(","):
             for source in SOURCES:
                 if job == "stream" and source == "offline":
                     continue
                 figure = measured(jobs, job, source, args.records)
                 print(f"{name} {job} {source}: {figure.rows_per_second:,.0f} rows/s", file=sys.stderr)
-                if repeat:
+                if repeat >= 0:
                     found.setdefault(job, {}).setdefault(source, []).append(figure)
     return found
 
@@ -211,6 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--warm-ups", type=int, default=2, help="rounds that are not counted")
     parser.add_argument("--brokers", default="kafka,ottla")
     parser.add_argument("--jobs", default="count,sum,parquet,stream")
     parser.add_argument("--memory", default="2g", help="the JVM's heap")

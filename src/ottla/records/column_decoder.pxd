@@ -1,4 +1,5 @@
 cimport cython
+from cpython.array cimport array as c_array
 
 from ottla.records.decoder cimport Cursor, begin_record
 
@@ -14,8 +15,10 @@ cdef class BinarySink:
     cdef Py_ssize_t rows
     cdef Py_ssize_t used
     cdef Py_ssize_t nulls
+    cdef Py_ssize_t asked
+    cdef Py_ssize_t expected
 
-    @cython.locals(missing=Py_ssize_t, offsets="int[::1]")
+    @cython.locals(missing=Py_ssize_t, asked=Py_ssize_t, offsets="int[::1]")
     cdef reserve(self, Py_ssize_t rows, Py_ssize_t nbytes)
 
     cdef void put(self, const unsigned char *source, Py_ssize_t start, Py_ssize_t size) noexcept
@@ -55,6 +58,10 @@ cdef class ColumnDecoder:
     @cython.locals(rows=Py_ssize_t, keys=Py_ssize_t, values=Py_ssize_t)
     cdef _decode(self, Cursor cursor, object header, long long from_offset, long long until_offset)
 
+
+cdef _lengthen(c_array values, Py_ssize_t length)
+
+cdef _lengthen_bytes(bytearray data, Py_ssize_t length)
 
 @cython.locals(size=Py_ssize_t)
 cdef int _put(Cursor cursor, BinarySink sink) except -1

@@ -21,6 +21,8 @@ from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
 from ottla.records.decoder import open_records
 
 if cython.compiled:
+    from cython.cimports.cpython.array import resize
+    from cython.cimports.cpython.bytearray import PyByteArray_Resize
     from cython.cimports.libc.string import memcpy
 else:
     from ottla.records.decoder import Cursor, begin_record
@@ -33,12 +35,32 @@ MAX_COLUMN_BYTES = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
 
 
+def _lengthen(values: array[int], length: int) -> None:
+    """Make an array longer, with whatever lies there."""
+    if cython.compiled:
+        resize(values, length)
+    else:
+        values.frombytes(bytes(values.itemsize * (length - len(values))))
+
+
+def _lengthen_bytes(data: bytearray, length: int) -> None:
+    """Make a bytearray longer, with whatever lies there: zeros would touch the memory once more."""
+    if cython.compiled:
+        PyByteArray_Resize(data, length)
+    else:
+        data += bytes(length - len(data))
+
+
 class BinarySink:
     """A growing BinaryColumn. `reserve` makes room, `put` and `put_null` then only write."""
 
-    __slots__ = ("d", "data", "nulls", "o", "offsets", "rows", "used", "v", "validity")
+    __slots__ = ("asked", "d", "data", "expected", "nulls", "o", "offsets", "rows", "used", "v", "validity")
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int = 0) -> None:
+        """`expected` bytes are reserved with the first ones."""
+        self.expected = expected
+        self.asked = 0
+        """The most bytes that room was asked for."""
         self.offsets = array("i", [0])
         self.data = bytearray(1)
         self.validity = bytearray(1)
@@ -50,11 +72,12 @@ class BinarySink:
         """Room for `rows` more rows with `nbytes` of data together. Buffers at least double."""
         missing = self.rows + rows + 1 - len(self.offsets)
         if missing > 0:
-            self.offsets.frombytes(bytes(4 * max(missing, len(self.offsets))))
+            _lengthen(self.offsets, len(self.offsets) + max(missing, len(self.offsets)))
             self.validity += bytes((len(self.offsets) >> 3) + 1 - len(self.validity))
-        missing = self.used + nbytes - len(self.data)
-        if missing > 0:
-            self.data += bytes(max(missing, len(self.data)))
+        asked = self.used + nbytes
+        if asked > len(self.data):
+            _lengthen_bytes(self.data, max(asked, 2 * len(self.data), self.expected))
+        self.asked = max(asked, self.asked)
         offsets = self.offsets
         if cython.compiled:
             self.o = cython.address(offsets[0])
@@ -111,16 +134,16 @@ class ColumnDecoder:
         """With `headers` they are decoded too; `max_bytes` bounds each column's data, so that offsets stay 32-bit."""
         self.with_headers = headers
         self.max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
-        self._clear()
+        self._clear(0, 0)
 
-    def _clear(self) -> None:
+    def _clear(self, key_bytes: int, value_bytes: int) -> None:
         self.rows = 0
         self.offsets = array("q")
         self.timestamps = array("q")
         self.timestamp_types = array("i")
         self.header_counts = array("i", [0])
-        self.keys = BinarySink()
-        self.values = BinarySink()
+        self.keys = BinarySink(key_bytes)
+        self.values = BinarySink(value_bytes)
         self.header_keys = BinarySink()
         self.header_values = BinarySink()
 
@@ -154,11 +177,11 @@ class ColumnDecoder:
     def _reserve(self, count: int, nbytes: int) -> None:
         missing = self.rows + count - len(self.offsets)
         if missing > 0:
-            more = max(missing, len(self.offsets))
-            self.offsets.frombytes(bytes(8 * more))
-            self.timestamps.frombytes(bytes(8 * more))
-            self.timestamp_types.frombytes(bytes(4 * more))
-            self.header_counts.frombytes(bytes(4 * more))
+            length = len(self.offsets) + max(missing, len(self.offsets))
+            for column in (self.offsets, self.timestamps, self.timestamp_types):
+                _lengthen(column, length)
+            if self.with_headers:
+                _lengthen(self.header_counts, length + 1)
         self.keys.reserve(count, nbytes)
         self.values.reserve(count, nbytes)
 
@@ -174,11 +197,12 @@ class ColumnDecoder:
     def _rewind(self, rows: int, keys: int, values: int) -> None:
         for sink, used in ((self.keys, keys), (self.values, values)):
             _cut(sink, rows, used)
-        headers = self.header_counts[rows]
-        for sink in (self.header_keys, self.header_values):
-            if sink.rows > headers:
-                _cut(sink, headers, sink.offsets[headers])
         self.rows = rows
+        if self.with_headers:
+            headers = self.header_counts[rows]
+            for sink in (self.header_keys, self.header_values):
+                if sink.rows > headers:
+                    _cut(sink, headers, sink.offsets[headers])
 
     def _decode_rows(self, cursor: Cursor, header: BatchHeader, from_offset: int, until_offset: int) -> None:
         append_time = header.timestamp_type
@@ -250,8 +274,13 @@ class ColumnDecoder:
             self.values.column(),
             headers,
         )
-        self._clear()
+        # The next columns will be about as large, and then they need not grow by steps.
+        self._clear(_with_slack(self.keys.asked), _with_slack(self.values.asked))
         return columns
+
+
+def _with_slack(size: int) -> int:
+    return size + (size >> 3)
 
 
 def _put(cursor: Cursor, sink: BinarySink) -> int:

@@ -17,6 +17,9 @@ from ottla.errors import ConfigurationError
 _PROBE = "import ottla, sys; print('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 30
 
+_kept = False
+"""Whether `keep_what_is_loaded` was called in this process; counting what is frozen takes milliseconds."""
+
 
 def keep_what_is_loaded() -> None:
     """Called by tasks: the collector leaves alone, from the worker's first task on, what is loaded by then.
@@ -24,7 +27,9 @@ def keep_what_is_loaded() -> None:
     A worker collects garbage between any two tasks, and the next one waits for it: some 40 ms to walk over Spark's,
     Arrow's and our modules, of which nothing is ever garbage; 5 ms without them.
     """
-    if not gc.get_freeze_count():
+    global _kept
+    if not _kept:
+        _kept = True
         gc.freeze()
 
 

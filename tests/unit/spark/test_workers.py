@@ -1,11 +1,11 @@
-import gc
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.workers import check_workers, keep_what_is_loaded
+from ottla.spark.workers import check_workers
 
 
 def python(path: Path, script: str) -> str:
@@ -40,10 +40,13 @@ def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
-    try:
+    script = """if True:
+        import gc
+        from ottla.spark.workers import keep_what_is_loaded
         keep_what_is_loaded()
         frozen = gc.get_freeze_count()
+        later = [[]]
         keep_what_is_loaded()
-        assert gc.get_freeze_count() == frozen > 10_000
-    finally:
-        gc.unfreeze()
+        assert gc.get_freeze_count() == frozen > 10_000, (frozen, gc.get_freeze_count())
+    """
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
