@@ -34,7 +34,12 @@ def extensions() -> list:
             file=sys.stderr,
         )
         return []
-    found = cythonize([f"src/ottla/records/{name}.py" for name in COMPILED], compiler_directives=DIRECTIVES)
+    found = cythonize(
+        [f"src/ottla/records/{name}.py" for name in COMPILED],
+        compiler_directives=DIRECTIVES,
+        # Processes that are not forked, as on macOS, would begin with this file, and set up again.
+        nthreads=(os.cpu_count() or 0) if sys.platform == "linux" else 0,
+    )
     for extension in found:
         extension.optional = not required
         # What -O3 gains over -O1 is 3 %, and it takes three times as long to build; symbols are five times the code.
