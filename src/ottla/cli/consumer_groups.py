@@ -14,7 +14,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.group_descriptions import GroupDescription, GroupMember, GroupState
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.errors import ConfigurationError, KafkaError
-from ottla.model import TopicPartition
+from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
 """What a group of consumers can be in."""
@@ -120,17 +120,47 @@ def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespac
             print(f"Error: Consumer group '{group_id}' does not exist.", file=sys.stderr)
             missing += 1
         elif args.json:
-            rows = _offset_rows(admin, group, args)
-            told.append({"group": group_id, "state": group.state, "offsets": [row._asdict() for row in rows]})
+            told.append(_as_json(admin, group, args))
         elif args.members:
             _print_members(group, verbose=args.verbose)
         elif args.state is not None:
-            _print_state(admin, group)
+            _print_state(group, _coordinator(admin, group))
         else:
             _print_offsets(group, _offset_rows(admin, group, args))
     if args.json:
         print(json.dumps(told))
     return 1 if missing else 0
+
+
+def _as_json(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> dict[str, Any]:
+    """What the text tells, too: members, the state or offsets, as the options say."""
+    told: dict[str, Any] = {"group": group.group_id, "state": group.state}
+    if args.members:
+        told["members"] = [_member_as_json(member) for member in group.members]
+    elif args.state is not None:
+        node = _coordinator(admin, group)
+        told |= {
+            "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+            "assignment_strategy": group.protocol or None,
+            "members": len(group.members),
+        }
+    else:
+        told["offsets"] = [row._asdict() for row in _offset_rows(admin, group, args)]
+    return told
+
+
+def _member_as_json(member: GroupMember) -> dict[str, Any]:
+    return {
+        "consumer_id": member.member_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "assignment": [tp._asdict() for tp in sorted(member.assignment)],
+    }
+
+
+def _coordinator(admin: KafkaAdminClient, group: GroupDescription) -> Node:
+    nodes = admin.describe_cluster().nodes
+    return next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
@@ -198,16 +228,12 @@ def _assignment(member: GroupMember) -> str:
     return ", ".join(parts) or "-"
 
 
-def _print_state(admin: KafkaAdminClient, group: GroupDescription) -> None:
-    controller = admin.describe_cluster().nodes[0]
+def _print_state(group: GroupDescription, node: Node) -> None:
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    coordinator = f"{controller.host}:{controller.port} ({controller.id})"
+    coordinator = f"{node.host}:{node.port} ({node.id})"
+    row = (group.group_id, coordinator, group.protocol or None, group.state, len(group.members))
     print()
-    print(
-        "\n".join(
-            lines(header, [(group.group_id, coordinator, group.protocol or None, group.state, len(group.members))])
-        )
-    )
+    print("\n".join(lines(header, [row])))
 
 
 def _tell_if_inactive(group: GroupDescription) -> None:

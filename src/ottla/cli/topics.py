@@ -247,7 +247,7 @@ def _as_json(
 ) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "topicId": uuid_text(topic.topic_id),
+        "topic_id": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
         "configs": dict(options),
         "partitions": [_partition_as_json(p, moves.get(TopicPartition(topic.name, p.partition))) for p in partitions],
@@ -257,5 +257,5 @@ def _as_json(
 def _partition_as_json(partition: PartitionInfo, move: PartitionReassignment | None) -> dict[str, Any]:
     told = {name: getattr(partition, name) for name in ("partition", "leader", "replicas", "isr")}
     if move:
-        told |= {"addingReplicas": move.adding_replicas, "removingReplicas": move.removing_replicas}
+        told |= {"adding_replicas": move.adding_replicas, "removing_replicas": move.removing_replicas}
     return told

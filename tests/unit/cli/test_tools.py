@@ -276,6 +276,14 @@ def test_members_and_states_of_a_group(
         assert row.split()[-1] == f"{ottla_topic}(0)"
         assert main([*describe, "--state"]) == 0
         assert "Stable" in capsys.readouterr().out
+        assert main([*describe, "--members", "--json"]) == 0
+        ((member,),) = (told["members"] for told in json.loads(capsys.readouterr().out))
+        assert member["assignment"] == [{"topic": ottla_topic, "partition": 0}]
+        assert main([*describe, "--state", "--json"]) == 0
+        (told,) = json.loads(capsys.readouterr().out)
+        host, _, port = ottla_broker.bootstrap_servers.rpartition(":")
+        assert (told["coordinator"]["host"], told["coordinator"]["port"]) == (host, int(port))
+        assert (told["state"], told["assignment_strategy"], told["members"]) == ("Stable", "range", 1)
 
 
 def test_without_a_command_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
