@@ -17,6 +17,7 @@ pytest.importorskip("kazoo")
 
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla.cli.main import main
 from ottla.cluster.zookeeper_tree import read_tree
 from ottla.legacy.zk_client import ZkClient
 from ottla.testing.zookeeper import LocalZooKeeper
@@ -100,6 +101,14 @@ def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: Lo
         assert read(node.bootstrap, 2) == [b"1", b"2"]
         tree = read_tree(f"{zookeeper.connect}/away")
         assert "/brokers/topics/made-later/partitions/1/state" in tree
+
+
+def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
+    zookeeper: LocalZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connect = f"{zookeeper.connect}/nowhere"
+    assert main(["registry", "import", "--data", str(tmp_path), "--zookeeper", connect]) == 1
+    assert f"{connect}: there is no such chroot" in capsys.readouterr().err
 
 
 @pytest.mark.slow

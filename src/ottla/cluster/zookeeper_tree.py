@@ -5,12 +5,13 @@ kazoo, the Python client for ZooKeeper, does the talking (`pip install ottla[clu
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.cluster.zookeeper import kazoo_needed
-from ottla.errors import KafkaError, StartupError
+from ottla.errors import ConfigurationError, KafkaError, StartupError
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -21,8 +22,13 @@ OWN = ("/zookeeper",)
 
 
 def read_tree(connect: str) -> dict[str, bytes]:
-    """All persistent nodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children."""
+    """All persistent nodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children.
+
+    Raises ConfigurationError where the chroot is not there, StartupError where no ZooKeeper answers.
+    """
     with _client(connect) as client:
+        if not client.exists("/"):
+            raise ConfigurationError(f"{connect}: there is no such chroot; give that of zookeeper.connect")
         found: dict[str, bytes] = {}
         _read(client, "/", found)
         return found
@@ -64,7 +70,10 @@ def _client(connect: str) -> Iterator[KazooClient]:
         from kazoo.handlers.threading import KazooTimeoutError
     client = KazooClient(hosts=connect, timeout=CONNECT_SECONDS)
     try:
-        client.start(CONNECT_SECONDS)
+        with warnings.catch_warnings():
+            # Of a chroot that is not there: reading says so with an error, writing makes it.
+            warnings.simplefilter("ignore", UserWarning)
+            client.start(CONNECT_SECONDS)
         yield client
     except KazooTimeoutError:
         raise StartupError(f"ZooKeeper at {connect} does not answer within {CONNECT_SECONDS:.0f} s") from None
