@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from ottla.spark.aot import JAVA_OPTIONS, java_options
 from ottla.spark.extras import needed
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.java import cache_dir, find_java, java_home
+from ottla.spark.sockets import worker_sockets
 from ottla.spark.workers import check_workers
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ LOCAL_DEFAULTS: dict[str, str] = {
     # A few cores need few shuffle partitions; 200, the default, costs seconds per micro-batch.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark 4.1's way between the JVM and Python workers. By TCP, its default, a task waits 40 ms for an acknowledgement
-    # before it reads (Nagle's algorithm), and what it has read costs more to hand over. Windows has TCP only.
-    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 
 
@@ -84,7 +81,7 @@ def local_session(
 
     prepare_environment()
     use_installed_pyspark()
-    settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
+    settings = {**LOCAL_DEFAULTS, **worker_sockets(), "spark.driver.memory": memory, **(config or {})}
     settings[JAVA_OPTIONS] = " ".join(filter(None, (TRUST_ARROW, _cached_classes(), settings.get(JAVA_OPTIONS))))
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)

@@ -20,6 +20,7 @@ from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import LOCAL_DEFAULTS, prepare_environment
+from ottla.spark.sockets import worker_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,7 @@ _RUN_DEFAULTS: Final = {
     # Each flow over a topic starts Python processes, which Spark gives ten seconds to report; sixteen at once (the
     # default) take longer than that on a small machine.
     "spark.sql.pipelines.execution.maxConcurrentFlows": "4",
+    "spark.python.unix.domain.socket.enabled": "true",
     STATE_STORE[0]: STATE_STORE[1],
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.catalogImplementation": "hive",
@@ -117,6 +119,7 @@ def _start_server(project: Path, master: str, given: Mapping[str, str]) -> str:
     prepare_environment()
     if master.startswith("local"):
         use_installed_pyspark()
+        given = {**worker_sockets(), **given}
     # Ends the server with the session.
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     port = free_port()

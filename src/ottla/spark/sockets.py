@@ -1,0 +1,35 @@
+"""How the JVM and Python workers of Spark talk on one machine: through Unix domain sockets in a directory of their own.
+
+By TCP, Spark's default, a task waits 40 ms for an acknowledgement before it reads (Nagle's algorithm), and what it has
+read costs more to hand over. The directory is there because Spark leaves a file of each session behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import tempfile
+from functools import cache
+from typing import Final
+
+LONGEST: Final = 104 - len("/.00000000-0000-0000-0000-000000000000.sock")
+"""A socket's path may have 104 characters, and these are its name."""
+
+
+@cache
+def worker_sockets() -> dict[str, str]:
+    """The settings of a session on this machine; none where there are no such sockets: on Windows, before Spark 4.1.
+
+    None, too, where the directory for temporary files has too long a name. What is made there goes with this process.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        return {}
+    directory = tempfile.mkdtemp(prefix="ottla-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    if len(directory) > LONGEST:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": directory,
+    }

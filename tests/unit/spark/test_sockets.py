@@ -1,0 +1,40 @@
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ottla.spark.sockets import LONGEST, worker_sockets
+
+DIRECTORY = "spark.python.unix.domain.socket.dir"
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: name)
+    monkeypatch.setattr("atexit.register", lambda *args, **kwargs: None)
+    return name
+
+
+@pytest.mark.parametrize("temporary", ["/" + "t" * (LONGEST - 1)], indirect=True)
+def test_sockets_lie_in_a_directory_of_their_own(temporary: str) -> None:
+    assert worker_sockets.__wrapped__()[DIRECTORY] == temporary
+
+
+@pytest.mark.parametrize("temporary", ["/" + "t" * LONGEST], indirect=True)
+def test_where_a_sockets_path_would_be_too_long_spark_uses_tcp(temporary: str) -> None:
+    assert worker_sockets.__wrapped__() == {}
+
+
+def test_without_unix_domain_sockets_spark_uses_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("socket.AF_UNIX")
+    assert worker_sockets.__wrapped__() == {}
+
+
+def test_the_directory_goes_with_the_process() -> None:
+    script = f"from ottla.spark.sockets import worker_sockets; print(worker_sockets()[{DIRECTORY!r}])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip().startswith(tempfile.gettempdir())
+    assert not Path(done.stdout.strip()).exists()
