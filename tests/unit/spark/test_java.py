@@ -68,10 +68,13 @@ def test_the_shim_is_made_once(tmp_path: Path):
     assert target.stat().st_mode & stat.S_IXUSR
 
 
-def test_an_unwritable_cache_is_not_the_end(tmp_path: Path):
+def test_an_unwritable_cache_is_not_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert os.access(shim(Java(tmp_path, 25, False), blocked) / "bin" / "java", os.X_OK)
+    home = shim(Java(tmp_path, 25, False), blocked)
+    assert home.is_relative_to(tmp_path)
+    assert os.access(home / "bin" / "java", os.X_OK)
 
 
 def test_the_cache_directory(tmp_path: Path):
