@@ -21,7 +21,9 @@ import sqlalchemy as sa
 from pyspark.sql import types as spark_types
 
 from ottla.errors import ConfigurationError, IllegalStateError
-from ottla.spark.sql_sink import SqlSink, column_types, sql_options
+from ottla.spark.sql_rows import rows_of
+from ottla.spark.sql_sink import SqlSink, sql_options
+from ottla.spark.sql_types import column_types
 from ottla.spark.writer import Share
 
 pytestmark = pytest.mark.interop
@@ -72,6 +74,13 @@ def stored(made: SqlSink) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
+def execute(made: SqlSink, text: str) -> None:
+    engine = made._engine()
+    with engine.begin() as connection:
+        connection.execute(sa.text(text))
+    engine.dispose()
+
+
 def test_rows_are_appended_once(url: str, table: str) -> None:
     made = sink(url, table)
     told = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
@@ -119,6 +128,71 @@ def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Share(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))
     assert stored(made) == [("/A", 2), ("/a", 1)]
+
+
+def test_keys_that_differ_in_a_blank_at_their_end_are_two(url: str, table: str) -> None:
+    made = sink(url, table, "name")
+    made.write(Share(table, 0, 0), rows(name=["a", "a "], visits=[1, 2]))
+    assert stored(made) == [("a ", 2), ("a", 1)]
+
+
+def test_keys_alone_are_kept_whole_or_refused(url: str, table: str) -> None:
+    """MySQL's INSERT IGNORE would cut them, and keep one row of the two."""
+    made = sink(url, table, "name", spark_types.StructType([SCHEMA["name"]]))
+    for batch in (0, 1):
+        made.write(Share(table, batch, 0), rows(name=["a", "b"]))
+    long = ["x" * 255 + "a", "x" * 255 + "b"]
+    if sa.make_url(url).get_backend_name() == "sqlite":  # knows no lengths
+        made.write(Share(table, 2, 0), rows(name=long))
+        assert stored(made) == [("a",), ("b",), *((key,) for key in long)]
+        return
+    with pytest.raises(ConfigurationError, match=f"dbtable: the table {table} does not take a row: .*too long"):
+        made.write(Share(table, 2, 0), rows(name=long))
+    assert stored(made) == [("a",), ("b",)]
+
+
+def test_null_as_a_key_is_refused(url: str, table: str) -> None:
+    """A unique index has any number of them: the row would be appended by each micro-batch."""
+    made = sink(url, f"{table}_0")
+    execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT, UNIQUE (name))")
+    made = sink(url, table, "name")
+    with pytest.raises(ConfigurationError, match="keyColumns: a row has null as its name"):
+        made.write(Share(table, 0, 0), rows(name=["a", None], visits=[1, 2]))
+    assert stored(made) == []
+
+
+def test_names_of_writes_that_differ_in_case_or_blanks_are_two(url: str, table: str) -> None:
+    made = sink(url, table)
+    told = [made.write(Share(query, 0, 0), rows(name=["a"], visits=[1])) for query in ("q-a", "q-A", "q-A ", "q-a")]
+    assert [w.known for w in told] == [False, False, False, True]
+    assert len(stored(made)) == 3
+    execute(made, "DELETE FROM ottla_sink_batches")
+
+
+def test_a_table_without_the_columns_is_refused(url: str, table: str) -> None:
+    made = sink(url, f"{table}_0")
+    execute(made, f"CREATE TABLE {table} (visits BIGINT, other INT)")
+    with pytest.raises(ConfigurationError, match=rf"dbtable: the table {table} has no column name \(it has visits, o"):
+        sink(url, table)
+
+
+def test_a_row_that_the_table_refuses_is_told(url: str, table: str) -> None:
+    made = sink(url, f"{table}_0")
+    execute(made, f"CREATE TABLE {table} (name VARCHAR(50), visits BIGINT NOT NULL)")
+    with pytest.raises(ConfigurationError, match=f"dbtable: the table {table} does not take a row: .*visits"):
+        sink(url, table).write(Share(table, 0, 0), rows(name=["a"], visits=[None]))
+
+
+def test_a_schema_that_there_is_not_is_told(url: str, table: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"(?s)(dbtable|url): cannot .*absent"):
+        sink(url, f"absent.{table}")
+
+
+def test_a_key_that_is_named_twice_is_one(url: str, table: str) -> None:
+    made = sink(url, table, "name,name")
+    for batch in (0, 1):
+        made.write(Share(table, batch, 0), rows(name=["a"], visits=[batch]))
+    assert stored(made) == [("a", 1)]
 
 
 def test_instants_do_not_depend_on_the_sessions_time_zone(url: str, table: str) -> None:
@@ -225,6 +299,10 @@ def test_values_of_every_type_come_back(url: str, table: str) -> None:
         ({"url": "nonsense", "dbtable": "t"}, "is not a URL"),
         ({"url": "mysql://me:secret@host:port/d", "dbtable": "t"}, r"^(?!.*secret).* is not a URL"),
         ({"url": "oracle://h/d", "dbtable": "t"}, "oracle is not known"),
+        ({"url": "sqlite://", "dbtable": "t"}, "url: sqlite:// is in memory"),
+        ({"url": "sqlite:///:memory:", "dbtable": "t"}, "is in memory"),
+        ({"url": "sqlite:///x", "dbtable": "t", "sinkId": "s" * 161}, "sinkId: it has 161 characters; at most 160"),
+        ({"url": "sqlite:///x", "dbtable": "t" * 129}, "dbtable: it has 129 characters"),
     ],
 )
 def test_wrong_options_are_named(given: dict[str, str], match: str) -> None:
@@ -240,3 +318,11 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
         column_types(nested, ())
     with pytest.raises(ConfigurationError, match="cannot use sqlite"):
         sink(f"sqlite:///{tmp_path}/absent/x.db", "t")
+
+
+def test_values_that_no_database_takes_are_named() -> None:
+    no_text = pa.Array.from_buffers(pa.string(), 2, pa.array([b"ok", b"\xff\xfe"]).buffers())
+    late = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    for column, match in ((no_text, "the column c has text that is no UTF-8"), (late, "the years 1 to 9999")):
+        with pytest.raises(ConfigurationError, match=match):
+            rows_of(pa.RecordBatch.from_arrays([column], ["c"]), ())

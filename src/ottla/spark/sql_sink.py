@@ -14,22 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
 from ottla.spark.options import OptionRow, warn_of_unknown
@@ -39,7 +24,10 @@ from ottla.spark.writer import BatchWriter, Marker, Share, StreamWriter, Written
 try:
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql, postgresql, sqlite
-    from sqlalchemy.exc import ArgumentError, OperationalError
+    from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+    from ottla.spark.sql_rows import rows_of
+    from ottla.spark.sql_types import column_types, exact_text
 except ImportError as error:
     raise ConfigurationError('format("ottla.sql") needs sqlalchemy: pip install "ottla[sql]"') from error
 
@@ -57,20 +45,18 @@ TRIES: Final = 5
 """How often a transaction is made again that the database has given up to resolve a deadlock."""
 CONNECT_SECONDS: Final = 30
 """The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
-KEY_LENGTH: Final = 255
-"""Characters of a text column that is part of a key: MySQL indexes no text without a length."""
-KEY_TEXT: Final = sa.String(KEY_LENGTH).with_variant(
-    mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
-)
-"""By its default collation MySQL takes /a and /A for the same key, and would update one row with the other."""
+SINK_ID_LENGTH: Final = 160
+"""Characters of a sinkId. With a query's id (36) before it, it has to fit into BATCHES."""
+TABLE_LENGTH: Final = 128
+"""Characters of dbtable."""
 
 METADATA: Final = sa.MetaData()
 BATCHES: Final = sa.Table(
     "ottla_sink_batches",
     METADATA,
-    sa.Column("query", sa.String(200), primary_key=True),
+    sa.Column("query", exact_text(200), primary_key=True),
     # A copied checkpoint, or one sinkId for two writes, must not take the rows of one table for those of another.
-    sa.Column("written_table", sa.String(128), primary_key=True),
+    sa.Column("written_table", exact_text(TABLE_LENGTH), primary_key=True),
     sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("batch_id", sa.BigInteger, nullable=False),
     sa.Column("row_count", sa.BigInteger, nullable=False),
@@ -95,8 +81,12 @@ def sql_options(given: Mapping[str, str]) -> SqlOptions:
     for name in ("url", "dbtable"):
         if not lowered.get(name):
             raise ConfigurationError(f'{name} is required: .option("{name}", …)')
+    for name, most in (("dbtable", TABLE_LENGTH), ("sinkId", SINK_ID_LENGTH)):
+        length = len(lowered.get(name.lower(), ""))
+        if length > most:
+            raise ConfigurationError(f"{name}: it has {length} characters; at most {most} are kept: take a shorter one")
     _checked_url(lowered["url"])
-    keys = tuple(key.strip() for key in lowered.get("keycolumns", "").split(",") if key.strip())
+    keys = tuple(dict.fromkeys(key.strip() for key in lowered.get("keycolumns", "").split(",") if key.strip()))
     return SqlOptions(lowered["url"], lowered["dbtable"], keys, lowered.get("sinkid") or None, batch_id(lowered))
 
 
@@ -110,41 +100,11 @@ def _checked_url(text: str) -> sa.URL:
     backend = url.get_backend_name()
     if backend not in DRIVERS:
         raise ConfigurationError(f"url: {backend} is not known; sqlite, postgresql or mysql is wanted")
+    if backend == "sqlite" and (not url.database or ":memory:" in url.database):
+        raise ConfigurationError(
+            f"url: {text} is in memory, and another database in each task; sqlite:///FILE is wanted"
+        )
     return url.set(drivername=DRIVERS[backend]) if "+" not in url.drivername else url
-
-
-def column_types(schema: StructType, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The SQL type of each column. ConfigurationError for a type that has none, and for keys that are no columns."""
-    missing = [key for key in keys if key not in schema.fieldNames()]
-    if missing:
-        raise ConfigurationError(f"keyColumns: {', '.join(missing)} is no column ({', '.join(schema.fieldNames())})")
-    return {field.name: _sql_type(field.name, field.dataType, field.name in keys) for field in schema.fields}
-
-
-def _sql_type(name: str, kind: DataType, is_key: bool) -> Any:
-    if isinstance(kind, StringType):
-        return KEY_TEXT if is_key else sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-    if isinstance(kind, DecimalType):
-        return sa.Numeric(kind.precision, kind.scale)
-    for spark, sql in TYPES.items():
-        if isinstance(kind, spark):
-            return sql
-    raise ConfigurationError(f"the column {name} is of type {kind.simpleString()}, which has no SQL type: cast it")
-
-
-TYPES: Final[dict[type[DataType], Any]] = {
-    BooleanType: sa.Boolean(),
-    ShortType: sa.SmallInteger(),
-    IntegerType: sa.Integer(),
-    LongType: sa.BigInteger(),
-    FloatType: sa.Float(24),
-    DoubleType: sa.Float(53),
-    BinaryType: sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"),
-    DateType: sa.Date(),
-    TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
-    TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
-}
-"""Spark's types and what stands for them."""
 
 
 class SqlSource(DataSource):
@@ -191,20 +151,36 @@ class SqlSink:
         try:
             METADATA.create_all(engine)
             self._table(sa.MetaData()).create(engine, checkfirst=True)
-            self._check_keys(engine)
+            inspector = sa.inspect(engine)
+            self._check_columns(inspector)
+            self._check_keys(inspector)
         except OperationalError as error:
             shown = engine.url.render_as_string(hide_password=True)
             raise ConfigurationError(f"url: cannot use {shown}: {error.args[0]}") from error
+        except DBAPIError as error:
+            raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
         finally:
             engine.dispose()
 
-    def _check_keys(self, engine: sa.Engine) -> None:
+    def _check_columns(self, inspector: sa.Inspector) -> None:
+        """ConfigurationError where a table of the user's lacks columns: tasks would fail one by one."""
+        schema, name = _schema_and_name(self.options.table)
+        found = [str(column["name"]) for column in inspector.get_columns(name, schema)]
+        # Only PostgreSQL tells the case of names apart.
+        same = str if inspector.dialect.name == "postgresql" else str.lower
+        missing = [column for column in self.types if same(column) not in map(same, found)]
+        if missing:
+            raise ConfigurationError(
+                f"dbtable: the table {self.options.table} has no column {', '.join(missing)} (it has"
+                f" {', '.join(found)}): rename or drop columns of the DataFrame, or add them to the table"
+            )
+
+    def _check_keys(self, inspector: sa.Inspector) -> None:
         """ConfigurationError where a table of the user's has no unique keyColumns: MySQL would append silently."""
         keys = self.options.keys
         if not keys:
             return
         schema, name = _schema_and_name(self.options.table)
-        inspector = sa.inspect(engine)
         found: list[Any] = [inspector.get_pk_constraint(name, schema)["constrained_columns"]]
         found += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
         found += [one["column_names"] for one in inspector.get_indexes(name, schema) if one["unique"]]
@@ -245,6 +221,11 @@ class SqlSink:
                 except OperationalError as error:
                     if last == TRIES - 1 or not _is_collision(error):
                         raise
+                except DBAPIError as error:
+                    raise ConfigurationError(
+                        f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
+                        " to the types that the table has, and leave rows out that it is not to have"
+                    ) from error
         finally:
             engine.dispose()
         raise AssertionError("unreachable")
@@ -259,7 +240,7 @@ class SqlSink:
             statement = _insert(connection.dialect.name, table, self.options.keys)
             for batch in batches:
                 for first in range(0, batch.num_rows, ROWS_AT_ONCE):
-                    connection.execute(statement, _rows(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
+                    connection.execute(statement, rows_of(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
             here = _line_of(share, self.options.table)
             connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=count))
         return Written(count)
@@ -269,32 +250,6 @@ def _schema_and_name(table: str) -> tuple[str | None, str]:
     """As in Spark's JDBC: `table` or `schema.table`."""
     schema, _, name = table.rpartition(".")
     return schema or None, name
-
-
-def _rows(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows, in the order of their keys: tasks that update the same rows then wait for each other in one order."""
-    rows: list[dict[str, Any]] = _in_utc(batch).to_pylist()
-    if keys:
-        # A key that comes twice in a statement is an error in PostgreSQL; the last one counts.
-        rows = sorted({tuple(row[key] for key in keys): row for row in rows}.values(), key=lambda r: _order(r, keys))
-    return rows
-
-
-def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Instants come in the session's time zone; what has no zone in a database would be another time by it.
-
-    And where clocks are set back, two instants would become one, and with keyColumns one row.
-    """
-    fields = [f.with_type(pa.timestamp(f.type.unit, "UTC")) if _has_zone(f.type) else f for f in batch.schema]
-    return batch.cast(pa.schema(fields))
-
-
-def _has_zone(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is not None
-
-
-def _order(row: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(repr(row[key]) for key in keys)
 
 
 def _line_of(share: Share, table: str) -> Any:
@@ -314,7 +269,8 @@ def _locked_marker(connection: sa.Connection, share: Share, table: str) -> Marke
 
 def _insert_missing(dialect: str) -> Any:
     if dialect in ("mysql", "mariadb"):
-        return mysql.insert(BATCHES).prefix_with("IGNORE")
+        # Not IGNORE, which would also cut what is too long.
+        return mysql.insert(BATCHES).on_duplicate_key_update(task=BATCHES.c.task)
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     return insert(BATCHES).on_conflict_do_nothing()
 
@@ -327,7 +283,8 @@ def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
         if not keys:
             return statement
         if not others:
-            return statement.prefix_with("IGNORE")
+            # Not IGNORE, which would also cut keys that are too long, and take them for those that begin like them.
+            return statement.on_duplicate_key_update({name: table.c[name] for name in keys})
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
     statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
     if not keys:

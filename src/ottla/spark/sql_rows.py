@@ -1,0 +1,62 @@
+"""Rows of a task as a database's driver takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.errors import ConfigurationError
+
+
+def rows_of(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows, in the order of their keys: tasks that update the same rows then wait for each other in one order.
+
+    ConfigurationError for what no database takes: text that is no UTF-8, years that Python's dates do not have, and
+    null as a key.
+    """
+    for key in keys:
+        if batch.column(key).null_count:
+            raise ConfigurationError(
+                f"keyColumns: a row has null as its {key}, by which no row is found again: it would be appended each"
+                " time. Leave such rows out (filter), or give them a value (coalesce)"
+            )
+    columns = [_values(name, column) for name, column in zip(batch.schema.names, _in_utc(batch).columns, strict=True)]
+    rows = [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+    if keys:
+        # A key that comes twice in a statement is an error in PostgreSQL; the last one counts.
+        rows = sorted({tuple(row[key] for key in keys): row for row in rows}.values(), key=lambda r: _order(r, keys))
+    return rows
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"the column {name} has text that is no UTF-8 ({error}): write it as binary, leave such rows out"
+            f" (is_valid_utf8({name})), or mend them (make_valid_utf8({name}))"
+        ) from error
+    except (OverflowError, ValueError) as error:
+        raise ConfigurationError(
+            f"the column {name} has a time outside of the years 1 to 9999 ({error}): leave such rows out, or cast it"
+            " to string"
+        ) from error
+
+
+def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Instants come in the session's time zone; what has no zone in a database would be another time by it.
+
+    And where clocks are set back, two instants would become one, and with keyColumns one row.
+    """
+    fields = [f.with_type(pa.timestamp(f.type.unit, "UTC")) if _has_zone(f.type) else f for f in batch.schema]
+    return batch.cast(pa.schema(fields))
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _order(row: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(repr(row[key]) for key in keys)
