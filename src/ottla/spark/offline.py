@@ -114,12 +114,13 @@ class LogFiles:
         return {tp: self._at_time(tp, timestamp) for tp, timestamp in timestamps.items()}
 
     def _at_time(self, tp: TopicPartition, timestamp: int) -> int | None:
-        log = self.logs[tp]
-        for batch in log.batches(log.start, log.end):
-            if batch.header.max_timestamp < timestamp or batch.header.is_control:
+        # As brokers look it up: markers of transactions have a time, too, and what may not be read has none.
+        log, end = self.logs[tp], self._outcomes(tp)[0]
+        for batch in log.batches(log.start, end):
+            if batch.header.max_timestamp < timestamp:
                 continue
             decoder = ColumnDecoder()
-            _add(decoder, batch, log.start, log.end)
+            _add(decoder, batch, log.start, end)
             columns = decoder.take()
             for row in range(columns.rows):
                 if columns.timestamps[row] >= timestamp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ottla.errors import ConfigurationError, CorruptMessageError, KafkaStorageEr
 from ottla.records import message_set
 from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
-from ottla.spark.offline import OfflineReader
+from ottla.spark.offline import LogFiles, OfflineReader
 from ottla.spark.options import read_options
 from ottla.spark.ranges import DataLossError
 from ottla.storage.offline import OfflineLog
@@ -130,6 +131,31 @@ def test_read_committed_leaves_out_what_was_rolled_back_or_is_open(broker: Broke
     assert found == expected
     assert {row[3].split()[0] for row in found} == {b"kept"}
     assert {row[3].split()[0] for row in rows(tmp_path)} == {b"kept", b"dropped", b"open"}
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_times_are_looked_up_as_a_broker_does_it(broker: Broker, tmp_path: Path, level: str) -> None:
+    """A marker, which has the broker's time, ends the search; what may not be read has none."""
+    address, tp = broker.bootstrap_servers, TopicPartition("t", 0)
+    late = int(time.time() * 1000) + 600_000
+    with KafkaProducer(bootstrap_servers=address, transactional_id="a") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"0", partition=0, timestamp_ms=1000)
+        producer.commit_transaction()
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id="b")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"2", partition=0, timestamp_ms=late).get(10)
+    times = (0, 1000, 1001, late, late + 1)
+    with KafkaConsumer(bootstrap_servers=address, isolation_level=level) as consumer:
+        found = [consumer.offsets_for_times({tp: at})[tp] for at in times]
+    broker.stop()
+    producer.close(0)
+    files = LogFiles(reader(tmp_path, kafka_isolation_level=level).options)
+    expected = [None if at is None else at.offset for at in found]
+    assert expected == [0, 0, 1, 2 if level == "read_uncommitted" else None, None]
+    assert [files.at_times({tp: at})[tp] for at in times] == expected
 
 
 def test_messages_from_before_0_11_are_read(tmp_path: Path) -> None:
