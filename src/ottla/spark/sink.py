@@ -7,14 +7,22 @@ committed in the transaction, that carries the micro-batch's id. See `writer` fo
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 import pyarrow as pa
 
 from ottla.client.producer.core import ProducerRecord
 from ottla.client.producer.producer import KafkaProducer
-from ottla.errors import KafkaTimeoutError
+from ottla.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidTransactionTimeoutError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.parts import Part, parts_of
 from ottla.spark.sink_options import SinkOptions
@@ -51,7 +59,7 @@ class TopicSink:
             if before is not None and before.batch_id >= share.batch_id:
                 rows = first.num_rows + sum(batch.num_rows for batch in filled)
                 return recognized(share, before, rows, "transactionalIdPrefix")
-            with producer.transaction():
+            with self._timed(), producer.transaction():
                 rows, place = _send(producer, chain([first], filled), self.options.topic)
                 marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows}))
                 producer.send_offsets_to_transaction({place: marker}, name)
@@ -66,6 +74,27 @@ class TopicSink:
                 f"no answer at kafka.bootstrap.servers {self.options.kafka['bootstrap.servers']}: {error}. Check the"
                 " address and that its brokers run; kafka.max.block.ms says how long is waited"
             ) from error
+        except InvalidTransactionTimeoutError as error:
+            raise InvalidTransactionTimeoutError(
+                f"kafka.transaction.timeout.ms is {self.options.transaction_timeout_ms}, which the brokers refuse:"
+                " set it to at most their transaction.max.timeout.ms, or raise that"
+            ) from error
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """A task that has lost its transaction to the clock is told so: brokers say only that it is fenced."""
+        began, limit_ms = time.monotonic(), self.options.transaction_timeout_ms
+        try:
+            yield
+        except ProducerFencedError as error:
+            took_ms = 1000 * (time.monotonic() - began)
+            if took_ms < limit_ms:
+                raise
+            raise ProducerFencedError(
+                f"the task has written for {took_ms / 1000:.0f} s, longer than kafka.transaction.timeout.ms"
+                f" ({limit_ms}) allows, so the brokers have taken its rows back. Raise that (and, if need be, the"
+                " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
+            ) from error
 
     def _marker(self, group: str) -> Marker | None:
         """The last micro-batch that was written under a name."""
@@ -74,7 +103,16 @@ class TopicSink:
         with KafkaAdminClient(self.options.connection) as admin:
             # Stable: a broker may still be about to apply what an attempt before this one has committed.
             found = admin.list_consumer_group_offsets(group, require_stable=True)
-        return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in found.values()), default=None)
+        # A write of another name may have the same group, "a-b" to the topic "c" as "a" to "b-c". Its marker lies with
+        # its own topic.
+        ours = [at for place, at in found.items() if self.options.topic in (None, place.topic)]
+        try:
+            return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
+        except (ValueError, KeyError, TypeError) as error:
+            raise IllegalStateError(
+                f"the offsets of the group {group} are no markers of this sink, so whether micro-batches were written"
+                " cannot be told: somebody has reset them, or uses the name. Set another transactionalIdPrefix"
+            ) from error
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
@@ -93,9 +131,30 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
 
 def _send_rows(producer: KafkaProducer, part: Part) -> None:
     """Rows with headers go one by one."""
-    keys = part.keys if part.keys is not None else [None] * len(part.values)
     assert part.headers is not None
-    for key, value, headers in zip(keys, part.values, part.headers, strict=True):
-        pairs = [(pair["key"], pair["value"]) for pair in headers.as_py() or ()]
+    # Text as its bytes, whatever they are: as Python's text it would have to be UTF-8.
+    values = part.values.cast(pa.binary())
+    keys = [None] * len(values) if part.keys is None else part.keys.cast(pa.binary())
+    for key, value, headers in zip(keys, values, part.headers, strict=True):
         plain_key = None if key is None else key.as_py()
-        producer.send(ProducerRecord(part.topic, value.as_py(), plain_key, pairs, part.partition))
+        record = ProducerRecord(part.topic, value.as_py(), plain_key, _pairs(headers), part.partition)
+        sent = producer.send(record)
+        if sent.failed():
+            # Too large, for one. The commit knows only of records that were in a batch.
+            sent.get()
+
+
+def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
+    """The headers of a row. ConfigurationError for what has no name."""
+    try:
+        found = headers.as_py() or []
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"the column headers has a key that is no UTF-8 ({error}): mend it with make_valid_utf8, or leave it out"
+        ) from error
+    if any(pair is None or pair["key"] is None for pair in found):
+        raise ConfigurationError(
+            "the column headers has null as a header, or as the key of one: leave it out, such as by"
+            " filter(headers, h -> h.key is not null)"
+        )
+    return [(pair["key"], pair["value"]) for pair in found]

@@ -49,6 +49,11 @@ class SinkOptions:
     """Producer options under Kafka's names, bootstrap.servers included."""
 
     @property
+    def transaction_timeout_ms(self) -> int:
+        """How long a task may write before the brokers take its rows back."""
+        return int(self.kafka["transaction.timeout.ms"])
+
+    @property
     def connection(self) -> dict[str, str]:
         """The options that any client needs to reach the cluster, without the producer's own."""
         return connection_options(self.kafka)

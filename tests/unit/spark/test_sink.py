@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +20,14 @@ from pyspark.sql.types import (
 )
 from tests.whole_topic import whole_topic
 
-from ottla import Broker, KafkaAdminClient, KafkaProducer
-from ottla.errors import ConfigurationError, IllegalStateError, MessageTooLargeError, ProducerFencedError
+from ottla import Broker, KafkaAdminClient, KafkaProducer, OffsetAndMetadata, TopicPartition
+from ottla.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidTransactionTimeoutError,
+    MessageTooLargeError,
+    ProducerFencedError,
+)
 from ottla.spark.parts import parts_of
 from ottla.spark.sink import TopicSink
 from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
@@ -163,6 +170,72 @@ def test_a_record_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> 
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
         write_share(Share("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)])]))
     assert read(bootstrap, topic) == []
+
+
+def test_a_record_with_headers_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
+    """It was never in a batch, so the commit does not miss it."""
+    options = options_for(bootstrap, topic, max_request_size="1000")
+    headers = [[{"key": "h", "value": b"x"}]] * 2
+    with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
+        write_share(Share("large", 0, 0), options, iter([batch(value=[b"fits", bytes(5000)], headers=headers)]))
+    assert read(bootstrap, topic) == []
+
+
+def test_text_that_is_no_utf8_is_written_as_it_is_with_headers_and_without(bootstrap: str, topic: str) -> None:
+    text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
+    headers = pa.array([[{"key": "h", "value": b"x"}]], HEADERS)
+    for partition, columns in enumerate(([text, text], [text, text, headers])):
+        rows = pa.RecordBatch.from_arrays(columns, ["key", "value", "headers"][: len(columns)])
+        write_share(Share("raw", 0, partition), options_for(bootstrap, topic), iter([rows]))
+    assert [(r.key, r.value) for r in read(bootstrap, topic)] == [(b"\xff\xfe", b"\xff\xfe")] * 2
+
+
+@pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"x"}]])
+def test_headers_without_a_name_are_refused(bootstrap: str, topic: str, headers: list[Any]) -> None:
+    with pytest.raises(ConfigurationError, match="the column headers has null"):
+        write_share(Share("null", 0, 0), options_for(bootstrap, topic), iter([batch(value=[b"v"], headers=[headers])]))
+    assert read(bootstrap, topic) == []
+
+
+def test_writes_whose_names_read_the_same_are_two(bootstrap: str, topic: str) -> None:
+    for query, name in ((f"q-{topic}", "b-c"), (f"q-{topic}-b", "c")):
+        told = write_share(Share(query, 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
+        assert not told.known
+
+
+def test_a_task_that_writes_longer_than_its_transaction_may_is_told(topic: str) -> None:
+    often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50, "num.partitions": 3}
+    with Broker(often) as broker:
+        options = options_for(broker.bootstrap_servers, topic, transaction_timeout_ms="200")
+
+        def slow() -> Iterator[Any]:
+            yield batch(value=[b"early"])
+            with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+                while admin.describe_transactions([name])[name].state != "CompleteAbort":
+                    time.sleep(0.05)
+            yield batch(value=[b"late"])
+
+        name = TopicSink(options).name(Share("long", 0, 0))
+        with pytest.raises(ProducerFencedError, match=r"longer than kafka\.transaction\.timeout\.ms \(200\)"):
+            write_share(Share("long", 0, 0), options, slow())
+        assert read(broker.bootstrap_servers, topic) == []
+
+
+def test_a_timeout_that_brokers_do_not_allow_is_told(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic, transaction_timeout_ms="2000000")
+    with pytest.raises(InvalidTransactionTimeoutError, match=r"kafka\.transaction\.timeout\.ms is 2000000"):
+        write_share(Share("q", 0, 0), options, iter([batch(value=[b"v"])]))
+
+
+def test_offsets_that_are_no_markers_are_told(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    share = Share("reset", 0, 0)
+    write_share(share, options, iter([batch(value=[b"v"])]))
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        offsets = {TopicPartition(topic, 0): OffsetAndMetadata(0, "")}
+        admin.alter_consumer_group_offsets(TopicSink(options).name(share), offsets)
+    with pytest.raises(IllegalStateError, match="no markers of this sink.* transactionalIdPrefix"):
+        write_share(Share("reset", 1, 0), options, iter([batch(value=[b"v"])]))
 
 
 def test_no_rows_need_no_broker() -> None:
