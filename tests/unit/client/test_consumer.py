@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
+from ottla.client.consumer import fetch_buffer
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -210,6 +211,32 @@ def test_a_damaged_batch_is_an_error_with_its_place(broker: ScriptedBroker) -> N
             read(c, 1)
 
 
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_damaged_batch_is_not_passed_over_unless_the_consumer_seeks(broker: ScriptedBroker, columns: bool) -> None:
+    fill(broker, 40)
+    data = bytearray(broker.topics["t"][0][2])
+    data[-5] ^= 1
+    broker.topics["t"][0][2] = bytes(data)
+
+    def offsets(c: KafkaConsumer) -> list[int]:
+        if columns:
+            return list(c.poll_batch(timeout_ms=5000)[TP].offsets)
+        return [record.offset for record in read(c, 10)]
+
+    with consumer(broker) as c:
+        c.assign([TP])
+        intact: list[int] = []
+        while len(intact) < 20:
+            intact += offsets(c)
+        assert intact == list(range(20))
+        for _ in range(2):
+            with pytest.raises(CorruptMessageError, match="t-0, offset 20"):
+                offsets(c)
+            assert c.position(TP) == 20
+        c.seek(TP, 30)
+        assert offsets(c) == list(range(30, 40))
+
+
 def test_poll_batch_returns_columns(broker: ScriptedBroker) -> None:
     broker.put("t", 0, batch([b"a", None, b"ccc"]))
     with consumer(broker) as c:
@@ -238,6 +265,23 @@ def test_poll_batch_ends_where_it_is_told(broker: ScriptedBroker) -> None:
     with consumer(broker) as c:
         c.assign([TP])
         assert list(c.poll_batch(timeout_ms=5000, until={TP: 15})[TP].offsets) == list(range(15))
+
+
+def test_columns_of_a_fetch_that_is_large_when_decompressed_come_in_pieces(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_buffer, "COLUMN_BYTES", 15)
+    fill(broker, 60)
+    with consumer(broker) as c:
+        c.assign([TP])
+        for first in (0, 10):
+            assert list(c.poll_batch(timeout_ms=5000)[TP].offsets) == list(range(first, first + 10))
+            assert c.position(TP) == first + 10
+        assert [r.offset for r in c.poll(timeout_ms=5000, max_records=5)[TP]] == list(range(20, 25))
+        assert list(c.poll_batch(timeout_ms=5000)[TP].offsets) == list(range(25, 30)), "the rest of a batch"
+        assert list(c.poll_batch(timeout_ms=5000, until={TP: 35})[TP].offsets) == list(range(30, 35))
+        c.seek(TP, 45)
+        assert list(c.poll_batch(timeout_ms=5000)[TP].offsets) == list(range(45, 50))
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -19,6 +19,9 @@ from ottla.records.columns import Columns
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
+COLUMN_BYTES = 16 * 1024 * 1024
+"""What one poll takes of a partition as columns, but for its last batch: a fetch may be compressed a thousandfold."""
+
 
 class FetchBuffer:
     """In the order of arrival: partitions take turns, fetch by fetch."""
@@ -88,22 +91,23 @@ class FetchBuffer:
     def take_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Everything that is here, as columns; of partitions in `until` only what lies before that offset."""
+        """What is here, as columns; of partitions in `until` only what lies before that offset.
+
+        All of it, unless a partition has COLUMN_BYTES by then: the rest waits for the next call.
+        """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[Fetched] = []
         while (fetched := self._next(skipped)) is not None:
-            decoder = decoders.setdefault(fetched.tp, ColumnDecoder(headers=headers))
-            end = until.get(fetched.tp, MAX_OFFSET)
-            before = decoder.row_count
-            while (found := fetched.next_header()) is not None:
-                header, start = found
-                if header.base_offset >= end:
+            decoder = decoders.get(fetched.tp)
+            if decoder is None:
+                decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers)
+            try:
+                if not _decode(fetched, decoder, until.get(fetched.tp, MAX_OFFSET)):
                     break
-                if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
-                    raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
-            fetched.returned += decoder.row_count - before
-            fetched.position = fetched.state.position = fetched.end_offset
-            fetched.state.epoch = fetched.last_epoch
+            except CorruptMessageError:
+                if any(decoder.row_count for decoder in decoders.values()):
+                    break  # what was intact first; the next call raises again
+                raise
             self._used_up(fetched, wake)
         self.completed.extendleft(reversed(skipped))
         return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
@@ -139,3 +143,26 @@ class FetchBuffer:
     def _measure(self, fetched: Fetched) -> None:
         if self.metrics is not None and fetched.totals is not None:
             self.metrics.used_up(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)
+
+
+def _decode(fetched: Fetched, decoder: ColumnDecoder, end: int) -> bool:
+    """Decode what was fetched before `end`, and move behind it; False where COLUMN_BYTES leave a rest.
+
+    Raises CorruptMessageError at a damaged batch, having moved behind those before it.
+    """
+    before = decoder.row_count
+    try:
+        while (found := fetched.next_header()) is not None:
+            header, start = found
+            if header.base_offset >= end:
+                break
+            if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
+                raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
+            if header.next_offset < min(end, fetched.end_offset):
+                fetched.move(header.next_offset, header.leader_epoch)
+                if decoder.nbytes >= COLUMN_BYTES:
+                    return False
+    finally:
+        fetched.returned += decoder.row_count - before
+    fetched.move(fetched.end_offset, fetched.last_epoch)
+    return True

@@ -38,6 +38,7 @@ class Fetched:
         "_check_crc",
         "_row",
         "_rows",
+        "_taken_from",
         "data",
         "end_offset",
         "epoch",
@@ -87,6 +88,7 @@ class Fetched:
         """… and of the last one here."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
+        self._taken_from: tuple[BatchHeader, int] | None = None
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
         self._aborted_producers: set[int] | None = None if aborted is None else set()
 
@@ -121,12 +123,26 @@ class Fetched:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """For readers of columns: the next batch that holds records to return, and where it starts; None at the end."""
+        """For readers of columns: the next batch that holds records to return, and where it starts; None at the end.
+
+        CorruptMessageError for a damaged batch, at each call: only a consumer that seeks passes it over.
+        """
+        if self._rows:
+            # What take() has not returned of its batch is decoded again, from `position` on.
+            self._rows, self._row = [], 0
+            return self._taken_from
         while self._batches:
-            header, start, _ = self._batches.pop()
-            if self._wants(header, start):
+            header, start, _ = self._batches[-1]
+            is_wanted = self._wants(header, start)
+            self._batches.pop()
+            if is_wanted:
                 return header, start
         return None
+
+    def move(self, position: int, epoch: int) -> None:
+        """For readers of columns: what lies before `position` was read; the last record of it has this leader epoch."""
+        self.position = self.state.position = position
+        self.state.epoch = epoch
 
     def _next_batch(self) -> None:
         found = self.next_header()
@@ -135,7 +151,7 @@ class Fetched:
             self.position = self.end_offset
             self.epoch = self.last_epoch
             return
-        header, start = found
+        self._taken_from = header, start = found
         before = (*self.tp, header.leader_epoch)
         self._row = 0
         self._rows = decode_rows(self.data, start, header, self.position, ConsumerRecord, before)
