@@ -57,8 +57,12 @@ class Columns(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values together."""
-        return int(self.keys.offsets[self.rows]) + int(self.values.offsets[self.rows])
+        """Bytes of keys, values and headers together."""
+        size = int(self.keys.offsets[self.rows]) + int(self.values.offsets[self.rows])
+        if self.headers is None:
+            return size
+        count = self.headers.offsets[self.rows]
+        return size + int(self.headers.keys.offsets[count]) + int(self.headers.values.offsets[count])
 
     def to_arrow(self) -> Any:
         """A `pyarrow.RecordBatch` over the same memory: offset, timestamp, timestamp_type, key, value (and headers)."""

@@ -18,7 +18,7 @@ from ottla.records.columns import Columns
 TARGET_ROWS = 30_000
 """Rows per batch to aim for: below ten thousand the cost per batch shows, with far more the caches are too small."""
 TARGET_BYTES = 4 * 1024 * 1024
-"""Keys and values per batch to aim for, whatever the rows: about a fetch, which then need not be joined to others."""
+"""Keys, values and headers per batch to aim for: about a fetch, which then need not be joined to others."""
 
 
 class Column(NamedTuple):

@@ -63,6 +63,13 @@ def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatc
     assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(10))
 
 
+def test_headers_count_for_the_target(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrow, "TARGET_BYTES", 1000)
+    large = HeadersColumn(ints([0, 1], "i"), binary([b"h"]), binary([bytes(600)]))
+    chunks = [columns([b"k"], first, headers=large) for first in range(4)]
+    assert [b.num_rows for b in arrow.record_batches(chunks, TP, arrow.column_names(True))] == [2, 2]
+
+
 def test_empty_chunks_make_no_batch():
     assert list(arrow.record_batches([columns([])], TP, ALL)) == []
 
