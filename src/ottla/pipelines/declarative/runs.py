@@ -9,6 +9,7 @@ What a killed run leaves half done, the next one mends:
 - A materialized view is dropped and made anew. Killed in between, its directory is occupied and unknown to the
   catalog, and can never be made again. The next run removes such directories, where no checkpoint says that they are a
   stream's, or it is to be computed from the beginning anyway.
+- Killed as the first micro-batch of a flow begins, Spark never takes its checkpoint again (`ottla.spark.checkpoints`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.pipelines.declarative.events import Event, events_of, reason_of
 from ottla.pipelines.declarative.projects import check_path
 from ottla.pipelines.declarative.session import DEFAULT_MASTER, session
 from ottla.pipelines.run import locked, write_json
+from ottla.spark.checkpoints import remove_torn_starts
 
 if TYPE_CHECKING:
     from pyspark.pipelines.cli import PipelineSpec
@@ -71,6 +73,8 @@ def run(options: RunOptions, show: Show) -> None:
     with locked(options.project, f"{options.project}: another `ottla pipeline` is at work there"):
         unfinished = Unfinished(options.project)
         asked = unfinished.taken_up(options)
+        if unfinished.is_there and options.remote is None:
+            remove_torn_starts(options.project / "pipeline-storage" / "_checkpoints")
         with session(options.project, master=options.master, remote=options.remote, given=options.config) as spark:
             graph = define(spark, spec, options.spec)
             if options.dry:

@@ -19,6 +19,7 @@ from ottla.pipelines.refine.counts import CountRefiner
 from ottla.pipelines.refine.flights import FlightRefiner
 from ottla.pipelines.refine.store import Store
 from ottla.pipelines.run import Run
+from ottla.spark.checkpoints import remove_torn_starts
 from ottla.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -
         batches(batch, batch_id)
         tell_totals(store)
 
+    remove_torn_starts(run.checkpoint)
     writer = events.writeStream.foreachBatch(commit).option("checkpointLocation", str(run.checkpoint))
     return writer.trigger(processingTime="1 second").queryName(run.noun).start()
 
