@@ -45,13 +45,21 @@ def headers_array(headers: HeadersColumn, rows: int) -> pa.Array:
     """Headers as list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
     count = headers.offsets[rows]
     pairs = pa.StructArray.from_arrays(
-        [binary_array(headers.keys, count, pa.string()), binary_array(headers.values, count)], fields=list(HEADER)
+        [_text(binary_array(headers.keys, count)), binary_array(headers.values, count)], fields=list(HEADER)
     )
     listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), headers.offsets, rows + 1), pairs)
     import pyarrow.compute as pc  # takes 70 ms to import; what has no headers does without
 
     empty = pc.equal(pc.list_value_length(listed), 0)
     return pc.if_else(empty, pa.scalar(None, listed.type), listed)
+
+
+def _text(keys: Any) -> pa.Array:
+    """The same as strings, without a copy; what is no UTF-8 is replaced, as Java does it."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
 def binary_column(items: Any) -> BinaryColumn:

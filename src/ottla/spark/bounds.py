@@ -96,9 +96,7 @@ def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
 def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
     """Reads `{"topic": [0, 1]}`; ConfigurationError names option and text."""
     try:
-        found = {
-            TopicPartition(topic, int(p)) for topic, partitions in _object(text).items() for p in _list(partitions)
-        }
+        found = {TopicPartition(topic, p) for topic, partitions in _object(text).items() for p in _list(partitions)}
     except (ValueError, TypeError) as error:
         example = '{"topicA": [0, 1], "topicB": [2, 4]}'
         raise ConfigurationError(f"{option}: {text!r} is not allowed ({error}); the form is {example}") from None
@@ -114,9 +112,12 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Any) -> list[int]:
     if not isinstance(value, list):
         raise ValueError("not a list of partition numbers")
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"{number!r} is no partition number")
     return value
 
 

@@ -29,7 +29,7 @@ def get_or(lowered: Mapping[str, str], name: str, parse: Callable[[str], T], def
 
 
 def _whole(text: str, at_least: int) -> int:
-    if not re.fullmatch(r"-?\d+", text) or int(text) < at_least:
+    if not re.fullmatch(r"[+-]?\d+", text) or int(text) < at_least:
         raise ValueError(f"a whole number of at least {at_least} is wanted")
     return int(text)
 

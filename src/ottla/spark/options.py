@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -226,8 +227,11 @@ def _pattern(text: str) -> str:
     if not text:
         raise ConfigurationError("subscribePattern: the pattern is empty; .* reads every topic")
     try:
-        re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Java's sets within sets, such as [a-z&&[^x]], have another meaning here, of which Python warns.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except (re.error, FutureWarning) as error:
         raise ConfigurationError(f"subscribePattern: {text!r} is not a regular expression: {error}") from None
     return text
 
@@ -269,7 +273,10 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound
         return simple[text.lower()]
     if not text.startswith("{"):
         raise ConfigurationError(f"{name}: {text!r} is not allowed; it must be earliest, latest or offsets as JSON")
-    return Specific(parse_numbers(name, text))
+    offsets = parse_numbers(name, text)
+    if offsets and min(offsets.values()) < EARLIEST_MARK:
+        raise ConfigurationError(f"{name}: {text!r} is not allowed: no offset is below -2, which stands for earliest")
+    return Specific(offsets)
 
 
 def _check_order(starting: Bound, ending: Bound) -> None:

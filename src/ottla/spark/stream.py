@@ -77,6 +77,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         begin = offsets_from_json(start)
         self._tell_group(begin)
         latest = self._held = self._latest(begin)
+        if self._finds_nothing(latest):
+            return start
         if self._is_too_early(begin, latest):
             return start
         if isinstance(limit, ReadMaxRows):
@@ -86,7 +88,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
         """What there is to read, as it was when the last micro-batch was planned: a query's progress shows its lag."""
-        return None if self._held is None else offsets_to_json(self._held)
+        return offsets_to_json(self._held) if self._held else None
 
     def _tell_group(self, read: Offsets) -> None:
         """Commit to the group of commitGroupId. Here and not in `commit`, which Spark calls a micro-batch late.
@@ -112,6 +114,13 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._available_now:
             self._target = latest
         return latest
+
+    def _finds_nothing(self, latest: Offsets) -> bool:
+        """Whether a pattern matches no topic any more. As the connector does, the query stays where it is.
+
+        A broker that has just started may know no topics yet; if they come back as others, their ends tell.
+        """
+        return not latest and self.options.subscription.pattern is not None
 
     def _is_too_early(self, begin: Offsets, latest: Offsets) -> bool:
         """Whether minOffsetsPerTrigger holds the micro-batch back; never when all that is there is to be read."""

@@ -254,6 +254,7 @@ WRONG = (
     Wrong("no pattern", ("subscribePattern", "empty"), {"subscribePattern": " "}),
     Wrong("a pattern that is none", ("subscribePattern", "'a('"), {"subscribePattern": "a("}),
     Wrong("no partition", ("assign", "'plain'"), {"assign": "plain"}),
+    Wrong("a partition that is no number", ("assign", "'0'"), {"assign": '{"plain": ["0"]}'}),
     Wrong("an unknown topic", ("no-such-topic", "subscribe"), {"subscribe": "no-such-topic"}),
     Wrong("a wrong start", ("startingOffsets", "'soon'", "earliest"), {**PLAIN, "startingOffsets": "soon"}),
     Wrong("an empty start", ("startingOffsets", "''"), {**PLAIN, "startingOffsets": ""}),
@@ -316,6 +317,11 @@ WRONG_BATCHES = (
         "a batch from -1",
         ("startingOffsets", "-1"),
         {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": -1}}'},
+    ),
+    Wrong(
+        "a start below earliest",
+        ("startingOffsets", "-3"),
+        {"subscribe": "other.topic", "startingOffsets": '{"other.topic": {"0": -3}}', "failOnDataLoss": "false"},
     ),
     Wrong("a batch to earliest", ("endingOffsets", "earliest"), {**PLAIN, "endingOffsets": "earliest"}),
     Wrong(

@@ -63,6 +63,17 @@ def test_small_chunks_are_joined_up_to_the_target(monkeypatch: pytest.MonkeyPatc
     assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(10))
 
 
+def test_header_keys_that_are_no_utf8_are_replaced():
+    headers = HeadersColumn(ints([0, 3], "i"), binary([b"a\xff", "ü".encode(), b"\xc3"]), binary([b"\xff", None, b""]))
+    (batch,) = arrow.record_batches([columns([b"k"], headers=headers)], TP, arrow.column_names(True))
+    batch.validate(full=True)
+    assert [(h["key"], h["value"]) for h in batch.column("headers").to_pylist()[0]] == [
+        ("a\ufffd", b"\xff"),
+        ("ü", None),
+        ("\ufffd", b""),
+    ]
+
+
 def test_headers_count_for_the_target(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(arrow, "TARGET_BYTES", 1000)
     large = HeadersColumn(ints([0, 1], "i"), binary([b"h"]), binary([bytes(600)]))

@@ -81,6 +81,8 @@ def test_kafka_options_are_passed_on_without_their_prefix():
         ({"startingOffsets": "first"}, "startingOffsets: 'first'"),
         ({"startingOffsets": '{"a": 3}'}, "startingOffsets"),
         ({"startingOffsets": '{"a": {"0": "x"}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"a": {"0": -3}}'}, "startingOffsets"),
+        ({"endingOffsets": '{"a": {"0": -3}}'}, "endingOffsets"),
         ({"minPartitions": "0"}, "minPartitions: '0'"),
         ({"includeHeaders": "yes"}, "includeHeaders: 'yes'"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon'"),
@@ -95,6 +97,22 @@ def test_what_is_not_allowed_is_named(given: dict[str, str], named: str):
     with pytest.raises(ConfigurationError) as raised:
         batch(**given)
     assert named in str(raised.value)
+
+
+@pytest.mark.parametrize("partition", ['"0"', "true", "0.5", "null"])
+def test_a_partition_is_a_whole_number(partition: str):
+    with pytest.raises(ConfigurationError, match="assign: .* is no partition number"):
+        read_options({"kafka.bootstrap.servers": "h:1", "assign": f'{{"a": [{partition}]}}'}, streaming=False)
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^n]]$", "a("])
+def test_a_pattern_that_python_reads_otherwise_than_java_is_refused(pattern: str):
+    with pytest.raises(ConfigurationError, match="subscribePattern"):
+        read_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern}, streaming=False)
+
+
+def test_numbers_may_have_a_plus():
+    assert batch(startingTimestamp="+99").starting == AtTimestamp(99, False)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])

@@ -47,7 +47,8 @@ class FakeBrokers:
 
 
 def made(held: dict[TopicPartition, tuple[int, int]], **options: str) -> tuple[StreamReader, FakeBrokers]:
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "startingOffsets": "earliest", **options}
+    subscribed = {} if "subscribePattern" in options else {"subscribe": "a"}
+    given = {"kafka.bootstrap.servers": "h:1", **subscribed, "startingOffsets": "earliest", **options}
     reader, brokers = StreamReader(read_options(given, streaming=True)), FakeBrokers(held)
     reader._brokers = brokers  # type: ignore[assignment]
     return reader, brokers
@@ -113,6 +114,16 @@ def test_a_partition_that_goes_is_a_loss():
     later = reader.latestOffset(end, EVERYTHING)
     with pytest.raises(DataLossError, match=r"a-1: gone.*failOnDataLoss"):
         planned(reader, end, later)
+
+
+def test_a_pattern_that_finds_nothing_any_more_waits():
+    reader, brokers = made({A0: (0, 5)}, subscribePattern="a")
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    held, brokers.held = brokers.held, {}
+    assert reader.latestOffset(end, EVERYTHING) == end == {"a": {"0": 5}}
+    brokers.held = held
+    held[A0] = (0, 7)
+    assert planned(reader, end, reader.latestOffset(end, EVERYTHING)) == [OffsetRange(A0, 5, 7)]
 
 
 def test_latest_begins_with_an_empty_micro_batch_that_fixes_it():
