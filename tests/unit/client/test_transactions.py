@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from ottla.errors import (
     KafkaTimeoutError,
     MessageTooLargeError,
     ProducerFencedError,
+    SerializationError,
     TransactionAbortedError,
 )
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -174,6 +175,45 @@ def test_a_record_that_fails_leaves_only_the_abort(bootstrap: str, topic: str, w
     assert committed(bootstrap, f"{topic}-small", 50) == [b"%02d" % i for i in range(50)]
 
 
+def too_large(sender: KafkaProducer, topic: str) -> None:
+    failed = sender.send(topic, bytes(2000))
+    assert isinstance(failed.exception(SECONDS), MessageTooLargeError)
+
+
+def too_large_in_a_batch(sender: KafkaProducer, topic: str) -> None:
+    with pytest.raises(MessageTooLargeError):
+        sender.send_batch(topic, [b"1", bytes(2000), b"3"])
+
+
+def to_no_topic(sender: KafkaProducer, topic: str) -> None:
+    with pytest.raises(KafkaTimeoutError):
+        sender.send(topic, b"nowhere", partition=99)
+
+
+@pytest.mark.parametrize("lose", [too_large, too_large_in_a_batch, to_no_topic])
+def test_a_record_that_was_in_no_batch_leaves_only_the_abort(
+    bootstrap: str, topic: str, lose: Callable[[KafkaProducer, str], None]
+) -> None:
+    with producer(bootstrap, topic, max_request_size=1000, max_block_ms=500) as sender:
+        sender.begin_transaction()
+        sender.send(topic, b"aborted")
+        lose(sender, topic)
+        with pytest.raises((MessageTooLargeError, KafkaTimeoutError)):
+            sender.commit_transaction()
+        sender.abort_transaction()
+        with sender.transaction():
+            sender.send(topic, b"kept")
+    assert committed(bootstrap, topic, 1) == [b"kept"]
+
+
+def test_a_record_that_could_not_be_serialized_breaks_no_transaction(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as sender, sender.transaction():
+        with pytest.raises(SerializationError):
+            sender.send(topic, 1)
+        sender.send(topic, b"kept")
+    assert committed(bootstrap, topic, 1) == [b"kept"]
+
+
 def test_aborting_drops_what_waits_to_be_sent(bootstrap: str, topic: str) -> None:
     with producer(bootstrap, topic, linger_ms=60_000) as sender:
         sender.begin_transaction()
@@ -246,6 +286,10 @@ def test_the_asyncio_producer_has_them_too(bootstrap: str, topic: str, way: str)
                 async with sender.transaction():
                     await sender.send(topic, b"dropped")
                     1 / 0  # noqa: B018
+            with pytest.raises(MessageTooLargeError):
+                async with sender.transaction():
+                    await sender.send(topic, b"dropped")
+                    await sender.send(topic, bytes(2_000_000))  # the future is not looked at
 
     asyncio.run(asyncio.wait_for(run(), SECONDS))
     assert committed(bootstrap, topic, 1) == [b"kept"]

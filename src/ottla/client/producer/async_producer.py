@@ -120,8 +120,14 @@ class KafkaProducer:
             queues = await self._queues(record.topic, record.partition)
             future = await self._append(core.prepare(record, queues), deadline)
         except BaseException as error:  # interceptors hear of every failure, a cancelled task as well
+            self._break_transaction(error)
             return core.failed(record, error, callback)
         return core.watch(future, callback)
+
+    def _break_transaction(self, error: BaseException) -> None:
+        """A commit does not know of records that were in no batch."""
+        if isinstance(error, KafkaError) and self._core.breaks_transaction(error):
+            self._core.transactions.failed(error)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> RecordMetadata:
         """Send a record and wait for its acknowledgement."""
@@ -163,8 +169,8 @@ class KafkaProducer:
         """Send many records at once, as the blocking producer's send_batch."""
         self._core.check_open()
         given = self._core.table(values, keys, timestamps_ms)
-        steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
         try:
+            steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
             size = next(steps)
             while True:
                 buffer = await self._allocate(size, time.monotonic() + self._core.max_block)
@@ -172,6 +178,9 @@ class KafkaProducer:
         except StopIteration as end:
             future: BatchFuture = end.value
             return future
+        except KafkaError as error:
+            self._break_transaction(error)
+            raise
 
     async def _queues(self, topic: str, partition: int | None) -> TopicQueues:
         deadline = time.monotonic() + self._core.max_block

@@ -31,7 +31,7 @@ from ottla.client.serializers import checked_headers, find, to_bytes
 from ottla.client.telemetry import telemetry_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
-from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, MessageTooLargeError
+from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
 from ottla.metrics.registry import Metrics
 from ottla.model import RecordMetadata, TopicPartition
 from ottla.net.channel_metrics import ChannelMetrics
@@ -318,6 +318,14 @@ class ProducerCore:
         if isinstance(error, BufferExhaustedError):
             self.metrics.exhausted.record()
         self.interceptors.on_send_error(record, error)
+
+    def breaks_transaction(self, error: BaseException) -> bool:
+        """Whether a transaction can only be aborted after a record was lost before it was in a batch (KAFKA-9279).
+
+        That is what a broker could have told, and what was waited for in vain; what a serializer raises is not.
+        """
+        is_lost = isinstance(error, KafkaTimeoutError) or (isinstance(error, KafkaError) and error.code is not None)
+        return self._transactions is not None and is_lost
 
     def failed(self, record: ProducerRecord, error: BaseException, callback: Callable[..., Any] | None) -> RecordFuture:
         """What send() gives for a record that has failed before it was in a batch.

@@ -133,8 +133,14 @@ class KafkaProducer:
             ready = self._prepare(record, deadline)
             future = self._append_within(ready, deadline)
         except BaseException as error:  # interceptors hear of every failure, Ctrl+C as well
+            self._break_transaction(error)
             return core.failed(record, error, callback)
         return core.watch(future, callback)
+
+    def _break_transaction(self, error: BaseException) -> None:
+        """Before whatever comes next: a commit does not know of records that were in no batch."""
+        if self._core.breaks_transaction(error):
+            self._io.call_soon(self._core.transactions.failed, error)
 
     def _prepare(self, record: ProducerRecord, deadline: float) -> Ready:
         if not isinstance(record.topic, str):
@@ -201,9 +207,9 @@ class KafkaProducer:
         self._check_open()
         self._core.check_open()
         given = self._core.table(values, keys, timestamps_ms)
-        queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
-        steps = self._core.batch_steps(queues, given, partition)
         try:
+            queues = self._queues(topic, partition, time.monotonic() + self._core.max_block)
+            steps = self._core.batch_steps(queues, given, partition)
             size = next(steps)
             while True:
                 buffer = self._allocate(size, time.monotonic() + self._core.max_block)
@@ -211,6 +217,9 @@ class KafkaProducer:
         except StopIteration as end:
             future: BatchFuture = end.value
             return future
+        except KafkaError as error:
+            self._break_transaction(error)
+            raise
 
     def flush(self, timeout: float | None = FOR_EVER) -> None:
         """Send everything that waits, and wait until each record is acknowledged or has failed.
