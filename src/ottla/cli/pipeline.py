@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common(run_)
     run_.add_argument("--demo", action="store_true", help="with a broker and input of the project's own")
     for name, text in (
-        ("--refresh", "only these tables and sinks"),
+        ("--refresh", "only these tables; sinks are left out"),
         ("--full-refresh", "empty these tables before, and compute them from the beginning"),
     ):
         run_.add_argument(name, type=_names, action="extend", default=[], metavar="A,B", help=text)
@@ -149,6 +149,8 @@ def _setting(text: str) -> tuple[str, str]:
 def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
     """The address of the brokers; with --demo, of one that lives as long as the run."""
     from ottla.pipelines.declarative import topics
+    from ottla.pipelines.declarative.runs import AT_WORK
+    from ottla.pipelines.run import locked
 
     if args.action == "dry-run" or not args.demo:
         # A server elsewhere may see brokers that we do not.
@@ -159,6 +161,9 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
     from ottla.broker.embedded import Broker
 
     fill = _demo_input(project)
+    # Told here, too: the broker's own words would be about its directory.
+    with locked(project, AT_WORK.format(project)):
+        pass
     with Broker(data_dir=project / "broker") as broker:
         sent = fill(broker.bootstrap_servers)
         if not args.json:
@@ -176,10 +181,17 @@ def reach(bootstrap_servers: str) -> None:
     """Ask the brokers for anything: who is not there is told now, not after Spark's start and five attempts."""
     from ottla import KafkaAdminClient
 
-    with KafkaAdminClient(
-        bootstrap_servers=bootstrap_servers, request_timeout_ms=REACH_MS, default_api_timeout_ms=REACH_MS
-    ) as admin:
-        admin.describe_cluster()
+    try:
+        with KafkaAdminClient(
+            bootstrap_servers=bootstrap_servers, request_timeout_ms=REACH_MS, default_api_timeout_ms=REACH_MS
+        ) as admin:
+            admin.describe_cluster()
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        raise ConfigurationError(
+            f"--bootstrap-server {bootstrap_servers}: no broker answers ({error}): start one there, or name another"
+        ) from error
 
 
 def _demo_input(project: Path) -> Callable[[str], int]:
@@ -199,7 +211,7 @@ def _shown_since(began: float) -> Callable[[Event], None]:
     """A line per event."""
 
     def show(event: Event) -> None:
-        what = f"{event.flow or 'run'}: {event.state.lower()}" if event.state else event.message
+        what = f"{event.flow or 'run'}: {event.state.lower()}" if event.state else event.headline
         reason = f" ({event.reason})" if event.reason else ""
         print(f"{time.monotonic() - began:6.1f} s  {what}{reason}", flush=True)
 

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.cli.pipeline import reads_topics
+from ottla.pipelines.run import locked
 
 
 @pytest.fixture
@@ -82,6 +83,15 @@ def test_a_demo_needs_its_input(project: Path, capsys: pytest.CaptureFixture[str
     assert not (project / "broker").exists()
 
 
+def test_a_second_demo_is_told_that_one_runs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And not that a directory of the broker's is in use."""
+    for module in ("pyspark", "grpc", "yaml"):
+        pytest.importorskip(module)
+    with locked(project, ""):
+        assert main(["pipeline", "run", "--spec", str(project), "--demo"]) == 1
+    assert capsys.readouterr().err == f"ottla pipeline: {project}: another `ottla pipeline` is at work there\n"
+
+
 def test_brokers_that_are_not_there_are_told_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +101,7 @@ def test_brokers_that_are_not_there_are_told_before_spark_starts(
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["pipeline", "run", "--spec", str(project), "--bootstrap-server", address]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"ottla pipeline: {address}: ")
+    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker answers (")
 
 
 def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
@@ -106,7 +116,7 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
         assert reads_topics(project)
         assert main(["pipeline", "run", "--spec", str(project)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"ottla pipeline: {address}: ")
+    assert line.startswith(f"ottla pipeline: --bootstrap-server {address}: no broker answers (")
     (project / "transformations" / "visits.py").write_text("brokers = 'of my own'")
     assert not reads_topics(project)
 

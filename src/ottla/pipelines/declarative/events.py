@@ -39,6 +39,11 @@ class Event(NamedTuple):
     message: str
 
     @property
+    def headline(self) -> str:
+        """Its first line: below may be a whole plan."""
+        return first_line(self.message)
+
+    @property
     def reason(self) -> str:
         """An error in one line, or nothing."""
         return reason_of(self.message.partition("Error: ")[2])

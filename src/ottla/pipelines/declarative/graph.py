@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pyspark.pipelines.cli import PipelineSpec, register_definitions
 from pyspark.pipelines.flow import Flow
-from pyspark.pipelines.output import Output, StreamingTable
+from pyspark.pipelines.output import Output, StreamingTable, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
@@ -44,13 +44,17 @@ class Registry(SparkConnectGraphElementRegistry):
         self._file_tables: set[str] = set()
         self._flows: Counter[str] = Counter()
         self.outputs: set[str] = set()
-        """The last parts of the names of tables, views and sinks."""
+        """The last parts of the names of tables, views and sinks, in small letters."""
+        self.tables: set[str] = set()
+        """The last parts of the names of tables and materialized views, as they are defined."""
         self._early: list[tuple[str, str, str]] = []
         """Flow, operation and table."""
 
     def register_output(self, output: Output) -> None:
         """A table, view or sink."""
         self.outputs.add(last_part(output.name))
+        if isinstance(output, Table):
+            self.tables.add(spelled(output.name))
         if isinstance(output, StreamingTable) and output.format in FILE_FORMATS:
             self._file_tables.add(last_part(output.name))
         super().register_output(output)
@@ -90,8 +94,13 @@ def crowded_tables(file_tables: set[str], flows: Counter[str]) -> list[str]:
 
 
 def last_part(name: str) -> str:
-    """`t` of `catalog.schema.t`."""
-    return name.replace("`", "").rpartition(".")[2].lower()
+    """`t` of `catalog.schema.T`."""
+    return spelled(name).lower()
+
+
+def spelled(name: str) -> str:
+    """`T` of `catalog.schema.T`."""
+    return name.replace("`", "").rpartition(".")[2]
 
 
 class Graph(NamedTuple):
@@ -99,7 +108,9 @@ class Graph(NamedTuple):
 
     graph_id: str
     outputs: frozenset[str]
-    """The last parts of the names of tables, views and sinks."""
+    """The last parts of the names of tables, views and sinks, in small letters."""
+    tables: frozenset[str]
+    """The last parts of the names of tables and materialized views, as they are defined."""
 
 
 def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
@@ -116,7 +127,7 @@ def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
         # Definitions are the user's Python: whatever they raise is told with the line where it happened.
         raise PipelineError(f"{_place(error, path.parent)}{reason_of(str(error)) or type(error).__name__}") from error
     registry.check()
-    return Graph(graph, frozenset(registry.outputs))
+    return Graph(graph, frozenset(registry.outputs), frozenset(registry.tables))
 
 
 def _place(error: BaseException, project: Path) -> str:

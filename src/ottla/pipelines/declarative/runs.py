@@ -20,8 +20,9 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.events import Event, events_of, reason_of
 from ottla.pipelines.declarative.projects import check_path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.pipelines.cli import PipelineSpec
     from pyspark.sql import SparkSession
 
+    from ottla.pipelines.declarative.graph import Graph
+
 log = logging.getLogger("ottla.pipelines")
 
 
@@ -43,7 +46,7 @@ class RunOptions:
     spec: Path
     dry: bool = False
     refresh: Sequence[str] = ()
-    """Only these tables and sinks; nothing: all."""
+    """Only these tables; nothing: all, and sinks."""
     full_refresh: Sequence[str] = ()
     """These are emptied before, and computed from the beginning."""
     full_refresh_all: bool = False
@@ -58,6 +61,9 @@ class RunOptions:
         return self.spec.parent
 
 
+AT_WORK: Final = "{}: another `ottla pipeline` is at work there"
+"""What a second run of a project is told."""
+
 Show = Callable[[Event], None]
 
 
@@ -70,13 +76,14 @@ def run(options: RunOptions, show: Show) -> None:
     from ottla.pipelines.declarative.graph import define
 
     # Also against a second run that takes this one for killed, and its directories for orphans.
-    with locked(options.project, f"{options.project}: another `ottla pipeline` is at work there"):
+    with locked(options.project, AT_WORK.format(options.project)):
         unfinished = Unfinished(options.project)
         asked = unfinished.taken_up(options)
         if unfinished.is_there and options.remote is None:
             remove_torn_starts(options.project / "pipeline-storage" / "_checkpoints")
         with session(options.project, master=options.master, remote=options.remote, given=options.config) as spark:
             graph = define(spark, spec, options.spec)
+            check_names(options, graph)
             if options.dry:
                 _finish(spark, graph.graph_id, spec, asked, show)
                 return
@@ -91,6 +98,23 @@ def run(options: RunOptions, show: Show) -> None:
 
             _finish(spark, graph.graph_id, spec, asked, show_and_note)
             unfinished.done()
+
+
+def check_names(options: RunOptions, graph: Graph) -> None:
+    """ConfigurationError for names to refresh that are no tables: Spark leaves everything out, and says it is done.
+
+    It finds them in the very case in which they are defined, and sinks not at all.
+    """
+    from ottla.pipelines.declarative.graph import last_part, spelled
+
+    for option, names in (("--refresh", options.refresh), ("--full-refresh", options.full_refresh)):
+        for name in names:
+            if spelled(name) in graph.tables:
+                continue
+            known = sorted(graph.tables)
+            is_other = last_part(name) in graph.outputs - {table.lower() for table in known}
+            what = f"{name!r} is no table" if is_other else f"there is no table {name!r}{nearest(name, known)}"
+            raise ConfigurationError(f"{option}: {what}; {', '.join(known) or 'none'} can be refreshed")
 
 
 def _spec(path: Path) -> PipelineSpec:
@@ -117,6 +141,8 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, asked: dict[str
     try:
         for event in events_of(start_run(spark, graph, storage=spec.storage, **asked)):
             show(event)
+            if event.state is None and event.reason:  # a definition that Spark cannot make sense of
+                failure = failure or f"{event.headline.rstrip('.')}: {event.reason}"
             if event.state == "FAILED" and event.reason:
                 failure = f"flow {event.flow}: {event.reason}" if event.flow else failure or event.reason
     except PySparkException as error:

@@ -27,6 +27,12 @@ def test_a_failure_has_its_first_line_as_reason() -> None:
     assert (event.flow, event.state, event.reason) == ("visits", "FAILED", "[X] no brokers")
 
 
+def test_a_definition_that_spark_refuses_is_one_line_and_a_reason() -> None:
+    """The rest is the plan."""
+    event = event_of(NOW, "Failed to resolve flow: 'a.b.c'.\nError: [X] no column; line 1;\n'Project [x]\n+- Relation")
+    assert (event.headline, event.reason) == ("Failed to resolve flow: 'a.b.c'.", "[X] no column; line 1;")
+
+
 def test_another_message_is_kept_as_it_is() -> None:
     assert event_of(NOW, "Something else.") == Event(NOW, None, None, "Something else.")
     assert as_json(event_of(NOW, "Something else.")) == {"time": NOW.isoformat(), "message": "Something else."}

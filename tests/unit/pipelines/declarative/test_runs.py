@@ -1,3 +1,4 @@
+import datetime as dt
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.projects import TEMPLATES, create
-from ottla.pipelines.declarative.runs import RunOptions, Unfinished, remove_orphans, run
+from ottla.pipelines.declarative.runs import RunOptions, Unfinished, _finish, check_names, remove_orphans, run
 from ottla.pipelines.declarative.session import session
 from ottla.pipelines.run import locked
 
@@ -60,6 +61,45 @@ def test_directories_that_nobody_knows_are_removed_but_not_those_of_streams(tmp_
     assert remove_orphans(spark, tmp_path, asked, outputs) == [tables_of / "orphan"]
     assert sorted(p.name for p in tables_of.iterdir()) == ["known", "mine", "other.db", "stream"]
     assert remove_orphans(spark, tmp_path, asked | {"full_refresh": ["stream"]}, outputs) == [tables_of / "stream"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"refresh": ["good", "visit"]}, "--refresh: there is no table 'visit'; did you mean Visits"),
+        ({"refresh": ["visits"]}, "--refresh: there is no table 'visits'"),
+        ({"full_refresh": ["letters"]}, "--full-refresh: 'letters' is no table; Visits, good can be refreshed"),
+    ],
+)
+def test_names_to_refresh_that_are_no_tables_are_refused(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    """Spark would leave everything out, and say that the run is complete."""
+    pytest.importorskip("grpc")
+    from ottla.pipelines.declarative.graph import Graph
+
+    graph = Graph("id", frozenset({"visits", "good", "letters"}), frozenset({"Visits", "good"}))
+    with pytest.raises(ConfigurationError, match=said):
+        check_names(options(tmp_path, **given), graph)
+    check_names(options(tmp_path, refresh=["spark_catalog.default.Visits"], full_refresh=["good"]), graph)
+
+
+def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grpc")
+    from pyspark.errors import PySparkException
+
+    from ottla.pipelines.declarative.graph import PipelineError
+
+    def refused(*_: Any, **__: Any) -> Any:
+        for name, reason in (("a", "[X] no column y"), ("b", "[Z] because of a")):
+            message = f"Failed to resolve flow: '{name}'.\nError: {reason}\n'Project"
+            timestamp = SimpleNamespace(ToDatetime=lambda tzinfo: dt.datetime(2026, 1, 1, tzinfo=tzinfo))
+            yield {
+                "pipeline_event_result": SimpleNamespace(event=SimpleNamespace(timestamp=timestamp, message=message))
+            }
+        raise PySparkException("Failed to resolve flows in the pipeline.")
+
+    monkeypatch.setattr("pyspark.pipelines.spark_connect_pipeline.start_run", refused)
+    with pytest.raises(PipelineError, match=r"^Failed to resolve flow: 'a': \[X\] no column y$"):
+        _finish(cast("Any", None), "id", cast("Any", SimpleNamespace(storage="")), {}, lambda event: None)
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
