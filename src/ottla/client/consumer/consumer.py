@@ -181,6 +181,7 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, Columns]:
         """Like poll(), but whole fetches as columns in Arrow's layout, without an object per record.
 
+        Of each partition about 16 MiB at most, and always whole batches: the rest comes with the next call.
         Deserializers and interceptors are not used. `until` has offsets at which partitions end: records from there on
         are left out.
         """

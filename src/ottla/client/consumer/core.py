@@ -413,7 +413,7 @@ class ConsumerCore:
     def take_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Everything that is here, as columns; of partitions in `until` only what lies before that offset."""
+        """What is here, at most some 16 MiB of a partition; of those in `until` only what lies before that offset."""
         return self.buffer.take_columns(wake, headers, until)
 
     # Asking
