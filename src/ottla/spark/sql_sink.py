@@ -235,7 +235,7 @@ class SqlSink:
         with engine.begin() as connection:
             before = _locked_marker(connection, share, self.options.table)
             if before.batch_id >= share.batch_id:
-                return recognized(share, before, count, "checkpoint and table")
+                return recognized(share, before, count, "dbtable")
             table = self._table(sa.MetaData())
             statement = _insert(connection.dialect.name, table, self.options.keys)
             for batch in batches:

@@ -14,6 +14,7 @@ What a killed run leaves half done, the next one mends:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -26,7 +27,7 @@ from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.events import Event, events_of, reason_of
 from ottla.pipelines.declarative.projects import check_path
-from ottla.pipelines.declarative.session import DEFAULT_MASTER, session
+from ottla.pipelines.declarative.session import DEFAULT_MASTER, LOG, session
 from ottla.pipelines.run import locked, write_json
 from ottla.spark.checkpoints import remove_torn_starts
 
@@ -64,6 +65,9 @@ class RunOptions:
 AT_WORK: Final = "{}: another `ottla pipeline` is at work there"
 """What a second run of a project is told."""
 
+LEAST_BYTES: Final = 1 << 20
+"""With less than that a disk is full: Spark's checkpoints and catalog do not fit."""
+
 Show = Callable[[Event], None]
 
 
@@ -81,7 +85,10 @@ def run(options: RunOptions, show: Show) -> None:
         asked = unfinished.taken_up(options)
         if unfinished.is_there and options.remote is None:
             remove_torn_starts(options.project / "pipeline-storage" / "_checkpoints")
-        with session(options.project, master=options.master, remote=options.remote, given=options.config) as spark:
+        with (
+            session(options.project, master=options.master, remote=options.remote, given=options.config) as spark,
+            in_a_line(options.project),
+        ):
             graph = define(spark, spec, options.spec)
             check_names(options, graph)
             if options.dry:
@@ -98,6 +105,20 @@ def run(options: RunOptions, show: Show) -> None:
 
             _finish(spark, graph.graph_id, spec, asked, show_and_note)
             unfinished.done()
+
+
+@contextlib.contextmanager
+def in_a_line(project: Path) -> Iterator[None]:
+    """What Spark raises where it is not expected, as on a full disk, becomes a PipelineError."""
+    from pyspark.errors import PySparkException
+
+    from ottla.pipelines.declarative.graph import PipelineError
+
+    try:
+        yield
+    except PySparkException as error:
+        full = f"; no space is left in {project}" if shutil.disk_usage(project).free < LEAST_BYTES else ""
+        raise PipelineError(f"{reason_of(str(error))}; see {project / LOG}{full}") from error
 
 
 def check_names(options: RunOptions, graph: Graph) -> None:

@@ -91,7 +91,10 @@ def _behind(sources: Iterable[Mapping[str, Any]]) -> Behind:
         for topic, partitions in latest.items() if end else ():
             # A partition that is not in `end` is new, and will be read from its beginning.
             read = end.get(topic, {})
-            found.setdefault(topic, {}).update({p: max(0, at - read.get(p, 0)) for p, at in partitions.items()})
+            places = found.setdefault(topic, {})
+            for partition, at in partitions.items():
+                # A query that reads a topic twice is as far behind as the slower side.
+                places[partition] = max(places.get(partition, 0), at - read.get(partition, 0))
     return found
 
 

@@ -51,7 +51,7 @@ def finding(query: QueryHistory) -> str:
         left = sum(query.behind.values())
         text += f"; {left:,} offsets behind at the end" if left else "; nothing left to read"
     if query.status == FAILED:
-        text += f". It failed: {(query.error or '').strip().splitlines()[0]}"
+        text += ". It failed: " + (query.error or "").strip().partition("\n")[0]
     return text + "."
 
 

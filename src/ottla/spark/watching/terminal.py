@@ -57,6 +57,7 @@ class Terminal:
 
     def _table(self) -> Any:
         from rich.table import Table
+        from rich.text import Text
 
         tasks = None if self._closing.is_set() else self._tasks()
         table = Table(box=None, pad_edge=False, caption=told(tasks), caption_justify="left")
@@ -64,7 +65,8 @@ class Terminal:
             table.add_column(column, justify="left" if column == "query" else "right")
         with self._histories.reading() as queries:
             for query in queries:
-                table.add_row(*cells(query))
+                # Not as markup: [x] in a name would be taken for a style, and [/x] for an error.
+                table.add_row(*map(Text, cells(query)))
         return table
 
     def _show_lines(self) -> None:

@@ -10,7 +10,15 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.projects import TEMPLATES, create
-from ottla.pipelines.declarative.runs import RunOptions, Unfinished, _finish, check_names, remove_orphans, run
+from ottla.pipelines.declarative.runs import (
+    RunOptions,
+    Unfinished,
+    _finish,
+    check_names,
+    in_a_line,
+    remove_orphans,
+    run,
+)
 from ottla.pipelines.declarative.session import session
 from ottla.pipelines.run import locked
 
@@ -100,6 +108,20 @@ def test_a_definition_that_spark_refuses_is_the_reason(tmp_path: Path, monkeypat
     monkeypatch.setattr("pyspark.pipelines.spark_connect_pipeline.start_run", refused)
     with pytest.raises(PipelineError, match=r"^Failed to resolve flow: 'a': \[X\] no column y$"):
         _finish(cast("Any", None), "id", cast("Any", SimpleNamespace(storage="")), {}, lambda event: None)
+
+
+@pytest.mark.parametrize(("free", "said"), [(0, r"spark\.log; no space is left in "), (1 << 30, r"spark\.log$")])
+def test_what_spark_does_not_expect_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, said: str
+) -> None:
+    pytest.importorskip("grpc")
+    from pyspark.errors import PySparkException
+
+    from ottla.pipelines.declarative.graph import PipelineError
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(PipelineError, match=f"^Unable to instantiate; see .*{said}"), in_a_line(tmp_path):
+        raise PySparkException("Unable to instantiate\n at java")
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:

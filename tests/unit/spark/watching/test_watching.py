@@ -71,6 +71,12 @@ def test_offsets_that_come_as_text_are_read_as_well():
     assert micro_batch(progress(sources=[source])).behind == {"visits": {"0": 3}}
 
 
+def test_a_topic_that_is_read_twice_is_as_far_behind_as_the_slower_side():
+    slow, fast = ({"endOffset": {"visits": {"0": end}}, "latestOffset": {"visits": {"0": 9}}} for end in (4, 9))
+    for sources in ([slow, fast], [fast, slow]):
+        assert micro_batch(progress(sources=sources)).behind == {"visits": {"0": 5}}
+
+
 @pytest.mark.parametrize("latest", [None, "null", "12", 12, {"files": 3}, "no json"])
 def test_sources_with_other_offsets_have_no_lag(latest: object):
     sources = [{"endOffset": {"visits": {"0": 1}}, "latestOffset": latest}, {}]
@@ -169,6 +175,21 @@ def test_the_terminal_ends_with_the_last_state(stream: io.StringIO):
     terminal.close()
     assert "pages" in stream.getvalue()
     assert "300" in stream.getvalue()
+
+
+def test_a_name_is_no_markup():
+    console = pytest.importorskip("rich.console")
+    histories = Histories()
+    histories.started(ID, "[red]a[/b]")
+    out = io.StringIO()
+    console.Console(file=out, width=100).print(Terminal(histories, lambda: None)._table())
+    assert "[red]a[/b]" in out.getvalue()
+
+
+def test_a_failure_without_words_is_told():
+    query = history(progress())
+    query.status, query.error = "failed", "\n"
+    assert "It failed: ." in finding(query)
 
 
 def test_a_report_has_findings_tables_and_a_bounded_chart():
