@@ -137,11 +137,7 @@ def _send_rows(producer: KafkaProducer, part: Part) -> None:
     keys = [None] * len(values) if part.keys is None else part.keys.cast(pa.binary())
     for key, value, headers in zip(keys, values, part.headers, strict=True):
         plain_key = None if key is None else key.as_py()
-        record = ProducerRecord(part.topic, value.as_py(), plain_key, _pairs(headers), part.partition)
-        sent = producer.send(record)
-        if sent.failed():
-            # Too large, for one. The commit knows only of records that were in a batch.
-            sent.get()
+        producer.send(ProducerRecord(part.topic, value.as_py(), plain_key, _pairs(headers), part.partition))
 
 
 def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:

@@ -173,7 +173,7 @@ def test_a_record_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> 
 
 
 def test_a_record_with_headers_that_is_refused_fails_the_task(bootstrap: str, topic: str) -> None:
-    """It was never in a batch, so the commit does not miss it."""
+    """It was never in a batch; the commit has to know of it all the same."""
     options = options_for(bootstrap, topic, max_request_size="1000")
     headers = [[{"key": "h", "value": b"x"}]] * 2
     with pytest.raises(MessageTooLargeError, match=r"max\.request\.size"):
