@@ -64,7 +64,7 @@ cdef _lengthen(c_array values, Py_ssize_t length)
 cdef _lengthen_bytes(bytearray data, Py_ssize_t length)
 
 @cython.locals(size=Py_ssize_t)
-cdef int _put(Cursor cursor, BinarySink sink) except -1
+cdef int _put(Cursor cursor, BinarySink sink, Py_ssize_t record_end) except -1
 
 @cython.locals(row=Py_ssize_t)
 cdef _cut(BinarySink sink, Py_ssize_t rows, Py_ssize_t used)

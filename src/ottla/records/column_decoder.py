@@ -224,8 +224,8 @@ class ColumnDecoder:
                 continue
             if offset >= until_offset:
                 return
-            _put(cursor, self.keys)
-            _put(cursor, self.values)
+            _put(cursor, self.keys, record_end)
+            _put(cursor, self.values, record_end)
             if with_headers:
                 self._headers(cursor, row, record_end)
             else:
@@ -249,15 +249,13 @@ class ColumnDecoder:
 
     def _read_headers(self, cursor: Cursor, count: int, record_end: int) -> None:
         nbytes = record_end - cursor.pos
-        self.header_keys.reserve(count, max(nbytes, 0))
-        self.header_values.reserve(count, max(nbytes, 0))
+        if 2 * count > nbytes:
+            raise CorruptMessageError(f"{count} headers in {nbytes} bytes")
+        self.header_keys.reserve(count, nbytes)
+        self.header_values.reserve(count, nbytes)
         for _ in range(count):
-            if cursor.pos >= record_end:
-                raise CorruptMessageError("headers run beyond their record")
-            _put(cursor, self.header_keys)
-            _put(cursor, self.header_values)
-            if cursor.pos > record_end:
-                raise CorruptMessageError("headers run beyond their record")
+            _put(cursor, self.header_keys, record_end)
+            _put(cursor, self.header_values, record_end)
 
     def take(self) -> Columns:
         """The columns collected so far; the decoder is empty after it."""
@@ -283,9 +281,14 @@ def _with_slack(size: int) -> int:
     return size + (size >> 3)
 
 
-def _put(cursor: Cursor, sink: BinarySink) -> int:
-    """The next value of the record, as a row of `sink`. Returns 0, so that C asks for an exception only at -1."""
+def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
+    """The next value of the record, as a row of `sink`. Returns 0, so that C asks for an exception only at -1.
+
+    Room is reserved for what the records have: a value that ran beyond its own would be written beyond the sink.
+    """
     size = cursor.size()
+    if size > record_end - cursor.pos:
+        raise CorruptMessageError(f"a length of {size} where {record_end - cursor.pos} bytes of the record are left")
     if size < 0:
         sink.put_null()
     else:

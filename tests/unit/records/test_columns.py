@@ -121,6 +121,37 @@ def test_damaged_batch_loses_nothing_before_it(hot):
     )
 
 
+NOTHING_ELSE = b"\0\0\0\1"  # attributes, time, offset, no key
+LENGTH_200 = b"\x90\3"
+
+
+@pytest.mark.parametrize("headers", [False, True])
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(NOTHING_ELSE + LENGTH_200, id="value"),
+        pytest.param(NOTHING_ELSE[:3] + LENGTH_200 + b"\1", id="key"),
+        pytest.param(NOTHING_ELSE + b"\1\2" + LENGTH_200 + b"\1", id="header"),
+    ],
+)
+def test_a_value_ends_with_its_record(hot, headers, record):
+    """Room is made for the bytes of a batch: values that are in several records, or in none, would go beyond."""
+    records = (bytes([2 * len(record)]) + record) * 40 + bytes(200)
+    batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + records
+    header = read_header(batch)._replace(length=len(batch) - 12, count=40)
+    is_seen = headers or record[5:6] != b"\2"  # headers that are not wanted are not looked at
+    with pytest.raises(CorruptMessageError, match="of the record are left" if is_seen else "after the last record"):
+        hot.columns.ColumnDecoder(headers=headers).add_batch(batch, 0, header)
+
+
+def test_headers_are_no_more_than_their_bytes(hot):
+    record = NOTHING_ELSE + b"\1\x80\2" + bytes(4)  # 128 headers in four bytes
+    batch = bytearray(build(hot, [(NOW, None, b"")]))[:HEADER_BYTES] + bytes([2 * len(record)]) + record + bytes(300)
+    header = read_header(batch)._replace(length=len(batch) - 12, count=1)
+    with pytest.raises(CorruptMessageError, match="128 headers in 4 bytes"):
+        hot.columns.ColumnDecoder(headers=True).add_batch(batch, 0, header)
+
+
 @given(data=st.binary(max_size=80), count=st.integers(-3, 12))
 def test_garbage_behind_a_header_is_corrupt_or_decodes_alike(both, data, count):
     batch = bytearray(build(both[0], [(NOW, None, b"")]))[:HEADER_BYTES] + data
