@@ -106,9 +106,16 @@ def session(
 def _reach(remote: str) -> None:
     """ConfigurationError where nobody listens: Spark Connect's client would try for ten minutes and say nothing."""
     address = urlsplit(remote)
-    where = f"{address.hostname}:{address.port or CONNECT_PORT}"  # what follows may be a token
     try:
-        socket.create_connection((address.hostname or "", address.port or CONNECT_PORT), REACH_SECONDS).close()
+        host, port = address.hostname, address.port or CONNECT_PORT
+    except ValueError:  # a port that is no number
+        host = None
+    if address.scheme != "sc" or not host:
+        # Without its text, which may have a token.
+        raise ConfigurationError("--remote: it is no address of a Connect server; sc://HOST:PORT is wanted")
+    where = f"{host}:{port}"
+    try:
+        socket.create_connection((host, port), REACH_SECONDS).close()
     except OSError as error:
         raise ConfigurationError(f"--remote: no answer at {where}: {error}; is a Connect server there?") from None
 

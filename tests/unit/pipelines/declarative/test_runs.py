@@ -143,6 +143,14 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> N
             run(options(tmp_path / "mine", remote=remote), print)
 
 
+@pytest.mark.parametrize("remote", ["host", "host:15002", "sc://", "sc://host:port", "http://host:1"])
+def test_an_address_that_is_no_connect_servers_is_told(tmp_path: Path, remote: str) -> None:
+    pytest.importorskip("grpc")
+    create(tmp_path / "mine", TEMPLATES[2])
+    with pytest.raises(ConfigurationError, match=r"^--remote: .*sc://HOST:PORT is wanted"):
+        run(options(tmp_path / "mine", remote=remote), print)
+
+
 def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
     from pyspark.errors import PySparkRuntimeError
