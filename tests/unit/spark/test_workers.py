@@ -47,6 +47,6 @@ def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
         frozen = gc.get_freeze_count()
         later = [[]]
         keep_what_is_loaded()
-        assert gc.get_freeze_count() == frozen > 10_000, (frozen, gc.get_freeze_count())
+        assert gc.get_freeze_count() == frozen > 1000, (frozen, gc.get_freeze_count())
     """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
