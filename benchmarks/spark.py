@@ -155,8 +155,9 @@ def _descends(pid: int, parents: dict[int, int]) -> bool:
 def spark_session(memory: str) -> Iterator[Any]:
     """local[2] with both sources."""
     from ottla.spark.session import local_session
+    from ottla.spark.sockets import worker_sockets
 
-    config = {"spark.jars": spark_jars.paths(), "spark.log.level": "ERROR"}
+    config = {**worker_sockets(), "spark.jars": spark_jars.paths(), "spark.log.level": "ERROR"}
     spark = local_session("benchmark", memory=memory, config=config)
     try:
         yield spark

@@ -13,7 +13,6 @@ from ottla.spark.aot import JAVA_OPTIONS, java_options
 from ottla.spark.extras import needed
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.java import cache_dir, find_java, java_home
-from ottla.spark.sockets import worker_sockets
 from ottla.spark.workers import check_workers
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def local_session(
 
     prepare_environment()
     use_installed_pyspark()
-    settings = {**LOCAL_DEFAULTS, **worker_sockets(), "spark.driver.memory": memory, **(config or {})}
+    settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
     settings[JAVA_OPTIONS] = " ".join(filter(None, (TRUST_ARROW, _cached_classes(), settings.get(JAVA_OPTIONS))))
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)

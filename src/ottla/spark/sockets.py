@@ -2,6 +2,9 @@
 
 By TCP, Spark's default, a task waits 40 ms for an acknowledgement before it reads (Nagle's algorithm), and what it has
 read costs more to hand over. The directory is there because Spark leaves a file of each session behind.
+
+For long jobs, `local_session(config=worker_sockets())`; not the default, as a worker that is idle when its session ends
+then tells, with a traceback, that nobody reads its farewell (BrokenPipeError; by TCP it does not learn of that).
 """
 
 from __future__ import annotations
