@@ -112,6 +112,7 @@ def delete(admin: KafkaAdminClient, groups: list[str]) -> int:
 def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespace) -> int:
     """`--describe`."""
     described = admin.describe_consumer_groups(groups)
+    nodes = () if args.state is None else admin.describe_cluster().nodes
     missing = 0
     told: list[dict[str, Any]] = []
     for group_id in groups:
@@ -120,11 +121,11 @@ def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespac
             print(f"Error: Consumer group '{group_id}' does not exist.", file=sys.stderr)
             missing += 1
         elif args.json:
-            told.append(_as_json(admin, group, args))
+            told.append(_as_json(admin, group, args, nodes))
         elif args.members:
             _print_members(group, verbose=args.verbose)
         elif args.state is not None:
-            _print_state(group, _coordinator(admin, group))
+            _print_state(group, _coordinator(group, nodes))
         else:
             _print_offsets(group, _offset_rows(admin, group, args))
     if args.json:
@@ -132,13 +133,15 @@ def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespac
     return 1 if missing else 0
 
 
-def _as_json(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> dict[str, Any]:
+def _as_json(
+    admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace, nodes: Iterable[Node]
+) -> dict[str, Any]:
     """What the text tells, too: members, the state or offsets, as the options say."""
     told: dict[str, Any] = {"group": group.group_id, "state": group.state}
     if args.members:
         told["members"] = [_member_as_json(member) for member in group.members]
     elif args.state is not None:
-        node = _coordinator(admin, group)
+        node = _coordinator(group, nodes)
         told |= {
             "coordinator": {"id": node.id, "host": node.host, "port": node.port},
             "assignment_strategy": group.protocol or None,
@@ -158,8 +161,8 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
     }
 
 
-def _coordinator(admin: KafkaAdminClient, group: GroupDescription) -> Node:
-    nodes = admin.describe_cluster().nodes
+def _coordinator(group: GroupDescription, nodes: Iterable[Node]) -> Node:
+    """Of the brokers that are there; where it is none of them, only its number is known."""
     return next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
 
 

@@ -34,11 +34,11 @@ def fixed_array(arrow_type: Any, view: memoryview, rows: int) -> pa.Array:
     return pa.Array.from_buffers(arrow_type, rows, [None, pa.py_buffer(view)])
 
 
-def binary_array(column: BinaryColumn, rows: int, arrow_type: Any = None) -> pa.Array:
-    """Byte strings as an Arrow array of `arrow_type` (default binary), wrapped where they lie."""
+def binary_array(column: BinaryColumn, rows: int) -> pa.Array:
+    """Byte strings as an Arrow array, wrapped where they lie."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(arrow_type or pa.binary(), rows, buffers, column.null_count, column.first)
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, column.null_count, column.first)
 
 
 def headers_array(headers: HeadersColumn, rows: int) -> pa.Array:

@@ -116,16 +116,20 @@ def _list(value: Any) -> list[int]:
     if not isinstance(value, list):
         raise ValueError("not a list of partition numbers")
     for number in value:
-        if isinstance(number, bool) or not isinstance(number, int):
+        if not _is_whole(number):
             raise ValueError(f"{number!r} is no partition number")
     return value
 
 
 def _integers(partitions: Mapping[str, Any]) -> dict[str, int]:
     for partition, number in partitions.items():
-        if isinstance(number, bool) or not isinstance(number, int):
+        if not _is_whole(number):
             raise ValueError(f"partition {partition} has {number!r}, a whole number is wanted")
     return dict(partitions)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def partition_list(partitions: Iterable[TopicPartition]) -> str:

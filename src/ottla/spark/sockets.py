@@ -22,7 +22,7 @@ LONGEST: Final = 104 - len("/.00000000-0000-0000-0000-000000000000.sock")
 
 @cache
 def worker_sockets() -> dict[str, str]:
-    """The settings of a session on this machine; none where there are no such sockets: on Windows, before Spark 4.1.
+    """The settings of a session of Spark 4.1 or later on this machine; none on Windows, which has no such sockets.
 
     None, too, where the directory for temporary files has too long a name. What is made there goes with this process.
     """

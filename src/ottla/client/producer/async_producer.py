@@ -126,7 +126,7 @@ class KafkaProducer:
 
     def _break_transaction(self, error: BaseException) -> None:
         """A commit does not know of records that were in no batch."""
-        if isinstance(error, KafkaError) and self._core.breaks_transaction(error):
+        if self._core.breaks_transaction(error):
             self._core.transactions.failed(error)
 
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> RecordMetadata:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from ottla.client.client_metrics import metrics_of
 from ottla.client.connections import Connections
@@ -319,7 +319,7 @@ class ProducerCore:
             self.metrics.exhausted.record()
         self.interceptors.on_send_error(record, error)
 
-    def breaks_transaction(self, error: BaseException) -> bool:
+    def breaks_transaction(self, error: BaseException) -> TypeGuard[KafkaError]:
         """Whether a transaction can only be aborted after a record was lost before it was in a batch (KAFKA-9279).
 
         That is what a broker could have told, and what was waited for in vain; what a serializer raises is not.
