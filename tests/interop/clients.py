@@ -242,9 +242,11 @@ class _KafkaPythonMember(_ThreadMember):
             group_id=group,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=500,
-            # a leader that joins before it knows the topic assigns nothing, until it asks again: after five minutes
-            metadata_max_age_ms=1000,
         )
+        # A leader that does not know the topic assigns nothing and joins once more when it learns of it. That second
+        # round is lost for good where a poll's timeout falls into it, as kafka-python 3.0 asks again whether it has
+        # to join, and not whether it is joining: so it knows the topic before it polls.
+        assert consumer.partitions_for_topic(topic)
         while not self._stop.is_set():
             for records in consumer.poll(100).values():
                 for record in records:
