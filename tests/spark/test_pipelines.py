@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -99,6 +101,26 @@ def run_with_a_kill(at: Path, broker: BrokerProcess) -> float:
     finally:
         run.kill()
     return time.monotonic() - began
+
+
+def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerProcess) -> None:
+    """Left to itself, Spark's client would ask the port of a dead server for ten minutes."""
+    at = project(tmp_path, "empty")
+    send(broker.bootstrap, (("events", 0, None, b"%d" % i, None) for i in range(1000)))
+    run = Run(at, broker.bootstrap, "--master", "local[2,4]", offsets=10)
+    try:
+        assert run.running.wait(RUN_SECONDS)
+        (jvm,) = run.members("java")
+        os.kill(jvm, signal.SIGKILL)
+        assert run.wait(60) == 1
+    finally:
+        run.kill()
+    told, logged = [], run.log.read_text()
+    for line in logged.splitlines():
+        told += [json.loads(line)["message"]] if line.startswith("{") else []
+    assert told[:2] == ["Spark is being started", "the definitions are being read"]
+    assert "ottla pipeline: Spark's JVM has ended before the run (killed by signal 9); see " in logged
+    assert "Traceback" not in logged
 
 
 @pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")

@@ -15,6 +15,7 @@ What a killed run leaves half done, the next one mends:
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import logging
 import shutil
@@ -85,10 +86,12 @@ def run(options: RunOptions, show: Show) -> None:
         asked = unfinished.taken_up(options)
         if unfinished.is_there and options.remote is None:
             remove_torn_starts(options.project / "pipeline-storage" / "_checkpoints")
+        show(said("Spark is being reached" if options.remote else "Spark is being started"))
         with (
             session(options.project, master=options.master, remote=options.remote, given=options.config) as spark,
             in_a_line(options.project),
         ):
+            show(said("the definitions are being read"))
             graph = define(spark, spec, options.spec)
             check_names(options, graph)
             if options.dry:
@@ -105,6 +108,11 @@ def run(options: RunOptions, show: Show) -> None:
 
             _finish(spark, graph.graph_id, spec, asked, show_and_note)
             unfinished.done()
+
+
+def said(text: str) -> Event:
+    """What we are at. Before its flows are queued, Spark tells nothing for twenty seconds and more."""
+    return Event(dt.datetime.now(dt.UTC), None, None, text)
 
 
 @contextlib.contextmanager

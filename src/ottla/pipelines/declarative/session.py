@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, KafkaError
 from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
 from ottla.spark.home import use_installed_pyspark
@@ -24,6 +25,7 @@ from ottla.spark.sockets import worker_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import RetryPolicy
 
 LOG: Final = Path("pipeline-storage", "spark.log")
 """Where in a project Spark's log goes."""
@@ -81,15 +83,17 @@ def session(
 ) -> Iterator[SparkSession]:
     """A Connect session: with a server of `remote` (`sc://host:port`), or one that is started here and ended with it.
 
-    Raises ConfigurationError where pyspark's extras or a Java that suits are missing.
+    Raises ConfigurationError where pyspark's extras or a Java that suits are missing, and KafkaError from within where
+    the server that was started here has ended before its session.
     """
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
     except ImportError as error:
         raise ConfigurationError(f"{error}; install it with `pip install 'ottla[pipelines]'`") from error
     builder = ConnectSession.builder
+    jvm = None
     if remote is None:
-        remote = _start_server(project, master, given or {})
+        remote, jvm = _start_server(project, master, given or {})
     else:
         _reach(remote)
         # What a running server can still be told.
@@ -98,9 +102,38 @@ def session(
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     spark = cast("SparkSession", builder.remote(remote).getOrCreate())
     try:
-        yield spark
+        if jvm is None:
+            yield spark
+        else:
+            cast(Any, spark).client.set_retry_policies([retries_while_alive(jvm)])
+            with _end_told(jvm, project):
+                yield spark
     finally:
         spark.stop()
+
+
+def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
+    """Spark Connect's own policy asks a server that does not answer for ten minutes; this one not if that has ended."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    class WhileAlive(DefaultPolicy):
+        def can_retry(self, exception: BaseException) -> bool:
+            return jvm.poll() is None and super().can_retry(exception)
+
+    return WhileAlive()
+
+
+@contextmanager
+def _end_told(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
+    """A server that has ended is told as that, and not as what its client makes of it."""
+    try:
+        yield
+    except Exception as error:
+        code = jvm.poll()
+        if code is None:
+            raise
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise KafkaError(f"Spark's JVM has ended before the run ({how}); see {project / LOG}, and run again") from error
 
 
 def _reach(remote: str) -> None:
@@ -120,7 +153,9 @@ def _reach(remote: str) -> None:
         raise ConfigurationError(f"--remote: no answer at {where}: {error}; is a Connect server there?") from None
 
 
-def _start_server(project: Path, master: str, given: Mapping[str, str]) -> str:
+def _start_server(project: Path, master: str, given: Mapping[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
+    """Its address, and its process."""
+    from pyspark import SparkContext
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     prepare_environment()
@@ -139,7 +174,7 @@ def _start_server(project: Path, master: str, given: Mapping[str, str]) -> str:
         # Py4J's and PySpark's, and what a JVM says before it ends is in the log only.
         raise ConfigurationError(f"Spark does not start: {first_line(str(error))}; see {project / LOG}") from error
     # By this name the client sends the token without asking for TLS.
-    return f"sc://localhost:{port}"
+    return f"sc://localhost:{port}", cast(Any, SparkContext._gateway).proc
 
 
 @contextmanager
