@@ -24,7 +24,7 @@ from ottla.errors import ConfigurationError, IllegalStateError
 from ottla.spark.sql_rows import rows_of
 from ottla.spark.sql_sink import SqlSink, sql_options
 from ottla.spark.sql_types import column_types
-from ottla.spark.writer import Share
+from ottla.spark.writer import Share, StreamWriter
 
 pytestmark = pytest.mark.interop
 
@@ -86,6 +86,25 @@ def test_rows_are_appended_once(url: str, table: str) -> None:
     told = [made.write(Share(table, batch, 0), rows(name=["a", "b"], visits=[1, None])) for batch in (0, 0, 1, 1)]
     assert [w.known for w in told] == [False, True, False, True]
     assert stored(made) == sorted([("a", 1), ("b", None)] * 2, key=repr)
+
+
+def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: str) -> None:
+    made = sink(url, table)
+    for task in (0, 5):  # of many; then everything was killed
+        made.write(Share(table, 4, task), rows(name=["a"], visits=[1]))
+    told = [made.write(Share(table, 4, task), rows(name=["a"], visits=[1])) for task in range(2)]
+    for writer in (StreamWriter(made), StreamWriter(made)):
+        with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(5\)") as error:
+            writer.commit(told, 4)
+    execute(made, str(error.value)[str(error.value).index("DELETE FROM") :])
+    StreamWriter(made).commit(told, 4)
+
+
+def test_rows_with_a_key_may_be_written_twice(url: str, table: str) -> None:
+    made = sink(url, table, "name")
+    made.write(Share(table, 4, 5), rows(name=["a"], visits=[1]))
+    StreamWriter(made).commit([made.write(Share(table, 4, 0), rows(name=["a"], visits=[1]))], 4)
+    assert stored(made) == [("a", 1)]
 
 
 def test_rows_with_a_known_key_are_updated(url: str, table: str) -> None:

@@ -1,6 +1,7 @@
 """A streaming query that copies a topic, to be killed: `python -m tests.spark.copy_job ADDRESS FROM TO CHECKPOINT`.
 
-TO is a topic, or the URL of a database with a table `copy`.
+TO is a topic, or the URL of a database with a table `copy`. Two more arguments, MIN_PARTITIONS and HELD: so many tasks,
+of which the first ones, HELD of them, never come to write.
 
 Ends when all that was there at its start is copied.
 """
@@ -8,6 +9,10 @@ Ends when all that was there at its start is copied.
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
 
 from ottla.spark.session import local_session
 
@@ -15,22 +20,40 @@ from ottla.spark.session import local_session
 QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
-def main(address: str, source: str, target: str, checkpoint: str) -> None:
-    spark = local_session("copy", config=QUICK)
+def holding(tasks: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Passes rows on, but not those of the first tasks."""
+
+    def held(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.partitionId() < tasks:
+            threading.Event().wait()
+        yield from batches
+
+    return held
+
+
+def main(address: str, source: str, target: str, checkpoint: str, min_partitions: str = "1", held: str = "0") -> None:
+    # Who is held has a core of its own.
+    spark = local_session("copy", cores=2 + int(held), config=QUICK)
     rows = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", address)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 1500)
+        .option("minPartitions", min_partitions)
         .load()
     )
     sink = ("ottla", {"kafka.bootstrap.servers": address, "topic": target})
     if "://" in target:
         sink = ("ottla.sql", {"url": target, "dbtable": "copy"})
+    copies = rows.selectExpr("cast(key as string) as key", "upper(cast(value as string)) as value")
+    if int(held):
+        copies = copies.mapInArrow(holding(int(held)), copies.schema)
     query = (
-        rows.selectExpr("cast(key as string) as key", "upper(cast(value as string)) as value")
-        .writeStream.format(sink[0])
+        copies.writeStream.format(sink[0])
         .options(**sink[1])
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.whole_topic import whole_topic
 
-from ottla import KafkaConsumer, KafkaProducer, TopicPartition
+from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.broker.embedded import Broker
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ def test_in_foreach_batch_a_named_write_happens_once(
         run()
     run()
     assert sorted(int(r.value) for r in values_of(address, f"{topic}-out")) == list(range(100))
+    # Markers tell the run, which saves looking for those of other tasks.
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        groups = [g.group_id for g in admin.list_consumer_groups() if f"{topic}-out-" in g.group_id]
+        markers = [at for group in groups for at in admin.list_consumer_group_offsets(group).values()]
+    assert markers
+    assert all(uuid.UUID(json.loads(at.metadata)["run"]) for at in markers)
 
 
 RECORDS = int(os.environ.get("OTTLA_SINK_RECORDS", "6000"))
@@ -149,6 +157,45 @@ def test_a_killed_query_writes_every_record_once(address: str, topic: str, tmp_p
     for key in range(100):
         numbers = [int(r.value.split()[1]) for r in copies if r.key == b"%d" % key]
         assert numbers == sorted(numbers)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sent")
+def test_a_micro_batch_that_was_killed_and_goes_on_in_fewer_tasks_is_refused(
+    address: str, topic: str, tmp_path: Path
+) -> None:
+    """Nobody would say that rows are there twice: those of tasks that there are no more."""
+    target = f"{topic}-copy"
+    command = [sys.executable, "-m", "tests.spark.copy_job", address, topic, target, str(tmp_path / "checkpoint")]
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+
+        def markers() -> list[str]:
+            names = [g.group_id for g in admin.list_consumer_groups() if f"{target}-" in g.group_id]
+            states = admin.describe_transactions(names)
+            return [name for name in names if states[name].state == "CompleteCommit"]
+
+        log = tmp_path / "log"
+        with log.open("ab") as output:
+            # Six tasks, of which the first three hold their rows back.
+            process = subprocess.Popen([*command, "6", "3"], stdout=output, stderr=output, start_new_session=True)
+            deadline = time.monotonic() + SECONDS
+            while len(markers()) < 3:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.1)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        left = markers()
+        written = {r.value for r in values_of(address, target)}
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        assert ended.returncode != 0
+        told = re.search(r"micro-batch 0 of query .* --delete((?: --group \S+)+)", ended.stderr)
+        assert told is not None, ended.stderr
+        assert sorted(told[1].replace("--group", "").split()) == sorted(left)
+        admin.delete_consumer_groups(left)
+        assert subprocess.run(command, capture_output=True, timeout=SECONDS).returncode == 0
+    copies = Counter(r.value for r in values_of(address, target))
+    assert copies == Counter({b"ROW %d" % i: 1 for i in range(RECORDS)}) + Counter(written)
 
 
 @pytest.mark.slow

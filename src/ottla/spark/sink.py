@@ -7,10 +7,13 @@ committed in the transaction, that carries the micro-batch's id. See `writer` fo
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from shlex import quote
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,13 +23,19 @@ from ottla.errors import (
     ConfigurationError,
     IllegalStateError,
     InvalidTransactionTimeoutError,
+    KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
 )
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.spark.parts import Part, parts_of
 from ottla.spark.sink_options import SinkOptions
-from ottla.spark.writer import Marker, Share, Written, recognized
+from ottla.spark.writer import LeftOver, Marker, Share, Written, recognized
+
+if TYPE_CHECKING:
+    from ottla.client.admin.admin import KafkaAdminClient
+
+log = logging.getLogger("ottla.spark")
 
 
 class TopicSink:
@@ -42,28 +51,32 @@ class TopicSink:
 
         With the topic: a copied checkpoint, or one sinkId for two writes, must not take one topic's rows for another's.
         """
+        return f"{self._stem(share)}{share.partition}"
+
+    def _stem(self, share: Share) -> str:
         where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
-        return f"{self.options.prefix}-{where}-{share.partition}"
+        return f"{self.options.prefix}-{where}-"
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write a task's rows and its marker in one transaction, unless the marker is there."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return Written(0)
+            return Written(share, 0)
         name = self.name(share)
         with KafkaProducer({**self.options.kafka, "transactional.id": name}) as producer:
             # First of all: an earlier attempt that still runs is fenced, and one that died half-way is rolled back.
             self._init(producer)
-            before = self._marker(name)
+            with self._admin() as admin:
+                before = self._marker(admin, name)
             if before is not None and before.batch_id >= share.batch_id:
                 rows = first.num_rows + sum(batch.num_rows for batch in filled)
                 return recognized(share, before, rows, "transactionalIdPrefix")
             with self._timed(), producer.transaction():
                 rows, place = _send(producer, chain([first], filled), self.options.topic)
-                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows}))
+                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows, "run": share.run}))
                 producer.send_offsets_to_transaction({place: marker}, name)
-        return Written(rows)
+        return Written(share, rows, is_new=before is not None and before.run is not None and before.run == share.run)
 
     def _init(self, producer: KafkaProducer) -> None:
         """Take the name over. KafkaTimeoutError, with the remedy, where no broker answers."""
@@ -96,23 +109,57 @@ class TopicSink:
                 " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
             ) from error
 
-    def _marker(self, group: str) -> Marker | None:
-        """The last micro-batch that was written under a name."""
+    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+        """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        try:
+            with self._admin() as admin:
+                markers = {task: self._marker(admin, name) for task, name in self._others(admin, share, tasks).items()}
+        except IllegalStateError:
+            raise
+        except KafkaError as error:
+            # Tasks need the brokers, the driver needs them for this only.
+            log.warning("whether %s was cut into other tasks before cannot be looked up: %s", share.query, error)
+            return None
+        left = {task: m.rows for task, m in sorted(markers.items()) if m is not None and m.batch_id == share.batch_id}
+        if not left:
+            return None
+        groups = " ".join(f"--group {quote(self.name(share._replace(partition=task)))}" for task in left)
+        remedy = f"delete their markers: ottla consumer-groups --delete {groups}"
+        return LeftOver(sum(left.values()), list(left), remedy)
+
+    def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
+        """The groups of other tasks of the share's query, those of the past among them."""
+        stem = self._stem(share)
+        groups = [listed.group_id for listed in admin.list_consumer_groups()]
+        ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
+        found = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}
+        return {task: name for task, name in found.items() if task not in tasks}
+
+    def _admin(self) -> KafkaAdminClient:
         from ottla.client.admin.admin import KafkaAdminClient
 
-        with KafkaAdminClient(self.options.connection) as admin:
-            # Stable: a broker may still be about to apply what an attempt before this one has committed.
-            found = admin.list_consumer_group_offsets(group, require_stable=True)
+        return KafkaAdminClient(self.options.connection)
+
+    def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
+        """The last micro-batch that was written under a name."""
+        # Stable: a broker may still be about to apply what an attempt before this one has committed.
+        found = admin.list_consumer_group_offsets(group, require_stable=True)
         # A write of another name may have the same group, "a-b" to the topic "c" as "a" to "b-c". Its marker lies with
         # its own topic.
         ours = [at for place, at in found.items() if self.options.topic in (None, place.topic)]
         try:
-            return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
+            return max((_read(at) for at in ours), key=lambda marker: marker.batch_id, default=None)
         except (ValueError, KeyError, TypeError) as error:
             raise IllegalStateError(
                 f"the offsets of the group {group} are no markers of this sink, so whether micro-batches were written"
                 " cannot be told: somebody has reset them, or uses the name. Set another transactionalIdPrefix"
             ) from error
+
+
+def _read(at: OffsetAndMetadata) -> Marker:
+    told = json.loads(at.metadata)
+    # Markers of Ottla's first versions do not tell the run.
+    return Marker(at.offset, int(told["rows"]), told.get("run"))
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:

@@ -19,15 +19,16 @@ from pyspark.sql.types import StructType
 from ottla.errors import ConfigurationError
 from ottla.spark.options import OptionRow, warn_of_unknown
 from ottla.spark.sink_options import ONCE_OPTIONS, batch_id
-from ottla.spark.writer import BatchWriter, Marker, Share, StreamWriter, Written, recognized
+from ottla.spark.writer import BatchWriter, LeftOver, Share, StreamWriter, Written, recognized
 
 try:
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql, postgresql, sqlite
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
+    from ottla.spark.sql_markers import METADATA, TABLE_LENGTH, left_over, locked_marker, mark
     from ottla.spark.sql_rows import rows_of
-    from ottla.spark.sql_types import column_types, exact_text
+    from ottla.spark.sql_types import column_types
 except ImportError as error:
     raise ConfigurationError('format("ottla.sql") needs sqlalchemy: pip install "ottla[sql]"') from error
 
@@ -47,20 +48,6 @@ CONNECT_SECONDS: Final = 30
 """The time limit of a connection, as the URL's connect_timeout: the drivers' own may be minutes."""
 SINK_ID_LENGTH: Final = 160
 """Characters of a sinkId. With a query's id (36) before it, it has to fit into BATCHES."""
-TABLE_LENGTH: Final = 128
-"""Characters of dbtable."""
-
-METADATA: Final = sa.MetaData()
-BATCHES: Final = sa.Table(
-    "ottla_sink_batches",
-    METADATA,
-    sa.Column("query", exact_text(200), primary_key=True),
-    # A copied checkpoint, or one sinkId for two writes, must not take the rows of one table for those of another.
-    sa.Column("written_table", exact_text(TABLE_LENGTH), primary_key=True),
-    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("batch_id", sa.BigInteger, nullable=False),
-    sa.Column("row_count", sa.BigInteger, nullable=False),
-)
 
 
 @dataclass(frozen=True)
@@ -233,7 +220,7 @@ class SqlSink:
     def _write(self, engine: sa.Engine, share: Share, batches: list[pa.RecordBatch]) -> Written:
         count = sum(batch.num_rows for batch in batches)
         with engine.begin() as connection:
-            before = _locked_marker(connection, share, self.options.table)
+            before = locked_marker(connection, share, self.options.table)
             if before.batch_id >= share.batch_id:
                 return recognized(share, before, count, "dbtable")
             table = self._table(sa.MetaData())
@@ -241,38 +228,25 @@ class SqlSink:
             for batch in batches:
                 for first in range(0, batch.num_rows, ROWS_AT_ONCE):
                     connection.execute(statement, rows_of(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
-            here = _line_of(share, self.options.table)
-            connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=count))
-        return Written(count)
+            mark(connection, share, self.options.table, count)
+        return Written(share, count)
+
+    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+        """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        if self.options.keys:
+            return None  # Who writes a row again updates it to the same.
+        engine = self._engine()
+        try:
+            with engine.connect() as connection:
+                return left_over(connection, share, self.options.table, tasks)
+        finally:
+            engine.dispose()
 
 
 def _schema_and_name(table: str) -> tuple[str | None, str]:
     """As in Spark's JDBC: `table` or `schema.table`."""
     schema, _, name = table.rpartition(".")
     return schema or None, name
-
-
-def _line_of(share: Share, table: str) -> Any:
-    """The condition that finds a share's line."""
-    is_ours = (BATCHES.c.query == share.query) & (BATCHES.c.written_table == table)
-    return is_ours & (BATCHES.c.task == share.partition)
-
-
-def _locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
-    """What the share has written last, with its line locked until the end of the transaction."""
-    nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
-    connection.execute(_insert_missing(connection.dialect.name), nothing)
-    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
-    row = connection.execute(chosen.with_for_update()).one()
-    return Marker(row.batch_id, row.row_count)
-
-
-def _insert_missing(dialect: str) -> Any:
-    if dialect in ("mysql", "mariadb"):
-        # Not IGNORE, which would also cut what is too long.
-        return mysql.insert(BATCHES).on_duplicate_key_update(task=BATCHES.c.task)
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    return insert(BATCHES).on_conflict_do_nothing()
 
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:

@@ -4,15 +4,21 @@ A task's rows and a marker with the micro-batch's id are stored together, in one
 to. When Spark runs a micro-batch again, after whatever crash, the task finds the marker and leaves the rows alone.
 
 What this rests on: the rows of a task are the same when a micro-batch runs again. Spark gives that for whatever is a
-function of its sources; `rand()` or the current time in a query breaks it. The marker has the number of rows, so that
-a difference there ends in an error instead of silence.
+function of its sources and is cut into tasks as before; `rand()`, the current time, or another number of tasks in
+between break it. Two things tell, and end in an error instead of silence: a marker has the number of rows, and when all
+tasks are done, no marker of the micro-batch may be left that none of them has. What the rows are is not compared: in a
+task their order may be another after a shuffle, and `rand()` may be in a column on purpose.
+
+No task knows how many there are (Spark's TaskContext has no such number in Python), only the driver does, at the end.
+So what it finds has been written. It looks where the micro-batch may have run before: not when a task tells that it has
+written an earlier one in the same run of the query.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -25,6 +31,7 @@ log = logging.getLogger("ottla.spark")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
 """Properties that Spark gives the jobs of a streaming query."""
 
 
@@ -34,6 +41,8 @@ class Share(NamedTuple):
     query: str
     batch_id: int
     partition: int
+    run: str | None = None
+    """The run of the query, from one start to its end; None where Spark does not tell it."""
 
 
 class Marker(NamedTuple):
@@ -41,15 +50,28 @@ class Marker(NamedTuple):
 
     batch_id: int
     rows: int
+    run: str | None = None
 
 
 class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(self, rows: int, known: bool = False) -> None:
+    def __init__(self, share: Share, rows: int, *, known: bool = False, is_new: bool = False) -> None:
+        self.share = share
         self.rows = rows
         self.known = known
         """Whether the rows had been written before."""
+        self.is_new = is_new
+        """Whether no earlier run can have written any of the micro-batch."""
+
+
+class LeftOver(NamedTuple):
+    """Rows of a micro-batch whose tasks have none of it now."""
+
+    rows: int
+    tasks: list[int]
+    remedy: str
+    """How their markers are removed, which lets the query go on."""
 
 
 class Sink(Protocol):
@@ -62,6 +84,10 @@ class Sink(Protocol):
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows and the marker together, unless the marker is there."""
+        ...
+
+    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+        """What others than `tasks` have written of the share's micro-batch."""
         ...
 
 
@@ -77,13 +103,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = _context()
         # The query's id is kept by the checkpoint.
         query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
-        return self.sink.write(Share(query, batch_id, context.partitionId()), iterator)
+        return self.sink.write(Share(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do: every task has committed with its marker."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
         _tell(messages, f"micro-batch {batchId}")
+        check_tasks(self.sink, messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What tasks have committed stays; the micro-batch runs again and finds it."""
         _tell(messages, f"micro-batch {batchId} failed after")
 
@@ -105,7 +132,7 @@ class BatchWriter(DataSourceArrowWriter):
         if sink_id is None:
             return Share(self.job, 0, partition)
         if batch_id is not None:
-            return Share(sink_id, batch_id, partition)
+            return Share(sink_id, batch_id, partition, _run_of(context))
         query = context.getLocalProperty(QUERY_ID)
         if query is None:
             # Through Spark Connect, too, where foreachBatch writes by requests of its own.
@@ -114,13 +141,15 @@ class BatchWriter(DataSourceArrowWriter):
                 " each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId that"
                 " no other query has; elsewhere leave sinkId out"
             )
-        return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition)
+        return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
         _tell(messages, "written")
+        if self.sink.sink_id is not None:
+            check_tasks(self.sink, messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What tasks have committed stays."""
         _tell(messages, "failed after")
 
@@ -133,11 +162,36 @@ def _context() -> Any:
     return context
 
 
-def _tell(messages: list[Any], what: str) -> None:
+def _run_of(context: Any) -> str | None:
+    """Spark's job group is the run's id, a UUID. What else is there is the user's, the same in every run perhaps."""
+    group = context.getLocalProperty(RUN_ID)
+    try:
+        return None if group is None else str(uuid.UUID(group))
+    except ValueError:
+        return None
+
+
+def _tell(messages: Sequence[Any], what: str) -> None:
     """Log what the tasks have told."""
     told = [message for message in messages if message is not None]
     rows, known = sum(m.rows for m in told), sum(m.rows for m in told if m.known)
     log.info("%s: %d rows%s", what, rows, f", {known} of them written before" if known else "")
+
+
+def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
+    """IllegalStateError where tasks of an earlier run have written rows of this micro-batch that others have now."""
+    filled: list[Written] = [message for message in messages if message is not None and message.rows]
+    if not filled or any(message.is_new for message in filled):
+        return
+    share = filled[0].share
+    left = sink.left_over(share, {message.share.partition for message in filled})
+    if left is not None:
+        raise IllegalStateError(
+            f"micro-batch {share.batch_id} of query {share.query} was interrupted, and has run again in other tasks:"
+            f" {left.rows} rows were written by tasks that have none now ({', '.join(map(str, left.tasks))}), and again"
+            " by others. What cuts it (minPartitions, maxRecordsPerPartition, repartition, the number of cores) has to"
+            f" stay as it was until the micro-batch is done. To go on with these rows there twice, {left.remedy}"
+        )
 
 
 def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
@@ -149,7 +203,8 @@ def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Writ
         raise IllegalStateError(
             f"micro-batch {share.batch_id} of query {share.query}, partition {share.partition}, had {before.rows} rows"
             f" when it was written and has {rows} now: the query is not a function of its sources (rand(), the current"
-            " time, another number of partitions), so it cannot be written exactly once"
+            " time), or is cut into other tasks than when it was interrupted (minPartitions, maxRecordsPerPartition,"
+            " repartition, the number of cores: set them as they were), so it cannot be written exactly once"
         )
     if before.batch_id > share.batch_id:
         raise IllegalStateError(
@@ -158,4 +213,4 @@ def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Writ
             f" {other_name}"
         )
     log.info("micro-batch %d, partition %d: %d rows are there already", share.batch_id, share.partition, rows)
-    return Written(rows, known=True)
+    return Written(share, rows, known=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +34,9 @@ from ottla.errors import (
 from ottla.spark.parts import parts_of
 from ottla.spark.sink import TopicSink
 from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
-from ottla.spark.writer import Share, Written
+from ottla.spark.writer import BatchWriter, Share, StreamWriter, Written
 
+FIRST_RUN, SECOND_RUN = "1ae47a74-5fa1-45bf-af38-1075f617d9ad", "000d783f-ab04-4ffb-98ee-12ff0a8dfea9"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -112,6 +116,100 @@ def test_one_name_for_two_topics_writes_both(bootstrap: str, topic: str) -> None
     for name in (f"{topic}-1", f"{topic}-2", f"{topic}-1"):
         write_share(Share("twice", 0, 0), options_for(bootstrap, name), iter([batch(value=[b"v"])]))
     assert [len(read(bootstrap, f"{topic}-{i}")) for i in (1, 2)] == [1, 1]
+
+
+def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, topic: str) -> None:
+    """Its rows are there twice, and the query does not go on as if they were not."""
+    options = options_for(bootstrap, topic)
+    writer = StreamWriter(TopicSink(options))
+    for task in (1, 12):  # of many; then everything was killed
+        write_share(Share("fewer", 4, task, FIRST_RUN), options, iter([batch(value=[b"v"] * 10)]))
+    again = [Share("fewer", 4, task, SECOND_RUN) for task in range(2)]
+    for _ in range(2):
+        told = [write_share(share, options, iter([batch(value=[b"v"] * 10)])) for share in again]
+        with pytest.raises(IllegalStateError, match=r"micro-batch 4 of query fewer .* 10 rows .* \(12\)") as error:
+            writer.commit(told, 4)
+    group = re.findall(r"--group (\S+)", str(error.value))
+    assert group == [TopicSink(options).name(Share("fewer", 4, 12))]
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        admin.delete_consumer_groups(group)
+    writer.commit(told, 4)
+
+
+def test_a_task_without_the_rows_that_it_had_is_refused(bootstrap: str, topic: str) -> None:
+    options = options_for(bootstrap, topic)
+    write_share(Share("emptied", 0, 1, FIRST_RUN), options, iter([batch(value=[b"v"])]))
+    rows = {0: [batch(value=[b"v"])], 1: []}
+    told = [write_share(Share("emptied", 0, task, SECOND_RUN), options, iter(rows[task])) for task in rows]
+    with pytest.raises(IllegalStateError, match=r"1 rows were written by tasks that have none now \(1\)"):
+        StreamWriter(TopicSink(options)).commit(told, 0)
+
+
+def test_a_micro_batch_that_goes_on_in_the_same_tasks_is_not_refused(bootstrap: str, topic: str) -> None:
+    """Whatever its rows are: rand() may be in a column. Tasks of an older micro-batch do not matter."""
+    options = options_for(bootstrap, topic)
+    writer = StreamWriter(TopicSink(options))
+    older = [write_share(Share("same", 0, t, FIRST_RUN), options, iter([batch(value=[b"v"])])) for t in range(4)]
+    writer.commit(older, 0)
+    write_share(Share("same", 1, 1, FIRST_RUN), options, iter([batch(value=[b"%f" % random.random()])]))
+    again = [Share("same", 1, task, SECOND_RUN) for task in range(2)]
+    told = [write_share(share, options, iter([batch(value=[b"%f" % random.random()])])) for share in again]
+    writer.commit([*told, Written(Share("same", 1, 2, SECOND_RUN), 0)], 1)
+    assert [message.known for message in told] == [False, True]
+    assert len(read(bootstrap, topic)) == 6
+
+
+def test_tasks_of_before_are_looked_up_in_the_first_micro_batch_of_a_run(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = options_for(bootstrap, topic)
+    writer = StreamWriter(TopicSink(options))
+    asked = []
+    asking = KafkaAdminClient.list_consumer_groups
+
+    def noted(self: KafkaAdminClient) -> Any:
+        asked.append(batch_id)
+        return asking(self)
+
+    monkeypatch.setattr(KafkaAdminClient, "list_consumer_groups", noted)
+    for batch_id, run in enumerate([FIRST_RUN, FIRST_RUN, SECOND_RUN, SECOND_RUN, None, None]):
+        shares = [Share("first", batch_id, task, run) for task in range(2 + batch_id)]
+        writer.commit([write_share(share, options, iter([batch(value=[b"v"])])) for share in shares], batch_id)
+    # Where the run is not known, every one may be the first.
+    assert asked == [0, 2, 4, 5]
+
+
+def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
+    sink = TopicSink(options_for("127.0.0.1:1", "t"))
+    StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 0)], 0)
+
+
+def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    sink = TopicSink(options_for("127.0.0.1:1", "t", default_api_timeout_ms="200"))
+    StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 5)], 0)
+    assert "cannot be looked up" in caplog.text
+
+
+def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) -> None:
+    """Only one that a sinkId names is done again."""
+    BatchWriter(TopicSink(options_for("127.0.0.1:1", topic))).commit([Written(Share("job", 0, 0), 5)])
+    named = TopicSink(replace(options_for(bootstrap, topic), sink_id="copy"))
+    write_share(Share("q-copy", 3, 7, FIRST_RUN), named.options, iter([batch(value=[b"v"])]))
+    with pytest.raises(IllegalStateError, match=r"\(7\)"):
+        BatchWriter(named).commit([Written(Share("q-copy", 3, 0, SECOND_RUN), 5)])
+
+
+def test_markers_that_tell_no_run_are_recognised(bootstrap: str, topic: str) -> None:
+    """Those of Ottla's first versions."""
+    options = options_for(bootstrap, topic)
+    share = Share("older", 3, 0, FIRST_RUN)
+    write_share(share, options, iter([batch(value=[b"v"] * 2)]))
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        marker = {TopicPartition(topic, 0): OffsetAndMetadata(3, '{"rows": 2}')}
+        admin.alter_consumer_group_offsets(TopicSink(options).name(share), marker)
+    assert write_share(share, options, iter([batch(value=[b"v"] * 2)])).known
+    told = write_share(share._replace(batch_id=4), options, iter([batch(value=[b"v"])]))
+    assert (told.known, told.is_new) == (False, False)
 
 
 def test_a_marker_that_is_being_committed_is_waited_for(

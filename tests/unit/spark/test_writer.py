@@ -11,14 +11,15 @@ pytest.importorskip("pyspark")
 
 from ottla.errors import IllegalStateError
 from ottla.spark import writer
-from ottla.spark.writer import BATCH_ID, QUERY_ID, BatchWriter, Share, Written
+from ottla.spark.writer import BATCH_ID, QUERY_ID, RUN_ID, BatchWriter, Share, Written
 
 
 class Context:
     """What a task knows of its job."""
 
     def __init__(self, **properties: str) -> None:
-        self.properties = {QUERY_ID: properties.get("query"), BATCH_ID: properties.get("batch_id")}
+        names = {QUERY_ID: "query", BATCH_ID: "batch_id", RUN_ID: "run"}
+        self.properties = {name: properties.get(told) for name, told in names.items()}
 
     def partitionId(self) -> int:  # noqa: N802 - the name is Spark's
         return 5
@@ -37,7 +38,7 @@ class Shares:
 
     def write(self, share: Share, batches: Iterator[Any]) -> Written:
         self.written.append(share)
-        return Written(0)
+        return Written(share, 0)
 
 
 def share(monkeypatch: pytest.MonkeyPatch, sink: Shares, context: Context) -> Share:
@@ -62,4 +63,11 @@ def test_a_named_write_that_no_micro_batch_is_told_for_is_refused(monkeypatch: p
 def test_writes_without_a_name_are_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (share(monkeypatch, Shares(None), Context()) for _ in range(2))
     assert first.query != second.query
-    assert first[1:] == second[1:] == (0, 5)
+    assert first[1:] == second[1:] == (0, 5, None)
+
+
+def test_a_share_tells_the_run_of_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = "1ae47a74-5fa1-45bf-af38-1075f617d9ad"
+    assert share(monkeypatch, Shares("copy"), Context(query="q", batch_id="7", run=run)).run == run
+    # A job group of the user's own, the same in every run.
+    assert share(monkeypatch, Shares("copy"), Context(query="q", batch_id="7", run="nightly")).run is None

@@ -1,0 +1,70 @@
+"""The table `ottla_sink_batches`: which micro-batch each task of a query has written into a table last."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from ottla.spark.sql_types import exact_text
+from ottla.spark.writer import LeftOver, Marker, Share
+
+TABLE_LENGTH: Final = 128
+"""Characters of dbtable."""
+
+METADATA: Final = sa.MetaData()
+BATCHES: Final = sa.Table(
+    "ottla_sink_batches",
+    METADATA,
+    sa.Column("query", exact_text(200), primary_key=True),
+    # A copied checkpoint, or one sinkId for two writes, must not take the rows of one table for those of another.
+    sa.Column("written_table", exact_text(TABLE_LENGTH), primary_key=True),
+    sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("batch_id", sa.BigInteger, nullable=False),
+    sa.Column("row_count", sa.BigInteger, nullable=False),
+)
+
+
+def locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
+    """What the share has written last, with its line locked until the end of the transaction."""
+    nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
+    connection.execute(_insert_missing(connection.dialect.name), nothing)
+    chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
+    row = connection.execute(chosen.with_for_update()).one()
+    return Marker(row.batch_id, row.row_count)
+
+
+def mark(connection: sa.Connection, share: Share, table: str, rows: int) -> None:
+    """Note that the share's rows are written."""
+    here = _line_of(share, table)
+    connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=rows))
+
+
+def left_over(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> LeftOver | None:
+    """What others than `tasks` have written of the share's micro-batch."""
+    is_of_batch = _is_ours(share, table) & (BATCHES.c.batch_id == share.batch_id) & (BATCHES.c.row_count > 0)
+    found = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
+    left = {row.task: row.row_count for row in found if row.task not in tasks}
+    if not left:
+        return None
+    gone = sa.delete(BATCHES).where(_is_ours(share, table) & BATCHES.c.task.in_(sorted(left)))
+    text = gone.compile(connection, compile_kwargs={"literal_binds": True})
+    return LeftOver(sum(left.values()), sorted(left), f"run: {' '.join(str(text).split())}")
+
+
+def _is_ours(share: Share, table: str) -> Any:
+    return (BATCHES.c.query == share.query) & (BATCHES.c.written_table == table)
+
+
+def _line_of(share: Share, table: str) -> Any:
+    """The condition that finds a share's line."""
+    return _is_ours(share, table) & (BATCHES.c.task == share.partition)
+
+
+def _insert_missing(dialect: str) -> Any:
+    if dialect in ("mysql", "mariadb"):
+        # Not IGNORE, which would also cut what is too long.
+        return mysql.insert(BATCHES).on_duplicate_key_update(task=BATCHES.c.task)
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return insert(BATCHES).on_conflict_do_nothing()

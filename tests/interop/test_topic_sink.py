@@ -1,0 +1,39 @@
+"""`format("ottla")` as sink: what it asks brokers about a micro-batch that was interrupted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla import KafkaAdminClient
+from ottla.errors import IllegalStateError
+from ottla.spark.sink import TopicSink
+from ottla.spark.sink_options import sink_options
+from ottla.spark.writer import Share, StreamWriter
+
+pytestmark = pytest.mark.interop
+
+
+def rows() -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pydict({"value": pa.array([b"v"] * 10)})])
+
+
+def test_a_micro_batch_in_fewer_tasks_than_before_is_refused_until_their_markers_are_gone(address: str) -> None:
+    query, topic = uuid.uuid4().hex, f"sink-{uuid.uuid4().hex[:8]}"
+    sink = TopicSink(sink_options({"kafka.bootstrap.servers": address, "topic": topic}))
+    writer = StreamWriter(sink)
+    for batch_id in (0, 1):
+        writer.commit([sink.write(Share(query, batch_id, task, "first"), rows()) for task in range(3)], batch_id)
+    sink.write(Share(query, 2, 2, "first"), rows())
+    told = [sink.write(Share(query, 2, task, "second"), rows()) for task in range(2)]
+    with pytest.raises(IllegalStateError, match=r"10 rows were written by tasks that have none now \(2\)"):
+        writer.commit(told, 2)
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.delete_consumer_groups([sink.name(Share(query, 2, 2))])
+    writer.commit(told, 2)
+    assert all(sink.write(Share(query, 2, task, "third"), rows()).known for task in range(2))
