@@ -28,6 +28,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         query = query.option("checkpointLocation", str(Path(folder, name)))
         query.trigger(availableNow=True).start().awaitTermination()
 
+    assert "value" in stream.columns  # Planned in a Python worker, whose accumulators the listener must not be sent.
     with ottla.spark.watch(spark, terminal=False) as watcher:
         copy(stream.select("key", "value"), "ottla", "topic", **brokers, topic=f"{topic}-copy")
         texts = stream.selectExpr("cast(value as string) as value")

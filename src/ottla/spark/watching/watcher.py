@@ -49,6 +49,7 @@ class Watcher:
 
     def start(self) -> Watcher:
         """Begin to listen."""
+        _settle_accumulators(self._spark)
         self._spark.streams.addListener(self._listener)
         if self._terminal is not None:
             self._terminal.start()
@@ -117,6 +118,18 @@ def watch(spark: SparkSession, *, terminal: bool | None = None, reporters: Itera
     """Watch the streaming queries of a session, whatever they read; see `ottla.spark.watch`."""
     shown = sys.stderr.isatty() if terminal is None else terminal
     return Watcher(spark, terminal=shown, reporters=reporters).start()
+
+
+def _settle_accumulators(spark: SparkSession) -> None:
+    """See to it that Spark Connect's client can listen.
+
+    What Python workers have accumulated since the last execution, as in looking up a source's schema, the server (4.3)
+    sends with the next one. Where that is the listener's, its client takes it for an error, and drops all listeners.
+    """
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        spark.range(0).collect()
 
 
 def _tasks_of(spark: SparkSession) -> Any:
