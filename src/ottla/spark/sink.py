@@ -51,9 +51,10 @@ class TopicSink:
 
         With the topic: a copied checkpoint, or one sinkId for two writes, must not take one topic's rows for another's.
         """
-        return f"{self._stem(share)}{share.partition}"
+        return f"{self.place(share)}{share.partition}"
 
-    def _stem(self, share: Share) -> str:
+    def place(self, share: Share) -> str:
+        """How the names of a query's tasks begin."""
         where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
         return f"{self.options.prefix}-{where}-"
 
@@ -74,9 +75,9 @@ class TopicSink:
                 return recognized(share, before, rows, "transactionalIdPrefix")
             with self._timed(), producer.transaction():
                 rows, place = _send(producer, chain([first], filled), self.options.topic)
-                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows, "run": share.run}))
+                marker = OffsetAndMetadata(share.batch_id, json.dumps({"rows": rows}))
                 producer.send_offsets_to_transaction({place: marker}, name)
-        return Written(share, rows, is_new=before is not None and before.run is not None and before.run == share.run)
+        return Written(share, rows)
 
     def _init(self, producer: KafkaProducer) -> None:
         """Take the name over. KafkaTimeoutError, with the remedy, where no broker answers."""
@@ -129,7 +130,7 @@ class TopicSink:
 
     def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
         """The groups of other tasks of the share's query, those of the past among them."""
-        stem = self._stem(share)
+        stem = self.place(share)
         groups = [listed.group_id for listed in admin.list_consumer_groups()]
         ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
         found = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}
@@ -148,18 +149,12 @@ class TopicSink:
         # its own topic.
         ours = [at for place, at in found.items() if self.options.topic in (None, place.topic)]
         try:
-            return max((_read(at) for at in ours), key=lambda marker: marker.batch_id, default=None)
+            return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
         except (ValueError, KeyError, TypeError) as error:
             raise IllegalStateError(
                 f"the offsets of the group {group} are no markers of this sink, so whether micro-batches were written"
                 " cannot be told: somebody has reset them, or uses the name. Set another transactionalIdPrefix"
             ) from error
-
-
-def _read(at: OffsetAndMetadata) -> Marker:
-    told = json.loads(at.metadata)
-    # Markers of Ottla's first versions do not tell the run.
-    return Marker(at.offset, int(told["rows"]), told.get("run"))
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:

@@ -231,6 +231,10 @@ class SqlSink:
             mark(connection, share, self.options.table, count)
         return Written(share, count)
 
+    def place(self, share: Share) -> str:
+        """Query, table and database."""
+        return f"{share.query} {self.options.table} {self.options.url}"
+
     def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
         """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
         if self.options.keys:

@@ -10,8 +10,7 @@ tasks are done, no marker of the micro-batch may be left that none of them has. 
 task their order may be another after a shuffle, and `rand()` may be in a column on purpose.
 
 No task knows how many there are (Spark's TaskContext has no such number in Python), only the driver does, at the end.
-So what it finds has been written. It looks where the micro-batch may have run before: not when a task tells that it has
-written an earlier one in the same run of the query.
+So what it finds has been written. It looks at the first micro-batch of each run of a query; the others are new.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -33,6 +32,11 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 """Properties that Spark gives the jobs of a streaming query."""
+MOST_RUNS: Final = 1000
+
+_last_runs: dict[str, str | None] = {}
+"""By place, the run whose first micro-batch was looked at. Spark keeps the driver's Python process while it is in use;
+another one looks again."""
 
 
 class Share(NamedTuple):
@@ -50,19 +54,16 @@ class Marker(NamedTuple):
 
     batch_id: int
     rows: int
-    run: str | None = None
 
 
 class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(self, share: Share, rows: int, *, known: bool = False, is_new: bool = False) -> None:
+    def __init__(self, share: Share, rows: int, known: bool = False) -> None:
         self.share = share
         self.rows = rows
         self.known = known
         """Whether the rows had been written before."""
-        self.is_new = is_new
-        """Whether no earlier run can have written any of the micro-batch."""
 
 
 class LeftOver(NamedTuple):
@@ -84,6 +85,10 @@ class Sink(Protocol):
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Store the rows and the marker together, unless the marker is there."""
+        ...
+
+    def place(self, share: Share) -> str:
+        """What the share's query writes to."""
         ...
 
     def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
@@ -181,9 +186,12 @@ def _tell(messages: Sequence[Any], what: str) -> None:
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     """IllegalStateError where tasks of an earlier run have written rows of this micro-batch that others have now."""
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
-    if not filled or any(message.is_new for message in filled):
+    if not filled:
         return
     share = filled[0].share
+    place = sink.place(share)
+    if share.run is not None and _last_runs.get(place) == share.run:
+        return
     left = sink.left_over(share, {message.share.partition for message in filled})
     if left is not None:
         raise IllegalStateError(
@@ -192,6 +200,9 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
             " by others. What cuts it (minPartitions, maxRecordsPerPartition, repartition, the number of cores) has to"
             f" stay as it was until the micro-batch is done. To go on with these rows there twice, {left.remedy}"
         )
+    if len(_last_runs) >= MOST_RUNS:
+        _last_runs.clear()
+    _last_runs[place] = share.run
 
 
 def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
@@ -213,4 +224,4 @@ def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Writ
             f" {other_name}"
         )
     log.info("micro-batch %d, partition %d: %d rows are there already", share.batch_id, share.partition, rows)
-    return Written(share, rows, known=True)
+    return Written(share, rows, True)

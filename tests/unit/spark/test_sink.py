@@ -199,19 +199,6 @@ def test_a_write_of_its_own_asks_for_no_other_tasks(bootstrap: str, topic: str) 
         BatchWriter(named).commit([Written(Share("q-copy", 3, 0, SECOND_RUN), 5)])
 
 
-def test_markers_that_tell_no_run_are_recognised(bootstrap: str, topic: str) -> None:
-    """Those of Ottla's first versions."""
-    options = options_for(bootstrap, topic)
-    share = Share("older", 3, 0, FIRST_RUN)
-    write_share(share, options, iter([batch(value=[b"v"] * 2)]))
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        marker = {TopicPartition(topic, 0): OffsetAndMetadata(3, '{"rows": 2}')}
-        admin.alter_consumer_group_offsets(TopicSink(options).name(share), marker)
-    assert write_share(share, options, iter([batch(value=[b"v"] * 2)])).known
-    told = write_share(share._replace(batch_id=4), options, iter([batch(value=[b"v"])]))
-    assert (told.known, told.is_new) == (False, False)
-
-
 def test_a_marker_that_is_being_committed_is_waited_for(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
