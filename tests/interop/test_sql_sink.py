@@ -100,6 +100,17 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(url: str, table: st
     StreamWriter(made).commit(told, 4)
 
 
+def test_servers_that_cut_what_does_not_fit_are_told_not_to(url: str, table: str) -> None:
+    if sa.make_url(url).get_backend_name() != "mysql":
+        pytest.skip("the others do not")
+    # As where the server's own sql_mode has no STRICT_TRANS_TABLES.
+    made = sink(f"{url}{'&' if '?' in url else '?'}sql_mode=NO_ENGINE_SUBSTITUTION", table, "name")
+    for long in ("a" * 300, "ä" * 256):
+        with pytest.raises(ConfigurationError, match="does not take a row"):
+            made.write(Share(table, 0, 0), rows(name=[long], visits=[1]))
+    assert stored(made) == []
+
+
 def test_rows_with_a_key_may_be_written_twice(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Share(table, 4, 5), rows(name=["a"], visits=[1]))

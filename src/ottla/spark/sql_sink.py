@@ -195,6 +195,8 @@ class SqlSink:
             ) from error
         if url.get_backend_name() == "sqlite":
             _make_transactions_real(engine)
+        if url.get_backend_name() == "mysql":
+            _make_strict(engine)
         return engine
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -286,6 +288,15 @@ def _patience(url: sa.URL) -> dict[str, Any]:
     """How long a server that does not answer is waited for; what the URL says wins."""
     named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
     return {} if named else {"connect_timeout": CONNECT_SECONDS}
+
+
+def _make_strict(engine: sa.Engine) -> None:
+    """A server may be set to cut what is too long, keys too, and to take the nearest number for one out of range."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("set session sql_mode = concat_ws(',', nullif(@@sql_mode, ''), 'STRICT_ALL_TABLES')")
 
 
 def _make_transactions_real(engine: sa.Engine) -> None:
