@@ -38,6 +38,8 @@ TEMPLATES: Final = (
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _CHANGED_BY_SPARK: Final = re.compile(r"[\s%#?\"<>^`{|}\\]")
 """What Hadoop's paths have as %20 and the like when they are made a URI: Spark takes that for the path."""
+STORAGE: Final = "pipeline-storage"
+"""Where in a project Spark keeps checkpoints, and we the catalog."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _SPEC: Final = """\
@@ -80,7 +82,7 @@ def create(directory: Path, chosen: Template) -> list[Path]:
     check_path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigurationError(f"{directory} is there already; take another name, or empty it")
-    storage = directory.resolve() / "pipeline-storage"
+    storage = directory.resolve() / STORAGE
     storage.mkdir(parents=True)
     written = dict(_texts(files(__package__) / "templates" / chosen.directory))
     demo = _DEMO if "demo_input.py" in written else ""
@@ -103,6 +105,20 @@ def check_path(project: Path) -> None:
         raise ConfigurationError(
             f"{project.resolve()}: Spark would keep the checkpoints in another directory, as the path has a blank or"
             " one of %#?; move the project"
+        )
+
+
+def check_storage(project: Path, storage: str) -> None:
+    """ConfigurationError where `storage` is what `init` wrote for another place: it names that place whole.
+
+    Checkpoints would be kept there, and begin anew, or be those of the project that this one is a copy of.
+    """
+    scheme, _, path = storage.rpartition(":")
+    named, own = Path(path).resolve(), project.resolve() / STORAGE
+    if scheme in ("", "file") and named.name == STORAGE and named != own:
+        raise ConfigurationError(
+            f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be: move it back,"
+            f' or begin anew without {STORAGE}/ and tables/ and with storage: "file://{own}"'
         )
 
 

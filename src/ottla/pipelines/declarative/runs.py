@@ -23,11 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.events import Event, events_of, reason_of
-from ottla.pipelines.declarative.projects import check_path
+from ottla.pipelines.declarative.projects import STORAGE, check_path, check_storage
 from ottla.pipelines.declarative.session import DEFAULT_MASTER, LOG, session
 from ottla.pipelines.run import locked, write_json
 from ottla.spark.checkpoints import remove_torn_starts
@@ -77,6 +78,8 @@ def run(options: RunOptions, show: Show) -> None:
     if options.remote is None:
         check_path(options.project)
     spec = _spec(options.spec)
+    if options.remote is None:
+        check_storage(options.project, spec.storage)
     # Here, as it needs what `_spec` has found to be there.
     from ottla.pipelines.declarative.graph import define
 
@@ -91,6 +94,8 @@ def run(options: RunOptions, show: Show) -> None:
             session(options.project, master=options.master, remote=options.remote, given=options.config) as spark,
             in_a_line(options.project),
         ):
+            if options.remote is None:
+                check_catalog(spark, options.project)
             show(said("the definitions are being read"))
             graph = define(spark, spec, options.spec)
             check_names(options, graph)
@@ -127,6 +132,22 @@ def in_a_line(project: Path) -> Iterator[None]:
     except PySparkException as error:
         full = f"; no space is left in {project}" if shutil.disk_usage(project).free < LEAST_BYTES else ""
         raise PipelineError(f"{reason_of(str(error))}; see {project / LOG}{full}") from error
+
+
+def check_catalog(spark: SparkSession, project: Path) -> None:
+    """ConfigurationError where the catalog was made at another place: its tables lie there, and are written there.
+
+    So do their logs: the file sink's have each file's whole path.
+    """
+    known, here = (
+        unquote(location or "").removeprefix("file:").rstrip("/").replace("///", "/", 1)
+        for location in (spark.catalog.getDatabase("default").locationUri, spark.conf.get("spark.sql.warehouse.dir"))
+    )
+    if known != here:
+        raise ConfigurationError(
+            f"{project}: its tables are those of {known}, as it was moved or copied from there: move it back, or remove"
+            f" {STORAGE}/ and tables/ to compute everything from the beginning, for the sinks, too"
+        )
 
 
 def check_names(options: RunOptions, graph: Graph) -> None:

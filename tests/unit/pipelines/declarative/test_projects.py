@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.pipelines.declarative.projects import TEMPLATES, Template, create, find_spec, template
+from ottla.pipelines.declarative.projects import TEMPLATES, Template, check_storage, create, find_spec, template
 
 
 @pytest.mark.parametrize("chosen", TEMPLATES, ids=lambda t: t.name)
@@ -68,3 +68,11 @@ def test_the_storage_is_told_as_it_is_spelled(tmp_path: Path) -> None:
 def test_here_is_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert create(Path(), TEMPLATES[2])
+
+
+def test_a_storage_elsewhere_is_somebodys_wish_unless_it_is_another_projects(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    for storage in ("file:///big/disk", "s3://bucket/pipeline-storage", f"file:{tmp_path}/link/pipeline-storage"):
+        check_storage(tmp_path, storage)
+    with pytest.raises(ConfigurationError, match=r"storage: .* is not in this project"):
+        check_storage(tmp_path, "file:///others/pipeline-storage")

@@ -14,6 +14,7 @@ from ottla.pipelines.declarative.runs import (
     RunOptions,
     Unfinished,
     _finish,
+    check_catalog,
     check_names,
     in_a_line,
     remove_orphans,
@@ -168,3 +169,25 @@ def test_a_spark_that_does_not_start_is_told_in_a_line(tmp_path: Path, monkeypat
         session(tmp_path),
     ):
         pass
+
+
+def test_a_project_that_was_moved_is_refused_before_it_begins_anew(tmp_path: Path) -> None:
+    """Spark would make the old place again, with checkpoints that begin from nothing, and send the sinks everything."""
+    for module in ("yaml", "grpc"):
+        pytest.importorskip(module)
+    create(tmp_path / "old", TEMPLATES[-1])
+    (tmp_path / "old").rename(tmp_path / "new")
+    with pytest.raises(ConfigurationError, match=rf"storage: file://{tmp_path}/old/.* was moved or copied.*/new/"):
+        run(options(tmp_path / "new"), print)
+    assert not (tmp_path / "old").exists()
+
+
+@pytest.mark.parametrize("known", ["file:/projects/für-alle/tables", "file:///projects/f%C3%BCr-alle/tables/"])
+def test_a_catalog_of_another_place_is_refused(known: str) -> None:
+    def at(warehouse: str) -> Any:
+        catalog = SimpleNamespace(getDatabase=lambda name: SimpleNamespace(locationUri=known))
+        return SimpleNamespace(catalog=catalog, conf=SimpleNamespace(get=lambda name: warehouse))
+
+    check_catalog(at("file:///projects/für-alle/tables"), Path("/projects/für-alle"))
+    with pytest.raises(ConfigurationError, match="/copy: its tables are those of /projects/für-alle/tables, "):
+        check_catalog(at("file:///copy/tables"), Path("/copy"))
