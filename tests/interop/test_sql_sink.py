@@ -20,7 +20,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql import types as spark_types
 
-from ottla.errors import ConfigurationError, IllegalStateError
+from ottla.errors import ConfigurationError, IllegalStateError, KafkaError
 from ottla.spark.sql_rows import rows_of
 from ottla.spark.sql_sink import SqlSink, sql_options
 from ottla.spark.sql_types import column_types
@@ -214,7 +214,7 @@ def test_a_row_that_the_table_refuses_is_told(url: str, table: str) -> None:
 
 
 def test_a_schema_that_there_is_not_is_told(url: str, table: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"(?s)(dbtable|url): cannot .*absent"):
+    with pytest.raises(ConfigurationError, match=r"(?s)dbtable: cannot .*absent"):
         sink(url, f"absent.{table}")
 
 
@@ -346,8 +346,22 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     nested = spark_types.StructType([spark_types.StructField("a", spark_types.ArrayType(spark_types.LongType()))])
     with pytest.raises(ConfigurationError, match="the column a is of type array<bigint>, which has no SQL type"):
         column_types(nested, ())
-    with pytest.raises(ConfigurationError, match="cannot use sqlite"):
+    with pytest.raises(ConfigurationError, match="url: cannot use sqlite"):
         sink(f"sqlite:///{tmp_path}/absent/x.db", "t")
+    (tmp_path / "text.db").write_text("no database" * 100)
+    with pytest.raises(ConfigurationError, match="url: cannot use sqlite.* not a database"):
+        sink(f"sqlite:///{tmp_path}/text.db", "t")
+    with pytest.raises(ConfigurationError, match="dbtable: cannot make or use t: duplicate column name: V"):
+        twice = spark_types.StructType([spark_types.StructField(name, spark_types.LongType()) for name in "vV"])
+        sink(f"sqlite:///{tmp_path}/x.db", "t", schema=twice)
+
+
+def test_what_the_database_cannot_do_is_told_without_rows(tmp_path: Path) -> None:
+    made = sink(f"sqlite:///{tmp_path}/x.db", "t")
+    execute(made, "CREATE VIEW seen AS SELECT name, visits FROM t")
+    with pytest.raises(KafkaError, match=r"^dbtable: cannot write seen of sqlite:.*: cannot modify seen") as raised:
+        sink(made.options.url, "seen").write(Share("q", 0, 0), rows(name=["secret"], visits=[1]))
+    assert "secret" not in f"{raised.value} {raised.value.__cause__}"
 
 
 def test_values_that_no_database_takes_are_named() -> None:

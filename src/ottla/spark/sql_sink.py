@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, KafkaError
 from ottla.spark.options import OptionRow, warn_of_unknown
 from ottla.spark.sink_options import ONCE_OPTIONS, batch_id
 from ottla.spark.writer import BatchWriter, LeftOver, Share, StreamWriter, Written, recognized
@@ -136,14 +136,12 @@ class SqlSink:
         """Make the tables that are missing, in the driver: tasks that did would get into each other's way."""
         engine = self._engine()
         try:
+            _reach(engine)
             METADATA.create_all(engine)
             self._table(sa.MetaData()).create(engine, checkfirst=True)
             inspector = sa.inspect(engine)
             self._check_columns(inspector)
             self._check_keys(inspector)
-        except OperationalError as error:
-            shown = engine.url.render_as_string(hide_password=True)
-            raise ConfigurationError(f"url: cannot use {shown}: {error.args[0]}") from error
         except DBAPIError as error:
             raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
         finally:
@@ -188,7 +186,8 @@ class SqlSink:
     def _engine(self) -> sa.Engine:
         url = _checked_url(self.options.url)
         try:
-            engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=_patience(url))
+            # Parameters are the rows: not for logs.
+            engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=_patience(url), hide_parameters=True)
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"url: {error}; install the driver, such as pip install psycopg[binary]"
@@ -209,7 +208,9 @@ class SqlSink:
                     return self._write(engine, share, held)
                 except OperationalError as error:
                     if last == TRIES - 1 or not _is_collision(error):
-                        raise
+                        raise KafkaError(
+                            f"dbtable: cannot write {self.options.table} of {_shown(engine)}: {error.orig}"
+                        ) from error
                 except DBAPIError as error:
                     raise ConfigurationError(
                         f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
@@ -247,6 +248,18 @@ class SqlSink:
                 return left_over(connection, share, self.options.table, tasks)
         finally:
             engine.dispose()
+
+
+def _reach(engine: sa.Engine) -> None:
+    """ConfigurationError where the database cannot be used at all, whatever the table is."""
+    try:
+        engine.connect().close()
+    except DBAPIError as error:
+        raise ConfigurationError(f"url: cannot use {_shown(engine)}: {error.args[0]}") from error
+
+
+def _shown(engine: sa.Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)
 
 
 def _schema_and_name(table: str) -> tuple[str | None, str]:
