@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 
@@ -28,10 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write it and tell what is in it."""
+    """Write it and tell what is in it; 1 with one line where it cannot be written."""
     from ottla.spark.archive import UNPACKED_AS, python_name, write_archive
 
-    packages = write_archive(args.archive, args.without, args.more)
+    try:
+        packages = write_archive(args.archive, args.without, args.more)
+    except OSError as error:
+        print(f"ottla spark-archive: {args.archive}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     size = args.archive.stat().st_size / 1e6
     print(f"{args.archive}: {size:.1f} MB, for {python_name()}: {', '.join(packages)}")
     print(f"--archives {args.archive}#{UNPACKED_AS} --conf spark.executorEnv.PYTHONPATH=./{UNPACKED_AS}")
