@@ -136,12 +136,13 @@ class SqlSink:
         """Make the tables that are missing, in the driver: tasks that did would get into each other's way."""
         engine = self._engine()
         try:
-            _reach(engine)
-            METADATA.create_all(engine)
-            self._table(sa.MetaData()).create(engine, checkfirst=True)
-            inspector = sa.inspect(engine)
-            self._check_columns(inspector)
-            self._check_keys(inspector)
+            with _reached(engine) as connection:
+                METADATA.create_all(connection)
+                self._table(sa.MetaData()).create(connection, checkfirst=True)
+                connection.commit()
+                inspector = sa.inspect(connection)
+                self._check_columns(inspector)
+                self._check_keys(inspector)
         except DBAPIError as error:
             raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
         finally:
@@ -250,10 +251,10 @@ class SqlSink:
             engine.dispose()
 
 
-def _reach(engine: sa.Engine) -> None:
-    """ConfigurationError where the database cannot be used at all, whatever the table is."""
+def _reached(engine: sa.Engine) -> sa.Connection:
+    """A connection. ConfigurationError where the database cannot be used at all, whatever the table is."""
     try:
-        engine.connect().close()
+        return engine.connect()
     except DBAPIError as error:
         raise ConfigurationError(f"url: cannot use {_shown(engine)}: {error.args[0]}") from error
 
