@@ -15,6 +15,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
@@ -113,13 +114,18 @@ def check_storage(project: Path, storage: str) -> None:
 
     Checkpoints would be kept there, and begin anew, or be those of the project that this one is a copy of.
     """
-    scheme, _, path = storage.rpartition(":")
-    named, own = Path(path).resolve(), project.resolve() / STORAGE
+    scheme = storage.rpartition(":")[0]
+    named, own = local_path(storage).resolve(), project.resolve() / STORAGE
     if scheme in ("", "file") and named.name == STORAGE and named != own:
         raise ConfigurationError(
             f"storage: {storage} is not in this project, which was moved or copied. Its tables cannot be: move it back,"
             f' or begin anew without {STORAGE}/ and tables/ and with storage: "file://{own}"'
         )
+
+
+def local_path(location: str) -> Path:
+    """Of a `file:` URI, in whatever of Spark's and Hadoop's spellings, or of what is a path already."""
+    return Path(unquote(location).removeprefix("file:"))
 
 
 def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -23,12 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.pipelines.declarative.events import Event, events_of, reason_of
-from ottla.pipelines.declarative.projects import STORAGE, check_path, check_storage
+from ottla.pipelines.declarative.projects import STORAGE, check_path, check_storage, local_path
 from ottla.pipelines.declarative.session import DEFAULT_MASTER, LOG, session
 from ottla.pipelines.run import locked, write_json
 from ottla.spark.checkpoints import remove_torn_starts
@@ -88,7 +87,7 @@ def run(options: RunOptions, show: Show) -> None:
         unfinished = Unfinished(options.project)
         asked = unfinished.taken_up(options)
         if unfinished.is_there and options.remote is None:
-            remove_torn_starts(options.project / "pipeline-storage" / "_checkpoints")
+            remove_torn_starts(options.project / STORAGE / "_checkpoints")
         show(said("Spark is being reached" if options.remote else "Spark is being started"))
         with (
             session(options.project, master=options.master, remote=options.remote, given=options.config) as spark,
@@ -140,7 +139,7 @@ def check_catalog(spark: SparkSession, project: Path) -> None:
     So do their logs: the file sink's have each file's whole path.
     """
     known, here = (
-        unquote(location or "").removeprefix("file:").rstrip("/").replace("///", "/", 1)
+        local_path(location or "")
         for location in (spark.catalog.getDatabase("default").locationUri, spark.conf.get("spark.sql.warehouse.dir"))
     )
     if known != here:
@@ -203,7 +202,7 @@ class Unfinished:
     """The note that a run is on its way, and what it was to refresh; it stays behind when the run is killed."""
 
     def __init__(self, project: Path) -> None:
-        self._path = project / "pipeline-storage" / "unfinished.json"
+        self._path = project / STORAGE / "unfinished.json"
         self.is_there = self._path.exists()
         self._refreshes = False
 
@@ -239,7 +238,7 @@ def remove_orphans(spark: SparkSession, project: Path, asked: dict[str, Any], ou
     What is no output of this project is somebody's own.
     """
     known = {table.name for table in spark.catalog.listTables()}
-    streams = {path.name for path in (project / "pipeline-storage" / "_checkpoints").glob("*/*/*")}
+    streams = {path.name for path in (project / STORAGE / "_checkpoints").glob("*/*/*")}
     streams = set() if asked["full_refresh_all"] else streams - set(asked["full_refresh"])
     found = [path for path in _table_directories(project) if path.name in outputs - known - streams]
     for path in found:

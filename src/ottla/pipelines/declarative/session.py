@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
+from ottla.pipelines.declarative.projects import STORAGE
 from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import LOCAL_DEFAULTS, prepare_environment
 from ottla.spark.sockets import worker_sockets
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import RetryPolicy
 
-LOG: Final = Path("pipeline-storage", "spark.log")
+LOG: Final = Path(STORAGE, "spark.log")
 """Where in a project Spark's log goes."""
 DEFAULT_MASTER: Final = "local[*,4]"
 """Every core, and a task is tried four times, as on a cluster: a Python worker that dies costs no flow."""
@@ -60,7 +61,7 @@ _RUN_DEFAULTS: Final = {
 
 def settings(project: Path, port: int, given: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
     """The server's settings; those that are given win."""
-    state = project / "pipeline-storage"
+    state = project / STORAGE
     return {
         **LOCAL_DEFAULTS,
         **_RUN_DEFAULTS,
@@ -165,7 +166,7 @@ def _start_server(project: Path, master: str, given: Mapping[str, str]) -> tuple
     # Ends the server with the session.
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     port = free_port()
-    (project / "pipeline-storage").mkdir(exist_ok=True)
+    (project / STORAGE).mkdir(exist_ok=True)
     # What `SparkSession.builder.remote("local")` does, but for the port: that takes 15002, which may be in use.
     try:
         with _stderr_to(project / LOG):
