@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from command_line import end_at_sigterm, group_options, parser
 
 from ottla import KafkaConsumer
+from ottla.errors import CommitFailedError
 
 
 def main() -> None:
@@ -34,7 +35,11 @@ def main() -> None:
             if not polled:
                 continue
             if not auto:
-                consumer.commit_sync()
+                try:
+                    consumer.commit_sync()
+                except CommitFailedError as error:
+                    print(f"{error}; another member reads these records", file=sys.stderr)
+                    continue
             for records in polled.values():
                 for record in records:
                     os.write(out, record.value + b"\n")
