@@ -13,6 +13,14 @@ from ottla.spark.writer import LeftOver, Marker, Share
 TABLE_LENGTH: Final = 128
 """Characters of dbtable."""
 
+INSERTS: Final[dict[str, Any]] = {
+    "mysql": mysql.insert,
+    "mariadb": mysql.insert,
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
+"""The INSERT of each dialect: SQLAlchemy's own cannot say what to do with rows that are there."""
+
 METADATA: Final = sa.MetaData()
 BATCHES: Final = sa.Table(
     "ottla_sink_batches",
@@ -63,8 +71,8 @@ def _line_of(share: Share, table: str) -> Any:
 
 
 def _insert_missing(dialect: str) -> Any:
-    if dialect in ("mysql", "mariadb"):
+    statement = INSERTS[dialect](BATCHES)
+    if isinstance(statement, mysql.Insert):
         # Not IGNORE, which would also cut what is too long.
-        return mysql.insert(BATCHES).on_duplicate_key_update(task=BATCHES.c.task)
-    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-    return insert(BATCHES).on_conflict_do_nothing()
+        return statement.on_duplicate_key_update(task=BATCHES.c.task)
+    return statement.on_conflict_do_nothing()

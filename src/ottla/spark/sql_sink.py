@@ -3,7 +3,7 @@
 Each task writes its rows in one transaction, and in the same one its line of the table `ottla_sink_batches`: which
 micro-batch of which query that was. See `writer` for what that makes of it. That line is locked first, so a task that
 was thought dead and its second attempt go one after the other, and whoever comes second finds the rows written. A task
-holds its rows in memory until then, as it may have to write them again.
+holds its rows until then (`held_rows`), as it may have to write them again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError, KafkaError
+from ottla.spark.held_rows import HeldRows
 from ottla.spark.options import OptionRow, warn_of_unknown
 from ottla.spark.sink_options import ONCE_OPTIONS, batch_id
 from ottla.spark.writer import BatchWriter, LeftOver, Share, StreamWriter, Written, recognized
 
 try:
     import sqlalchemy as sa
-    from sqlalchemy.dialects import mysql, postgresql, sqlite
+    from sqlalchemy.dialects import mysql
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-    from ottla.spark.sql_markers import METADATA, TABLE_LENGTH, left_over, locked_marker, mark
+    from ottla.spark.sql_markers import INSERTS, METADATA, TABLE_LENGTH, left_over, locked_marker, mark
     from ottla.spark.sql_rows import rows_of
     from ottla.spark.sql_types import column_types
 except ImportError as error:
@@ -201,39 +202,42 @@ class SqlSink:
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
-        held = [batch for batch in batches if batch.num_rows]
         engine = self._engine()
         try:
-            for last in range(TRIES):
-                try:
-                    return self._write(engine, share, held)
-                except OperationalError as error:
-                    if last == TRIES - 1 or not _is_collision(error):
-                        raise KafkaError(
-                            f"dbtable: cannot write {self.options.table} of {_shown(engine)}: {error.orig}"
-                        ) from error
-                except DBAPIError as error:
-                    raise ConfigurationError(
-                        f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
-                        " to the types that the table has, and leave rows out that it is not to have"
-                    ) from error
+            with HeldRows() as rows:
+                rows.take(batches)
+                return self._write_held(engine, share, rows)
         finally:
             engine.dispose()
+
+    def _write_held(self, engine: sa.Engine, share: Share, rows: HeldRows) -> Written:
+        for last in range(TRIES):
+            try:
+                return self._write_once(engine, share, rows)
+            except OperationalError as error:
+                if last == TRIES - 1 or not _is_collision(error):
+                    raise KafkaError(
+                        f"dbtable: cannot write {self.options.table} of {_shown(engine)}: {error.orig}"
+                    ) from error
+            except DBAPIError as error:
+                raise ConfigurationError(
+                    f"dbtable: the table {self.options.table} does not take a row: {error.orig}. Cast the columns"
+                    " to the types that the table has, and leave rows out that it is not to have"
+                ) from error
         raise AssertionError("unreachable")
 
-    def _write(self, engine: sa.Engine, share: Share, batches: list[pa.RecordBatch]) -> Written:
-        count = sum(batch.num_rows for batch in batches)
+    def _write_once(self, engine: sa.Engine, share: Share, rows: HeldRows) -> Written:
         with engine.begin() as connection:
             before = locked_marker(connection, share, self.options.table)
             if before.batch_id >= share.batch_id:
-                return recognized(share, before, count, "dbtable")
+                return recognized(share, before, rows.count, "dbtable")
             table = self._table(sa.MetaData())
             statement = _insert(connection.dialect.name, table, self.options.keys)
-            for batch in batches:
+            for batch in rows:
                 for first in range(0, batch.num_rows, ROWS_AT_ONCE):
                     connection.execute(statement, rows_of(batch.slice(first, ROWS_AT_ONCE), self.options.keys))
-            mark(connection, share, self.options.table, count)
-        return Written(share, count)
+            mark(connection, share, self.options.table, rows.count)
+        return Written(share, rows.count)
 
     def place(self, share: Share) -> str:
         """Query, table and database."""
@@ -271,18 +275,15 @@ def _schema_and_name(table: str) -> tuple[str | None, str]:
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
     """Appends, or with keys updates what is there."""
+    statement = INSERTS[dialect](table)
+    if not keys:
+        return statement
     others = [column.name for column in table.columns if column.name not in keys]
-    if dialect in ("mysql", "mariadb"):
-        statement: Any = mysql.insert(table)
-        if not keys:
-            return statement
+    if isinstance(statement, mysql.Insert):
         if not others:
             # Not IGNORE, which would also cut keys that are too long, and take them for those that begin like them.
             return statement.on_duplicate_key_update({name: table.c[name] for name in keys})
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
-    statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    if not keys:
-        return statement
     if not others:
         return statement.on_conflict_do_nothing()
     changes = {name: statement.excluded[name] for name in others}
