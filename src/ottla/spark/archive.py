@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
+from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 
 UNPACKED_AS: Final = "ottla-env"
@@ -38,9 +39,11 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
         more: installed packages that the job needs besides.
 
     Raises:
-        ConfigurationError: a package of `more` is not installed.
+        ConfigurationError: a package of `more` is not installed, or nothing asks for one of `without`.
     """
-    found = _needed(frozenset(map(_plain, without)), list(more))
+    left_out, more = frozenset(map(_plain, without)), list(more)
+    _check_left_out(left_out, more)
+    found = _needed(left_out, more)
     draft = path.with_name(f".{path.name}.draft")
     # Level 1: half as long as the default for a tenth more bytes.
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -67,6 +70,15 @@ def import_paths() -> list[str]:
     return list(dict.fromkeys([str(Path(spec.origin).parents[1]), sysconfig.get_path("purelib")]))
 
 
+def _check_left_out(without: frozenset[str], more: list[str]) -> None:
+    """ConfigurationError for a name that nothing asks for: a misspelt one would be packed after all."""
+    packed = _needed(frozenset(), more)
+    asked = {r.name for package in (distribution("ottla"), *packed.values()) for r in _required(package, _EXTRAS)}
+    known = {*_BROUGHT_BY_SPARK, *packed, *asked}
+    for name in sorted(without - known):
+        raise ConfigurationError(f"{name} would not be packed, so it cannot be left out{nearest(name, sorted(known))}")
+
+
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
     """Every installed distribution that Ottla's extras for Spark, or `more`, ask for, directly or not."""
     for name in more:
@@ -75,26 +87,41 @@ def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]
         except PackageNotFoundError:
             raise ConfigurationError(f"{name} is not installed here, so it cannot be packed") from None
     found: dict[str, Distribution] = {}
-    waiting = [*_required(distribution("ottla"), _EXTRAS), *more]
+    seen: set[Required] = set()
+    waiting = [*_required(distribution("ottla"), _EXTRAS), *(Required(_plain(name)) for name in more)]
     while waiting:
-        name = _plain(waiting.pop())
-        if name in found or name in without or name in _BROUGHT_BY_SPARK or name == "ottla":
+        required = waiting.pop()
+        name = required.name
+        if required in seen or name in without or name in _BROUGHT_BY_SPARK or name == "ottla":
             continue
+        seen.add(required)
         try:
             found[name] = distribution(name)
         except PackageNotFoundError:  # for other systems, or of an extra that is not installed
             continue
-        waiting += _required(found[name], ())
+        waiting += _required(found[name], required.extras)
     return found
 
 
-def _required(package: Distribution, extras: Iterable[str]) -> Iterator[str]:
+class Required(NamedTuple):
+    """What a distribution asks for."""
+
+    name: str
+    extras: tuple[str, ...] = ()
+    """Such as the `binary` of `psycopg[binary]`."""
+
+
+_REQUIREMENT: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[(?P<extras>[^\]]*)\])?")
+_EXTRA: Final = re.compile(r"extra\s*==\s*['\"](?P<name>[^'\"]+)")
+
+
+def _required(package: Distribution, extras: Iterable[str]) -> Iterator[Required]:
     """What a distribution asks for, with these extras. Other markers do not matter: what is installed counts."""
-    for requirement in package.requires or ():
-        name = re.match(r"[A-Za-z0-9._-]+", requirement)
-        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", requirement)
-        if name is not None and (extra is None or extra[1] in extras):
-            yield name[0]
+    for text in package.requires or ():
+        requirement, extra = _REQUIREMENT.match(text), _EXTRA.search(text)
+        if requirement is not None and (extra is None or extra["name"] in extras):
+            wanted = (requirement["extras"] or "").split(",")
+            yield Required(_plain(requirement["name"]), tuple(sorted(filter(None, map(str.strip, wanted)))))
 
 
 def _plain(name: str) -> str:

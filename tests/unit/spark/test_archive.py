@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_the_formats_and_no_ballast_are_in_it(tmp_path: Path) -> None:
     assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sql_sink.py"} <= set(inside)
     assert not [name for name in inside if name.endswith((".pyc", ".c", ".pxd")) or "/tests/" in name]
     assert len(inside) == len(set(inside))
+
+
+def test_drivers_of_databases_are_whole(tmp_path: Path) -> None:
+    """psycopg alone takes a libpq, which executors need not have."""
+    if find_spec("psycopg_binary") is None:
+        pytest.skip("no psycopg_binary")
+    without = [name for name in LARGE if not name.startswith("psycopg")]
+    assert {"psycopg", "psycopg-binary"} <= set(write_archive(tmp_path / "ottla.zip", without=without))
+
+
+def test_a_misspelt_package_is_not_packed_silently(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="^pyarow would not be packed.*; did you mean pyarrow?"):
+        write_archive(tmp_path / "ottla.zip", without=["pandas", "pyarow"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_package_that_is_not_here_cannot_be_packed(tmp_path: Path) -> None:
