@@ -64,11 +64,11 @@ def prepare(args: argparse.Namespace, console: Console) -> Run:
     """The run to work on: the one that was started before, or a fresh one in an empty directory."""
     from ottla.pipelines.refine.store import Store
 
-    if args.resume:
-        return Run.load(args.data.resolve())
-    check_input(args.input, args.by)
     source = args.input.resolve() if args.input else None
     run = Run(args.data.resolve(), args.limit, source, args.by, args.database)
+    if args.resume:
+        return Run.resumed(run)
+    check_input(args.input, args.by)
     if args.database:
         # Before anything is cleared: a wrong URL must not cost an earlier run.
         Store.open(args.database).close()

@@ -91,6 +91,19 @@ class Run:
         write_json(self.directory / _FILE, settings)
 
     @classmethod
+    def resumed(cls, asked: Run) -> Run:
+        """The run in the directory of `asked`. ConfigurationError where that names a setting that it does not have."""
+        run = cls.load(asked.directory)
+        for option in ("limit", "input", "by", "database"):
+            # Without the values: a database's may have a password.
+            if getattr(asked, option) not in (None, getattr(run, option)):
+                raise ConfigurationError(
+                    f"--resume: a run goes on as it was started, which was not with this --{option}; leave --{option}"
+                    " out, or --resume to start afresh"
+                )
+        return run
+
+    @classmethod
     def load(cls, directory: Path) -> Run:
         """The run that was started in `directory`. ConfigurationError where there is none."""
         path = directory / _FILE

@@ -35,7 +35,15 @@ def test_a_fresh_run_has_its_settings_and_empty_tables(tmp_path: Path):
 
 def test_resume_takes_the_settings_of_the_run(tmp_path: Path):
     run = prepared(tmp_path, "--limit", "7")
-    assert prepared(tmp_path, "--resume", "--limit", "9") == run
+    assert prepared(tmp_path, "--resume") == prepared(tmp_path, "--resume", "--limit", "7") == run
+
+
+@pytest.mark.parametrize("given", [("--limit", "9"), ("--by", "x")])
+def test_resume_refuses_other_settings_than_those_of_the_run(tmp_path: Path, given: tuple[str, str]):
+    run = prepared(tmp_path, "--limit", "7")
+    with pytest.raises(ConfigurationError, match=f"--resume: .* not with this {given[0]}; leave {given[0]} out"):
+        prepared(tmp_path, "--resume", *given)
+    assert prepared(tmp_path, "--resume") == run
 
 
 @pytest.mark.parametrize(
