@@ -125,7 +125,8 @@ class TopicSink:
         if not left:
             return None
         groups = " ".join(f"--group {quote(self.name(share._replace(partition=task)))}" for task in left)
-        remedy = f"delete their markers: ottla consumer-groups --delete {groups}"
+        at = quote(self.options.kafka["bootstrap.servers"])
+        remedy = f"delete their markers: ottla consumer-groups --bootstrap-server {at} --delete {groups}"
         return LeftOver(sum(left.values()), list(left), remedy)
 
     def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:

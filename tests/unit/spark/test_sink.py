@@ -129,6 +129,7 @@ def test_a_micro_batch_in_fewer_tasks_than_before_is_refused(bootstrap: str, top
         told = [write_share(share, options, iter([batch(value=[b"v"] * 10)])) for share in again]
         with pytest.raises(IllegalStateError, match=r"micro-batch 4 of query fewer .* 10 rows .* \(12\)") as error:
             writer.commit(told, 4)
+    assert f"--bootstrap-server {bootstrap} --delete" in str(error.value)
     group = re.findall(r"--group (\S+)", str(error.value))
     assert group == [TopicSink(options).name(Share("fewer", 4, 12))]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
