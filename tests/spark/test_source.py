@@ -217,6 +217,11 @@ def test_errors_name_what_is_wrong(load: Load, send: Send, options: dict[str, st
         load(**options).collect()
 
 
+def test_options_that_no_read_takes_are_told_at_load(load: Load):
+    with pytest.raises(Exception, match="minPartitions: '0' is not allowed"):
+        load(minPartitions="0")
+
+
 def test_offsets_that_are_not_there_fail_or_warn(load: Load, send: Send, topic: str):
     send(5, 5, 5)
     beyond = f'{{"{topic}": {{"0": 9, "1": -1, "2": -1}}}}'

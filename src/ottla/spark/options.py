@@ -146,11 +146,27 @@ class SourceOptions:
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    warn_of_unknown(given, [row.name for row in OPTIONS], "source")
+    return _checked(given, streaming)
+
+
+def check_early(given: Mapping[str, str]) -> None:
+    """Raise the ConfigurationError that batches and streams would meet alike, where it is not known yet which it is."""
+    faults = []
+    for streaming in (False, True):
+        try:
+            _checked(given, streaming)
+        except ConfigurationError as error:
+            faults.append(error)
+    if len(faults) == 2 and str(faults[0]) == str(faults[1]):
+        raise faults[0]
+
+
+def _checked(given: Mapping[str, str], streaming: bool) -> SourceOptions:
     # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
     lowered = {name.lower(): value for name, value in given.items()}
     log_dirs = get(lowered, "ottla.log.dirs", paths) or ()
     kafka = kafka_options(lowered, FORBIDDEN_KAFKA, with_brokers=not log_dirs)
-    warn_of_unknown(given, [row.name for row in OPTIONS], "source")
     most_records = get(lowered, "maxRecordsPerPartition", positive)  # Batches ignore it, but not a wrong value.
     options = SourceOptions(
         subscription=_subscription(lowered),

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
 from ottla.spark.arrow import column_names, spark_schema
-from ottla.spark.options import SourceOptions, read_options
+from ottla.spark.options import SourceOptions, check_early, read_options
 from ottla.spark.sink_options import check_columns, sink_options
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ class OttlaSource(DataSource):
         return "ottla"
 
     def schema(self) -> str:
-        """The schema of Spark's Kafka connector."""
+        """The schema of Spark's Kafka connector. ConfigurationError for options that no read takes.
+
+        The connector, too, tells them at `load()`; the next to tell would be a flow of a pipeline, tried ten times.
+        """
+        check_early(self.given)
         return spark_schema(self._columns())
 
     def _columns(self) -> tuple[str, ...]:

@@ -29,6 +29,25 @@ def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
             make(StructType([StructField("value", LongType())]))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"subscribePattern": ".*"}, "subscribe and subscribePattern exclude each other"),
+        ({"minPartitions": "0"}, "minPartitions"),
+        ({"startingOffsets": "last"}, "startingOffsets: 'last' is not allowed"),
+        ({"includeHeaders": "maybe"}, "includeHeaders"),
+    ],
+)
+def test_options_that_no_read_takes_are_told_before_there_is_one(wrong: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        OttlaSource({**READING, **wrong}).schema()
+
+
+@pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}])
+def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(given: dict[str, str]) -> None:
+    assert OttlaSource({**READING, **given}).schema() == OttlaSource(READING).schema()
+
+
 def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
     wanted = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
     assert OttlaSource(READING).reader(wanted).columns == ("offset", "key")

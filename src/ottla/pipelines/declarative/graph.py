@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pyspark.pipelines.cli import PipelineSpec, register_definitions
 from pyspark.pipelines.flow import Flow
-from pyspark.pipelines.output import Output, StreamingTable, Table
+from pyspark.pipelines.output import Output, Sink, StreamingTable, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
@@ -55,6 +55,8 @@ class Registry(SparkConnectGraphElementRegistry):
         self.outputs.add(last_part(output.name))
         if isinstance(output, Table):
             self.tables.add(spelled(output.name))
+        if isinstance(output, Sink):
+            check_sink(output)
         if isinstance(output, StreamingTable) and output.format in FILE_FORMATS:
             self._file_tables.add(last_part(output.name))
         super().register_output(output)
@@ -86,6 +88,18 @@ class Registry(SparkConnectGraphElementRegistry):
                 f"table {crowded[0]} has {self._flows[crowded[0]]} flows, of which Spark would keep only some rows: "
                 "give each flow a table of its own and unite them in a view"
             )
+
+
+def check_sink(sink: Sink) -> None:
+    """ConfigurationError for wrong options of our sinks: Spark would begin to run, and try it ten times."""
+    if sink.format == "ottla":
+        from ottla.spark.sink_options import sink_options
+
+        sink_options(sink.options)
+    if sink.format == "ottla.sql":
+        from ottla.spark.sql_sink import sql_options
+
+        sql_options(sink.options)
 
 
 def crowded_tables(file_tables: set[str], flows: Counter[str]) -> list[str]:

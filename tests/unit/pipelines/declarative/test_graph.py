@@ -6,12 +6,39 @@ pytest.importorskip("pyspark")
 pytest.importorskip("grpc")
 pytest.importorskip("yaml")
 
-from ottla.pipelines.declarative.graph import crowded_tables, last_part
+from pyspark.pipelines.output import Sink
+from pyspark.pipelines.source_code_location import SourceCodeLocation
+
+from ottla.errors import ConfigurationError
+from ottla.pipelines.declarative.graph import check_sink, crowded_tables, last_part
 
 
 def test_two_flows_into_a_table_of_files_are_too_many() -> None:
     flows = Counter({"both": 2, "one": 1, "sink": 3})
     assert crowded_tables({"both", "one"}, flows) == ["both"]
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "said"),
+    [
+        ("ottla", {"topic": "t"}, "kafka.bootstrap.servers"),
+        ("ottla.sql", {"url": "oracle://h/d", "dbtable": "t"}, "url: oracle is not known"),
+    ],
+)
+def test_a_sink_that_cannot_work_is_told_when_it_is_defined(form: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        check_sink(sink(form, options))
+
+
+def test_other_sinks_are_left_to_spark() -> None:
+    check_sink(sink("ottla", {"kafka.bootstrap.servers": "h:1", "topic": "t"}))
+    check_sink(sink("kafka", {}))
+
+
+def sink(form: str, options: dict[str, str]) -> Sink:
+    return Sink(
+        name="s", comment=None, source_code_location=SourceCodeLocation("s.py", 1), format=form, options=options
+    )
 
 
 @pytest.mark.parametrize("name", ["t", "default.t", "spark_catalog.default.T", "`default`.`t`"])
