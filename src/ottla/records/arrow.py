@@ -50,8 +50,9 @@ def headers_array(headers: HeadersColumn, rows: int) -> pa.Array:
     listed = pa.ListArray.from_arrays(fixed_array(pa.int32(), headers.offsets, rows + 1), pairs)
     import pyarrow.compute as pc  # takes 70 ms to import; what has no headers does without
 
-    empty = pc.equal(pc.list_value_length(listed), 0)
-    return pc.if_else(empty, pa.scalar(None, listed.type), listed)
+    # Neither a number nor `pa.scalar`: Arrow would look whether they are of pandas, and import that.
+    filled = pc.list_value_length(listed).cast(pa.bool_())
+    return pc.if_else(filled, listed, pa.nulls(1, listed.type)[0])
 
 
 def _text(keys: Any) -> pa.Array:

@@ -6,6 +6,7 @@ milliseconds to microseconds, the one unit of time that Spark takes, make new me
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +37,17 @@ def _timestamps(chunk: Columns, tp: TopicPartition) -> pa.Array:
     return fixed_array(pa.timestamp("ms", tz="UTC"), chunk.timestamps, chunk.rows).cast(MICROS)
 
 
+def _text(text: str) -> pa.Scalar:
+    # As below not by `pa.scalar`: that imports pandas, if it can, and a worker's first task takes 0.3 s longer.
+    data = text.encode()
+    buffers = [None, pa.py_buffer(array("i", [0, len(data)])), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), 1, buffers)[0]
+
+
+def _number(number: int) -> pa.Scalar:
+    return pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(array("i", [number]))])[0]
+
+
 def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
     assert chunk.headers is not None, "headers were asked for but not decoded"
     return headers_array(chunk.headers, chunk.rows)
@@ -44,10 +56,8 @@ def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
 COLUMNS: Final[dict[str, Column]] = {
     "key": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.keys, chunk.rows)),
     "value": Column("binary", pa.binary(), lambda chunk, tp: binary_array(chunk.values, chunk.rows)),
-    "topic": Column("string", pa.string(), lambda chunk, tp: pa.repeat(pa.scalar(tp.topic, pa.string()), chunk.rows)),
-    "partition": Column(
-        "int", pa.int32(), lambda chunk, tp: pa.repeat(pa.scalar(tp.partition, pa.int32()), chunk.rows)
-    ),
+    "topic": Column("string", pa.string(), lambda chunk, tp: pa.repeat(_text(tp.topic), chunk.rows)),
+    "partition": Column("int", pa.int32(), lambda chunk, tp: pa.repeat(_number(tp.partition), chunk.rows)),
     "offset": Column("bigint", pa.int64(), lambda chunk, tp: fixed_array(pa.int64(), chunk.offsets, chunk.rows)),
     "timestamp": Column("timestamp", MICROS, _timestamps),
     "timestampType": Column(

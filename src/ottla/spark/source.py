@@ -15,8 +15,10 @@ from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError
 from ottla.spark.arrow import column_names, spark_schema
+from ottla.spark.option_values import boolean, get_or
 from ottla.spark.options import SourceOptions, check_early, read_options
 from ottla.spark.sink_options import check_columns, sink_options
+from ottla.spark.workers import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from ottla.spark.offline import OfflineReader
@@ -46,17 +48,17 @@ class OttlaSource(DataSource):
 
         The connector, too, tells them at `load()`; the next to tell would be a flow of a pipeline, tried ten times.
         """
+        keep_what_is_loaded()
         check_early(self.given)
         return spark_schema(self._columns())
 
     def _columns(self) -> tuple[str, ...]:
-        headers = {k.lower(): v for k, v in self.given.items()}.get("includeheaders", "false").strip().lower()
-        if headers not in ("true", "false"):
-            raise ConfigurationError(f"includeHeaders: {headers!r} is not allowed: true or false is wanted")
-        return column_names(headers == "true")
+        lowered = {name.lower(): value for name, value in self.given.items()}
+        return column_names(get_or(lowered, "includeHeaders", boolean, False))
 
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         """The options, with the columns that are wanted: all, or those of the user's `.schema(...)`."""
+        keep_what_is_loaded()
         wanted = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]
         if not wanted or set(wanted) - set(offered):

@@ -17,20 +17,21 @@ from ottla.errors import ConfigurationError
 _PROBE = "import ottla, sys; print('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 30
 
-_kept = False
-"""Whether `keep_what_is_loaded` was called in this process; counting what is frozen takes milliseconds."""
+_kept = 0
+"""How many modules were loaded when `keep_what_is_loaded` last froze something; counting objects takes milliseconds."""
 
 
 def keep_what_is_loaded() -> None:
-    """Called by tasks: the collector leaves alone, from the worker's first task on, what is loaded by then.
+    """Called where Spark starts to work with us: the collector leaves alone what is loaded by then.
 
-    A worker collects garbage between any two tasks, and the next one waits for it: some 40 ms to walk over Spark's,
-    Arrow's and our modules, of which nothing is ever garbage; 5 ms without them.
+    Spark's Python processes collect garbage between any two tasks (and looks at a source), and the next one waits for
+    it: some 40 ms to walk over Spark's, Arrow's and our modules, of which nothing is ever garbage; 5 ms without them.
+    Called again it does nothing, unless modules have been imported since, as a first task does.
     """
     global _kept
-    if not _kept:
-        _kept = True
+    if len(sys.modules) != _kept:
         gc.freeze()
+        _kept = len(sys.modules)
 
 
 def check_workers(executable: str) -> None:

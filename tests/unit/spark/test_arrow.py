@@ -1,4 +1,6 @@
 import datetime as dt
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -94,3 +96,23 @@ def test_memory_is_wrapped_not_copied():
 def test_only_the_columns_that_are_wanted_are_made():
     (batch,) = arrow.record_batches([columns([b"k"], first=7)], TP, ["offset", "key"])
     assert batch.to_pylist() == [{"offset": 7, "key": b"k"}]
+
+
+def test_rows_are_made_without_pandas_which_workers_would_import_with_their_first_task():
+    script = """if True:
+        import sys
+        from array import array
+        from ottla.model import TopicPartition
+        from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
+        from ottla.spark.arrow import column_names, record_batches
+
+        one, none = memoryview(array("q", [7])), memoryview(array("i", [0, 0]))
+        text = BinaryColumn(memoryview(array("i", [0, 1])), b"x", None, 0)
+        empty = BinaryColumn(none, b"", None, 0)
+        rows = Columns(1, one, one, memoryview(array("i", [0])), text, text, HeadersColumn(none, empty, empty))
+        (batch,) = record_batches([rows], TopicPartition("flights", 3), column_names(True))
+        assert "pandas" not in sys.modules
+        row = [column[0].as_py() for column in batch.columns]
+        assert row[:5] == [b"x", b"x", "flights", 3, 7] and row[-1] is None, row
+    """
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

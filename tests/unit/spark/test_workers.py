@@ -39,8 +39,12 @@ def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
         check_workers(str(tmp_path / "none"))
 
 
+def run(script: str) -> None:
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
-    script = """if True:
+    run("""if True:
         import gc
         from ottla.spark.workers import keep_what_is_loaded
         keep_what_is_loaded()
@@ -48,5 +52,16 @@ def test_what_a_worker_has_loaded_is_left_to_itself_once() -> None:
         later = [[]]
         keep_what_is_loaded()
         assert gc.get_freeze_count() == frozen > 1000, (frozen, gc.get_freeze_count())
-    """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    """)
+
+
+def test_what_a_task_has_imported_is_left_to_itself_from_the_next_one_on() -> None:
+    run("""if True:
+        import gc
+        from ottla.spark.workers import keep_what_is_loaded
+        keep_what_is_loaded()
+        frozen = gc.get_freeze_count()
+        import sqlite3
+        keep_what_is_loaded()
+        assert gc.get_freeze_count() > frozen + 100, (frozen, gc.get_freeze_count())
+    """)
