@@ -154,6 +154,15 @@ def test_keys_that_are_not_unique_in_the_table_are_refused(url: str, table: str)
     sink(url, table, "visits")
 
 
+def test_a_table_without_transactions_is_refused(url: str, table: str) -> None:
+    if sa.make_url(url).get_backend_name() != "mysql":
+        pytest.skip("other databases have transactions in all tables")
+    made = sink(url, table)
+    execute(made, f"alter table {table} engine=MyISAM")
+    with pytest.raises(ConfigurationError, match=rf"{table} has the engine MyISAM.*alter table {table} engine=InnoDB"):
+        sink(url, table)
+
+
 def test_keys_that_differ_in_case_are_two(url: str, table: str) -> None:
     made = sink(url, table, "name")
     made.write(Share(table, 0, 0), rows(name=["/a", "/A"], visits=[1, 2]))

@@ -42,7 +42,8 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
         ConfigurationError: a package of `more` is not installed, or nothing asks for one of `without`.
     """
     left_out, more = frozenset(map(_plain, without)), list(more)
-    _check_left_out(left_out, more)
+    if left_out:
+        _check_left_out(left_out, more)
     found = _needed(left_out, more)
     draft = path.with_name(f".{path.name}.draft")
     # Level 1: half as long as the default for a tenth more bytes.

@@ -27,7 +27,7 @@ try:
     from sqlalchemy.dialects import mysql
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-    from ottla.spark.sql_markers import INSERTS, METADATA, TABLE_LENGTH, left_over, locked_marker, mark
+    from ottla.spark.sql_markers import BATCHES, INSERTS, METADATA, TABLE_LENGTH, left_over, locked_marker, mark
     from ottla.spark.sql_rows import rows_of
     from ottla.spark.sql_types import column_types
 except ImportError as error:
@@ -144,6 +144,7 @@ class SqlSink:
                 inspector = sa.inspect(connection)
                 self._check_columns(inspector)
                 self._check_keys(inspector)
+                self._check_transactions(connection)
         except DBAPIError as error:
             raise ConfigurationError(f"dbtable: cannot make or use {self.options.table}: {error.orig}") from error
         finally:
@@ -176,6 +177,20 @@ class SqlSink:
                 f"keyColumns: the table {self.options.table} has no primary key or unique index of just"
                 f" {', '.join(keys)}, so rows cannot be updated by them: make one, or name other columns"
             )
+
+    def _check_transactions(self, connection: sa.Connection) -> None:
+        """ConfigurationError for tables that MySQL changes at once: what a failed task has written would stay there."""
+        if connection.dialect.name != "mysql":
+            return
+        schema, name = _schema_and_name(self.options.table)
+        for place, table in ((schema, name), (BATCHES.schema, BATCHES.name)):
+            engine = connection.scalar(_WITHOUT_TRANSACTIONS, {"place": place, "name": table})
+            if engine is not None:
+                named = f"{place}.{table}" if place else table
+                raise ConfigurationError(
+                    f"dbtable: the table {named} has the engine {engine}, which has no transactions: a task that runs"
+                    f" again would write rows twice: alter table {named} engine=InnoDB, or name another table"
+                )
 
     def _table(self, metadata: sa.MetaData) -> sa.Table:
         columns: list[Any] = [
@@ -253,6 +268,13 @@ class SqlSink:
                 return left_over(connection, share, self.options.table, tasks)
         finally:
             engine.dispose()
+
+
+_WITHOUT_TRANSACTIONS: Final = sa.text(
+    "select e.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine"
+    " where t.table_schema = coalesce(:place, database()) and t.table_name = :name and e.transactions <> 'YES'"
+)
+"""The engine of a table of MySQL that has no transactions; no row for another one."""
 
 
 def _reached(engine: sa.Engine) -> sa.Connection:
