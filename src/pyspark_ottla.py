@@ -14,15 +14,15 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Stands for `ottla.spark.source.OttlaSource` until it is used."""
+    """Stands for `ottla.spark.source.OttlaDataSource` until it is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
         """The source itself. ImportError, naming the extra to install, where a package is missing."""
         from ottla.spark.extras import needed
 
         with needed("ottla", extra="spark"):
-            from ottla.spark.source import OttlaSource
-        return OttlaSource(options)
+            from ottla.spark.source import OttlaDataSource
+        return OttlaDataSource(options)
 
     @classmethod
     def name(cls) -> str:

@@ -14,9 +14,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ottla.metrics.reporter import MetricsReporter
+    from ottla.spark.source import OttlaDataSource
     from ottla.spark.watching.watcher import Watcher
 
-__all__ = ["register", "watch"]
+__all__ = ["OttlaDataSource", "register", "watch"]
+
+
+def __getattr__(name: str) -> object:
+    # The class is for `spark.dataSource.register`, and takes Spark and Arrow to import.
+    if name != "OttlaDataSource":
+        raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
+    from ottla.spark.extras import needed
+
+    with needed("ottla", extra="spark"):
+        from ottla.spark.source import OttlaDataSource
+    return OttlaDataSource
 
 
 def register(spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.spark.writer import BatchWriter, StreamWriter
 
 
-class OttlaSource(DataSource):
+class OttlaDataSource(DataSource):
     """Topics as rows: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for."""
 
     sees_filters = False
@@ -111,7 +111,7 @@ class OttlaSource(DataSource):
         return StreamReader(self._options(schema, streaming=True))
 
 
-class FilteringSource(OttlaSource):
+class FilteringSource(OttlaDataSource):
     """The same in a session whose PUSHDOWN is on."""
 
     sees_filters = True

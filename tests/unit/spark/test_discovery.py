@@ -40,3 +40,14 @@ except Exception as error:
     assert missing in out
     assert "pip install" in out
     assert "ottla[" in out
+
+
+def test_the_class_is_there_for_those_who_register_it_themselves() -> None:
+    program = """if True:
+        import sys
+        import ottla.spark
+        assert "pyspark" not in sys.modules
+        assert ottla.spark.OttlaDataSource.name() == "ottla"
+        assert not hasattr(ottla.spark, "Source")
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from ottla.errors import ConfigurationError
 from ottla.spark.sink_options import sink_options
-from ottla.spark.source import OttlaSource
+from ottla.spark.source import OttlaDataSource
 from ottla.spark.sql_sink import SqlSource
 from ottla.spark.writer import StreamWriter
 
@@ -23,7 +23,7 @@ ROWS = StructType([StructField("page", StringType()), StructField("value", Binar
 
 
 def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
-    source = OttlaSource(READING)
+    source = OttlaDataSource(READING)
     for make in (source.reader, source.streamReader):
         with pytest.raises(ConfigurationError, match=r"the columns are key binary.*parse the column value"):
             make(StructType([StructField("value", LongType())]))
@@ -40,22 +40,22 @@ def test_a_schema_of_ones_own_is_refused_with_the_remedy() -> None:
 )
 def test_options_that_no_read_takes_are_told_before_there_is_one(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        OttlaSource({**READING, **wrong}).schema()
+        OttlaDataSource({**READING, **wrong}).schema()
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}])
 def test_what_only_a_batch_or_only_a_stream_takes_is_left_to_them(given: dict[str, str]) -> None:
-    assert OttlaSource({**READING, **given}).schema() == OttlaSource(READING).schema()
+    assert OttlaDataSource({**READING, **given}).schema() == OttlaDataSource(READING).schema()
 
 
 def test_a_schema_may_name_fewer_columns_which_are_then_all_that_is_made() -> None:
     wanted = StructType([StructField("offset", LongType()), StructField("key", BinaryType())])
-    assert OttlaSource(READING).reader(wanted).columns == ("offset", "key")
-    assert OttlaSource({**READING, "includeHeaders": "true"}).streamReader(wanted).columns == ("offset", "key")
+    assert OttlaDataSource(READING).reader(wanted).columns == ("offset", "key")
+    assert OttlaDataSource({**READING, "includeHeaders": "true"}).streamReader(wanted).columns == ("offset", "key")
 
 
 def test_complete_is_written_to_topics_but_overwriting_is_not() -> None:
-    source = OttlaSource(WRITING)
+    source = OttlaDataSource(WRITING)
     assert isinstance(source.streamWriter(ROWS, overwrite=True), StreamWriter)
     with pytest.raises(ConfigurationError, match="a topic only grows"):
         source.writer(ROWS, overwrite=True)
