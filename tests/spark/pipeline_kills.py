@@ -69,6 +69,11 @@ class Run:
                     continue
         return found
 
+    def jvms(self) -> list[int]:
+        """Spark's JVM while it runs, without what it has forked: for each file it calls chmod, by a helper of Java's."""
+        found = self.members("java")
+        return [pid for pid in found if _parent(pid) not in (*found, None)]
+
     def wait(self, seconds: float = RUN_SECONDS) -> int:
         code = self.process.wait(seconds)
         self._reader.join(30)
@@ -81,6 +86,14 @@ class Run:
         except ProcessLookupError:
             pass
         self.wait()
+
+
+def _parent(pid: int) -> int | None:
+    """None for a process that has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 class Killer:
@@ -131,7 +144,7 @@ class Killer:
             time.sleep(self.dice.uniform(0, 3))
             self.broker.start()
         else:
-            found = run.members("java" if victim == "jvm" else "pyspark")
+            found = run.jvms() if victim == "jvm" else run.members("pyspark")
             if victim == "worker":
                 # The daemon forks the workers; it may be the victim, too. So may the processes that plan a source.
                 found = [pid for pid in found if pid not in run.members("java")]

@@ -110,7 +110,7 @@ def test_a_run_whose_jvm_dies_ends_and_says_so(tmp_path: Path, broker: BrokerPro
     run = Run(at, broker.bootstrap, "--master", "local[2,4]", offsets=10)
     try:
         assert run.running.wait(RUN_SECONDS)
-        (jvm,) = run.members("java")
+        (jvm,) = run.jvms()
         os.kill(jvm, signal.SIGKILL)
         assert run.wait(60) == 1
     finally:
