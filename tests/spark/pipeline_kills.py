@@ -70,7 +70,7 @@ class Run:
         return found
 
     def jvms(self) -> list[int]:
-        """Spark's JVM while it runs, without what it has forked: for each file it calls chmod, by a helper of Java's."""
+        """Spark's JVM while it runs, without what it forks: for each file it calls chmod, by a helper of Java's."""
         found = self.members("java")
         return [pid for pid in found if _parent(pid) not in (*found, None)]
 
