@@ -45,7 +45,7 @@ def _text(text: str) -> pa.Scalar:
 
 
 def _number(number: int) -> pa.Scalar:
-    return pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(array("i", [number]))])[0]
+    return fixed_array(pa.int32(), memoryview(array("i", [number])), 1)[0]
 
 
 def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
