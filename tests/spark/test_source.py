@@ -341,3 +341,8 @@ def test_an_end_of_a_stream_is_refused(stream: Stream, send: Send):
     send(1)
     with pytest.raises(Exception, match="endingOffsets: a stream has no end"):  # Spark's own wrapping.
         stream.run(endingOffsets="latest")
+
+
+def test_the_jvm_does_not_check_each_access_to_what_workers_have_read(spark: "SparkSession"):
+    assert spark._jvm.org.apache.arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED is False
+    assert spark._jvm.org.apache.arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED is False

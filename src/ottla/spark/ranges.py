@@ -19,6 +19,7 @@ from ottla.spark.bounds import partition_list
 from ottla.spark.filters import Bounds
 from ottla.spark.offsets import Lookup, OffsetRange, batch_ranges, resolve
 from ottla.spark.options import SourceOptions, Subscription
+from ottla.spark.workers import SentToWorkers
 
 log = logging.getLogger("ottla.spark")
 
@@ -46,7 +47,7 @@ class FilterPushdown:
         return filters
 
 
-class RangeReader:
+class RangeReader(SentToWorkers):
     """What all readers share: what is to be read, and what to do where records are gone."""
 
     def __init__(self, options: SourceOptions) -> None:

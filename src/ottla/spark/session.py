@@ -34,14 +34,16 @@ LOCAL_DEFAULTS: dict[str, str] = {
 }
 
 
-TRUST_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""For drivers and executors: the JVM reads what Python sources have made of columns without checking each access to be
-within its buffer. Measured: writing Parquet from a topic takes a fifth less."""
+TRUST_ARROW: Final = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
+"""The JVM reads what Python sources have made of columns without checking each access to be within its buffer.
+
+Measured: writing Parquet from a topic takes a fifth less."""
 
 
 def prepare_environment() -> None:
-    """Set what Spark's launcher and workers read when a JVM starts here: JAVA_HOME, SPARK_LOCAL_IP, PYSPARK_PYTHON.
+    """Set what Spark's launcher, JVM and workers read when a session starts here.
 
+    JAVA_HOME, SPARK_LOCAL_IP, PYSPARK_PYTHON, and that the JVM need not check each access to Arrow's buffers.
     For sessions of one's own, such as `SparkSession.builder.remote("local[2]")`. What is set already stays, but for a
     JAVA_HOME that Spark does not run on.
 
@@ -50,6 +52,8 @@ def prepare_environment() -> None:
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, value in TRUST_ARROW.items():
+        os.environ.setdefault(name, value)
     # Spark's default is the python3 of the PATH, which need not be the one that Ottla is installed in.
     check_workers(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
 
@@ -81,7 +85,7 @@ def local_session(
     prepare_environment()
     use_installed_pyspark()
     settings = {**LOCAL_DEFAULTS, "spark.driver.memory": memory, **(config or {})}
-    settings[JAVA_OPTIONS] = " ".join(filter(None, (TRUST_ARROW, _cached_classes(), settings.get(JAVA_OPTIONS))))
+    settings[JAVA_OPTIONS] = " ".join(filter(None, (_cached_classes(), settings.get(JAVA_OPTIONS))))
     if warehouse is not None:
         settings["spark.sql.warehouse.dir"] = str(warehouse)
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")

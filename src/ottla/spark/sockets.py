@@ -1,8 +1,7 @@
 """How the JVM and Python workers of Spark talk on one machine: through Unix domain sockets in a directory of their own.
 
-By TCP, Spark's default, a task waits 40 ms for an acknowledgement before it reads (Nagle's algorithm), and what it has
-read costs more to hand over. It is handed over in larger pieces, too. The directory is there because Spark leaves a
-file of each session behind.
+By TCP, Spark's default, what a task has read costs more to hand over. It is handed over in larger pieces, too. The
+directory is there because Spark leaves a file of each session behind.
 
 For long jobs, `local_session(config=worker_sockets())`; not the default, as a worker that is idle when its session ends
 then tells, with a traceback, that nobody reads its farewell (BrokenPipeError; by TCP it does not learn of that).

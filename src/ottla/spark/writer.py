@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.errors import IllegalStateError
-from ottla.spark.workers import keep_what_is_loaded
+from ottla.spark.workers import SentToWorkers, keep_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -96,7 +96,7 @@ class Sink(Protocol):
         ...
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
     """`df.writeStream`."""
 
     def __init__(self, sink: Sink) -> None:
@@ -120,7 +120,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _tell(messages, f"micro-batch {batchId} failed after")
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToWorkers, DataSourceArrowWriter):
     """`df.write`: tasks that Spark runs again write once. With a sink id, so does foreachBatch."""
 
     def __init__(self, sink: Sink) -> None:

@@ -1,3 +1,5 @@
+import pickle
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.workers import check_workers
+from ottla.spark.workers import SentToWorkers, acknowledge, check_workers
 
 
 def python(path: Path, script: str) -> str:
@@ -65,3 +67,38 @@ def test_what_a_task_has_imported_is_left_to_itself_from_the_next_one_on() -> No
         keep_what_is_loaded()
         assert gc.get_freeze_count() > frozen + 100, (frozen, gc.get_freeze_count())
     """)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="acknowledging at once is asked for on Linux only")
+def test_a_reader_that_arrives_has_its_worker_acknowledge_what_has_come() -> None:
+    reader = SentToWorkers()
+    vars(reader)["options"] = "of some kind"
+    sent = pickle.dumps(reader)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as worker:
+        # As a connection is after an answer: acknowledgements wait for the next one.
+        worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        assert vars(pickle.loads(sent)) == vars(reader)
+        assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        worker.getpeername()  # still open
+
+
+def test_all_readers_and_writers_do_so() -> None:
+    pytest.importorskip("pyspark")
+    from ottla.spark.ranges import RangeReader
+    from ottla.spark.writer import BatchWriter, StreamWriter
+
+    assert all(issubclass(kind, SentToWorkers) for kind in (RangeReader, BatchWriter, StreamWriter))
+
+
+def test_where_connections_cannot_be_asked_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("socket.TCP_QUICKACK", raising=False)
+    acknowledge()
+
+
+def test_without_a_list_of_connections_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_proc(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("os.listdir", no_proc)
+    acknowledge()
