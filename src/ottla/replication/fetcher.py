@@ -29,6 +29,8 @@ FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 FIRST_PAUSE_SECONDS = 0.05
 """After a leader was not reached; it doubles up to `replica.fetch.backoff.ms`."""
+LOOK_AGAIN_SECONDS = 1.0
+"""How long throttled replicas rest before the quota is asked again, whose rate may have been raised, or removed."""
 R = TypeVar("R", bound=Response)
 
 
@@ -121,7 +123,7 @@ class Fetcher:
         self._news.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
-            self._hold_back(self._quota.free_at)
+            self._hold_back(min(self._quota.free_at, now + LOOK_AGAIN_SECONDS))
         asked = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
         if not asked:
             await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
