@@ -28,6 +28,7 @@ COMMANDS = (
     Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
+    Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),

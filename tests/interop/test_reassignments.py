@@ -1,0 +1,140 @@
+"""`ottla reassign-partitions` with three brokers: partitions are held back, called off, let go and rolled back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+pytest.importorskip("kazoo")
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.health import Health
+from tests.chaos.peers import PEERS
+from tests.interop.eventually import eventually as until_found
+
+from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+from ottla.cli.main import main
+from ottla.client.admin.configs import BROKER, TOPIC, ConfigResource
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+eventually = partial(until_found, seconds=60.0)
+RECORDS, RECORD_BYTES = 40, 100_000
+"""More than one fetch of a follower takes (replica.fetch.max.bytes), so that a throttle has something to hold back."""
+
+Tool = Callable[..., Any]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, PEERS["ottla"]) as running:
+        Health(running).wait_for_brokers()
+        yield running
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def tool(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Tool:
+    """The command; what it tells as JSON, or (code 1) its error."""
+
+    def call(*arguments: str, code: int = 0) -> Any:
+        capsys.readouterr()
+        command = ["reassign-partitions", "--bootstrap-server", cluster.bootstrap, *arguments, "--json"]
+        found, said = main(command), capsys.readouterr()
+        assert found == code, said.err
+        return said.err if code else json.loads(said.out)
+
+    return call
+
+
+def write(path: Path, *partitions: tuple[str, int, list[int]]) -> str:
+    fields = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in partitions]
+    path.write_text(json.dumps({"version": 1, "partitions": fields}))
+    return str(path)
+
+
+def replicas(admin: KafkaAdminClient, topic: str) -> list[tuple[int, ...]]:
+    return [partition.replicas for partition in admin.describe_topics([topic])[topic].partitions]
+
+
+def throttles(admin: KafkaAdminClient, topic: str) -> dict[tuple[str, str], str | None]:
+    resources = [ConfigResource(TOPIC, topic), *(ConfigResource(BROKER, str(broker)) for broker in (1, 2, 3))]
+    described = admin.describe_configs(resources).items()
+    return {
+        (resource.name, e.name): e.value
+        for resource, entries in described
+        for e in entries.values()
+        if e.is_modified and "throttled" in e.name
+    }
+
+
+def status(tool: Tool, file: str) -> str:
+    (partition,) = tool("--verify", "--reassignment-json-file", file)["partitions"]
+    found: str = partition["status"]
+    return found
+
+
+def test_a_throttled_move_is_listed_called_off_and_let_go(
+    cluster: Cluster, admin: KafkaAdminClient, tool: Tool, tmp_path: Path
+) -> None:
+    admin.create_topics([NewTopic("held", replica_assignments={0: [1, 2]})])
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
+        for future in [producer.send("held", bytes(RECORD_BYTES)) for _ in range(RECORDS)]:
+            future.get(30)
+    moves = write(tmp_path / "moves.json", ("held", 0, [3, 1]))
+    execute = ("--execute", "--reassignment-json-file", moves)
+
+    told = tool(*execute, "--throttle", "1000")
+    assert told["current"]["partitions"][0]["replicas"] == [1, 2]
+    limits = {
+        ("held", "leader.replication.throttled.replicas"): "0:1,0:2",
+        ("held", "follower.replication.throttled.replicas"): "0:3",
+        **{(str(b), f"{k}.replication.throttled.rate"): "1000" for b in (1, 2, 3) for k in ("leader", "follower")},
+    }
+    assert throttles(admin, "held") == limits
+    (moving,) = tool("--list")["reassignments"]
+    assert (moving["topic"], moving["adding_replicas"], moving["removing_replicas"]) == ("held", [3], [2])
+    assert status(tool, moves) == "in progress"
+    assert throttles(admin, "held") == limits
+    assert "there is an existing partition assignment.  Use --additional" in tool(*execute, code=1)
+
+    assert tool("--cancel", "--reassignment-json-file", moves)["cancelled"] == [{"topic": "held", "partition": 0}]
+    assert replicas(admin, "held") == [(1, 2)]
+    assert throttles(admin, "held") == {}
+
+    tool(*execute, "--throttle", "1000")
+    assert status(tool, moves) == "in progress"
+    tool(*execute, "--additional", "--throttle", "100000000")
+    eventually(lambda: status(tool, moves) == "completed")
+    assert replicas(admin, "held") == [(3, 1)]
+    assert throttles(admin, "held") == {}
+
+
+def test_a_proposal_moves_topics_off_a_broker_and_its_rollback_back(
+    admin: KafkaAdminClient, tool: Tool, tmp_path: Path
+) -> None:
+    before = [(1, 2), (2, 3), (3, 1)]
+    admin.create_topics([NewTopic("drained", replica_assignments=dict(enumerate(before)))])
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"drained"}]}')
+    told = tool("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,3")
+    for name, after in (("proposed", [{1, 3}] * 3), ("current", [set(own) for own in before])):
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(told[name]))
+        tool("--execute", "--reassignment-json-file", str(file))
+        eventually(lambda: not tool("--list")["reassignments"])
+        assert [set(own) for own in replicas(admin, "drained")] == after
+        verified = tool("--verify", "--reassignment-json-file", str(file))["partitions"]
+        assert [p["status"] for p in verified] == ["completed"] * 3
+    assert replicas(admin, "drained") == before

@@ -1,0 +1,327 @@
+"""`ottla reassign-partitions`: what it proposes, throttles and tells, and a broker with two data directories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.interop.eventually import eventually
+
+from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla.cli import reassignment_throttles as throttles
+from ottla.cli.main import main
+from ottla.cli.reassignment_actions import proposed
+from ottla.cli.reassignment_json import Move
+from ottla.cli.reassignment_states import ReplicaState, partition_states
+from ottla.client.admin.configs import BROKER, TOPIC, ConfigResource
+from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
+from ottla.client.admin.partitions import PartitionReassignment
+from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.errors import InvalidReplicationFactorError
+from ottla.model import TopicPartition
+
+NOWHERE = ("reassign-partitions", "--bootstrap-server", "127.0.0.1:1")
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def topic(name: str, *replicas: tuple[int, ...]) -> TopicInfo:
+    partitions = tuple(PartitionInfo(name, i, own[0], 0, own, own, ()) for i, own in enumerate(replicas))
+    return TopicInfo(name, UUID(int=1), False, partitions)
+
+
+# What is proposed
+
+
+def test_leaders_go_on_in_turn_from_topic_to_topic() -> None:
+    found = proposed([topic("b", (1,)), topic("a", (1,))], dict.fromkeys((4, 5, 6)))
+    assert found == {TopicPartition("a", 0): (4,), TopicPartition("b", 0): (5,)}
+
+
+def test_each_partition_keeps_its_number_of_replicas() -> None:
+    found = proposed([topic("t", (1, 2), (1, 2, 3), (1,))], dict.fromkeys((4, 5, 6)))
+    assert [len(found[TopicPartition("t", p)]) for p in range(3)] == [2, 3, 1]
+
+
+def test_replicas_are_on_different_racks() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "a", 3: "b", 4: "b"}
+    found = proposed([topic("t", *[(1, 2)] * 8)], racks)
+    assert all(racks[first] != racks[second] for first, second in found.values())
+
+
+def test_too_few_brokers_are_named_with_the_topic() -> None:
+    with pytest.raises(InvalidReplicationFactorError, match="Topic t: replication factor 2"):
+        proposed([topic("t", (1, 2))], {3: None})
+
+
+# What is throttled
+
+
+def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
+    found = throttles.ways({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
+    assert throttles.topic_options(found) == {
+        "t": {throttles.LEADERS: "0:1,0:2,1:1,1:2", throttles.FOLLOWERS: "0:3"},
+    }
+    assert throttles.brokers_of(found) == {1, 2, 3}
+
+
+def test_sources_of_a_partition_that_moves_already_are_those_of_its_first_move() -> None:
+    moving = {T0: PartitionReassignment((3, 1), (3,), (1,)), T1: PartitionReassignment((1, 2), (2,), ())}
+    found = throttles.ways(moving, {T0: (4,)}, {T0: (3, 1)})
+    assert found == {
+        T0: throttles.Way(frozenset({1}), frozenset({4})),
+        T1: throttles.Way(frozenset({1}), frozenset({2})),
+    }
+
+
+def test_throttled_followers_of_earlier_moves_are_removed_where_there_are_none() -> None:
+    found = throttles.ways({}, {T0: (2, 1)}, {T0: (1, 2)})
+    assert throttles.topic_options(found)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
+
+
+# What is told
+
+
+def test_partitions_are_completed_in_progress_or_elsewhere() -> None:
+    moves = [Move(TopicPartition("t", p), (1, 2), ("any", "any"), "") for p in (3, 2, 1, 0)]
+    moving = {T1: PartitionReassignment((1, 2, 3), (1, 2), (3,))}
+    states = partition_states(moves, moving, {"t": topic("t", (1, 2), (3,), (2, 1))})
+    assert [str(state) for state in states] == [
+        "Reassignment of partition t-0 is completed.",
+        "Reassignment of partition t-1 is still in progress.",
+        "There is no active reassignment of partition t-2, but replica set is 2,1 rather than 1,2.",
+        "There is no active reassignment of partition t-3, but replica set is  rather than 1,2.",
+    ]
+    assert states[1].as_json() == {
+        "topic": "t",
+        "partition": 1,
+        "status": "in progress",
+        "replicas": (1, 2, 3),
+        "target_replicas": (1, 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (None, "Partition t-0 cannot be found in any live log directory on broker 7."),
+        (ReplicaLogDirInfo(), "Partition t-0 is not found in any live log dir on broker 7. There is likely an offline"),
+        (ReplicaLogDirInfo("/b"), "Reassignment of replica t-0-7 completed successfully."),
+        (ReplicaLogDirInfo("/a"), "Partition t-0 on broker 7 is not being moved from log dir /a to /b."),
+        (ReplicaLogDirInfo("/a", 0, "/b", 9), "Reassignment of replica t-0-7 is still in progress."),
+        (ReplicaLogDirInfo("/a", 0, "/c", 9), "Partition t-0 on broker 7 is being moved to log dir /c instead of /b."),
+    ],
+)
+def test_replicas_are_in_their_directory_or_on_the_way(place: ReplicaLogDirInfo | None, told: str) -> None:
+    state = ReplicaState(TopicPartitionReplica("t", 0, 7), "/b", place)
+    assert str(state).startswith(told)
+    assert state.is_moving is (place is not None and place.future_log_dir is not None)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--execute",), "--execute needs --reassignment-json-file"),
+        (("--generate", "--broker-list", "1"), "--generate needs --topics-to-move-json-file"),
+        (("--list", "--preserve-throttles"), "--preserve-throttles cannot be used with --list: it belongs to --verify"),
+        (("--verify", "--reassignment-json-file", "f", "--throttle", "5"), "it belongs to --execute"),
+        (("--execute", "--reassignment-json-file", "f", "--throttle", "0"), "--throttle: 0 is not allowed"),
+        (("--cancel", "--reassignment-json-file", "f", "--timeout", "0"), "--timeout: 0 is not allowed"),
+        (("--execute", "--reassignment-json-file", "nowhere.json"), "nowhere.json: cannot be read"),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*NOWHERE, *arguments]) == 1
+    said = capsys.readouterr()
+    assert words in said.err
+    assert (said.err.count("\n"), said.out) == (1, "")
+
+
+@pytest.mark.parametrize("actions", [(), ("--list", "--verify")])
+def test_there_is_exactly_one_action(actions: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*NOWHERE, *actions])
+    assert ended.value.code == 2
+
+
+# A broker with two data directories
+
+
+class Tool:
+    """The command, at a broker, with files of its own."""
+
+    def __init__(self, broker: Broker, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self._capsys = capsys
+        self._at = ("reassign-partitions", "--bootstrap-server", broker.bootstrap_servers)
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = main([*self._at, *arguments])
+        said = self._capsys.readouterr()
+        return code, said.out, said.err
+
+    def file(self, text: str) -> str:
+        path = self.directory / "file.json"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
+    with Broker({"log.dirs": f"{first},{second}"}, data_dir=first) as running:
+        yield running
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture
+def tool(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
+    return Tool(broker, tmp_path, capsys)
+
+
+def throttled(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
+    """What is set of throttles, on the topic and on the broker."""
+    resources = [ConfigResource(TOPIC, topic), ConfigResource(BROKER, "0")]
+    entries = [e for found in admin.describe_configs(resources).values() for e in found.values() if e.is_modified]
+    return {e.name: e.value for e in entries if "throttled" in e.name or e.name == throttles.LOG_DIR_RATE}
+
+
+def test_a_proposal_is_a_file_that_can_be_executed_and_verified(tool: Tool, admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("proposed", 2, 1)])
+    topics = tool.file('{"version":1,"topics":[{"topic":"proposed"}]}')
+    code, out, _ = tool("--generate", "--topics-to-move-json-file", topics, "--broker-list", "0")
+    lines = out.splitlines()
+    assert code == 0
+    assert (lines[0], lines[2:4]) == (
+        "Current partition replica assignment",
+        ["", "Proposed partition reassignment configuration"],
+    )
+    moves = tool.file(lines[4])
+    code, out, _ = tool("--execute", "--reassignment-json-file", moves)
+    assert code == 0
+    assert out.splitlines() == [
+        "Current partition replica assignment",
+        "",
+        lines[1],
+        "",
+        "Save this to use as the --reassignment-json-file option during rollback",
+        "Successfully started partition reassignments for proposed-0,proposed-1",
+    ]
+    code, out, _ = tool("--verify", "--reassignment-json-file", moves)
+    assert code == 0
+    assert out.splitlines() == [
+        "Status of partition reassignment:",
+        "Reassignment of partition proposed-0 is completed.",
+        "Reassignment of partition proposed-1 is completed.",
+        "",
+        "Clearing broker-level throttles on broker 0",
+        "Clearing topic-level throttles on topic proposed",
+    ]
+
+
+def test_a_replica_goes_to_another_directory_and_its_throttle_with_the_next_verification(
+    tool: Tool, admin: KafkaAdminClient
+) -> None:
+    admin.create_topics([NewTopic("moved", 1, 1)])
+    replica = TopicPartitionReplica("moved", 0, 0)
+    before = admin.describe_replica_log_dirs([replica])[replica].current_log_dir
+    (target,) = admin.describe_log_dirs()[0].keys() - {before}
+    partition = {"topic": "moved", "partition": 0, "replicas": [0], "log_dirs": [target]}
+    moves = tool.file(json.dumps({"partitions": [partition]}))
+    rates = ("--throttle", "1000", "--replica-alter-log-dirs-throttle", "5000000")
+    code, out, err = tool("--execute", "--reassignment-json-file", moves, *rates)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-5:] == [
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed.",
+        "The inter-broker throttle limit was set to 1000 B/s",
+        "The replica-alter-dir throttle limit was set to 5000000 B/s",
+        "Successfully started partition reassignment for moved-0",
+        f"Successfully started moving log directory to {target} for replica moved-0 with broker 0",
+    ]
+    rate = {throttles.LEADERS: "0:0", **dict.fromkeys(throttles.RATES, "1000"), throttles.LOG_DIR_RATE: "5000000"}
+    assert throttled(admin, "moved") == rate
+    preserving = ("--verify", "--reassignment-json-file", moves, "--preserve-throttles", "--json")
+    eventually(lambda: json.loads(tool(*preserving)[1])["log_dirs"][0]["log_dir"] == target, seconds=30)
+    assert throttled(admin, "moved") == rate
+    code, out, _ = tool("--verify", "--reassignment-json-file", moves)
+    assert code == 0
+    assert "Reassignment of replica moved-0-0 completed successfully." in out
+    assert admin.describe_replica_log_dirs([replica])[replica].current_log_dir == target
+    assert throttled(admin, "moved") == {}
+
+
+def test_nothing_to_list_and_nothing_to_cancel(tool: Tool, admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("quiet", 1, 1)])
+    assert tool("--list") == (0, "No partition reassignments found.\n", "")
+    assert tool("--list", "--json") == (0, '{"reassignments": []}\n', "")
+    moves = tool.file('{"partitions":[{"topic":"quiet","partition":0,"replicas":[0]}]}')
+    code, out, _ = tool("--cancel", "--reassignment-json-file", moves, "--preserve-throttles")
+    assert code == 0
+    assert out.splitlines() == [
+        "None of the specified partition reassignments are active.",
+        "None of the specified partition moves are active.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"),
+    [
+        ('{"topic":"unknown","partition":0,"replicas":[0]}', "partitions[0]: Topic unknown not found."),
+        ('{"topic":"known","partition":1,"replicas":[0]}', "partitions[0]: Unable to find partition: known-1"),
+        ('{"topic":"known","partition":0,"replicas":[9]}', "partitions[0]: Unknown broker id 9; 0 are there"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_named_before_anything_is_done(
+    tool: Tool, admin: KafkaAdminClient, partition: str, words: str
+) -> None:
+    if "known" not in admin.list_topics():
+        admin.create_topics([NewTopic("known", 1, 1)])
+    moves = tool.file(f'{{"partitions":[{partition}]}}')
+    code, out, err = tool("--execute", "--reassignment-json-file", moves, "--throttle", "1000")
+    assert (code, out, err) == (1, "", f"Error: {moves}: {words}\n")
+    assert throttled(admin, "known") == {}
+
+
+def test_a_topic_that_is_gone_does_not_keep_the_throttles_of_others(tool: Tool, admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("left", 1, 1)])
+    moves = tool.file(
+        '{"partitions":[{"topic":"gone","partition":0,"replicas":[0]},{"topic":"left","partition":0,"replicas":[0]}]}'
+    )
+    code, out, err = tool("--verify", "--reassignment-json-file", moves)
+    assert (code, err) == (1, f"Error: {moves}: partitions[0]: Topic gone not found.\n")
+    assert out.splitlines()[1] == (
+        "There is no active reassignment of partition gone-0, but replica set is  rather than 0."
+    )
+    assert out.splitlines()[-1] == "Clearing topic-level throttles on topic left"
+
+
+def test_a_directory_that_the_broker_does_not_have_is_an_error_after_what_has_begun(
+    tool: Tool, admin: KafkaAdminClient
+) -> None:
+    admin.create_topics([NewTopic("stays", 1, 1)])
+    moves = tool.file('{"partitions":[{"topic":"stays","partition":0,"replicas":[0],"log_dirs":["/nowhere"]}]}')
+    code, out, err = tool("--execute", "--reassignment-json-file", moves, "--json")
+    assert code == 1
+    assert json.loads(out)["started"] == [{"topic": "stays", "partition": 0}]
+    assert err.startswith("Error: Failed to alter dir for stays-0-0 to /nowhere: ")
+
+
+def test_a_topic_and_a_broker_that_are_not_there_are_not_proposed(tool: Tool) -> None:
+    topics = tool.file('{"topics":[{"topic":"unknown"}]}')
+    generate = ("--generate", "--topics-to-move-json-file", topics, "--broker-list")
+    assert tool(*generate, "0") == (1, "", f"Error: {topics}: topics[0].topic: Topic unknown not found.\n")
+    assert tool(*generate, "0,4") == (1, "", "Error: --broker-list: Unknown broker id 4; 0 are there\n")
