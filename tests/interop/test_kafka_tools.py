@@ -10,6 +10,8 @@ import pytest
 from scripts import apache_kafka
 from tests.interop.kafka_jars import run_tool
 
+from ottla.cli.main import main
+
 pytestmark = pytest.mark.interop
 
 TOOLS = "org.apache.kafka.tools."
@@ -57,3 +59,26 @@ def test_javas_producer_and_consumer_move_a_hundred_thousand_records(bootstrap: 
     assert "100000 records sent" in sent
     read = tool(bootstrap, "ConsumerPerformance", *load)
     assert int(read.strip().splitlines()[-1].split(", ")[4]) >= 100_000
+
+
+@pytest.mark.compatibility("Kafka's tools", "options, quotas, passwords", "ConfigCommand, compared with ottla configs")
+def test_ottla_configs_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"configs-{uuid.uuid4().hex[:8]}"
+    tool(bootstrap, "TopicCommand", "--create", "--topic", name, "--config", "retention.ms=5000")
+    at = ("--bootstrap-server", bootstrap)
+    for added in ("producer_byte_rate=20000000", "SCRAM-SHA-512=[iterations=8192,password=x]"):
+        assert main(["configs", *at, "--alter", "--user", name, "--add-config", added]) == 0
+    assert main(["configs", *at, "--alter", "--client-metrics", name, "--add-config", "interval.ms=10000"]) == 0
+    capsys.readouterr()
+    for wanted in (
+        ("--topic", name),
+        ("--topic", name, "--all"),
+        ("--entity-type", "brokers"),
+        ("--user", name),
+        ("--client-metrics", name),
+        ("--topic", "nowhere"),
+    ):
+        theirs = run_tool("kafka.admin.ConfigCommand", *at, "--describe", *wanted)
+        assert theirs.returncode == 0, theirs.stdout + theirs.stderr
+        assert main(["configs", *at, "--describe", *wanted]) == 0
+        assert capsys.readouterr().out == theirs.stdout

@@ -27,6 +27,7 @@ COMMANDS = (
     Command("create-topic", "create_topic", "create a topic with the flags of Kafka 0.8 (kafka-create-topic.sh)"),
     Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
+    Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),

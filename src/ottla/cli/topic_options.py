@@ -33,7 +33,7 @@ APART: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
 """What an option of an action cannot be used with."""
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
-    ("alter", "config"): "options of topics are changed with Apache Kafka's kafka-configs.sh, or with the admin client",
+    ("alter", "config"): "options of topics are changed with ottla configs --alter --topic",
 }
 """What does what was wanted, where an option does not belong to an action."""
 

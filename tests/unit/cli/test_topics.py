@@ -133,8 +133,8 @@ def test_what_was_changed_is_told_in_json(
         ("--delete --partitions 1", "--partitions cannot be used with --delete"),
         ("--delete --exclude-internal", "belongs to --list and --describe"),
         ("--alter --replication-factor 2 --partitions 3", "belongs to --create"),
-        ("--alter --config a=b", "Apache Kafka's kafka-configs.sh, or with the admin client"),
-        ("--alter --config a=b --partitions 3", "kafka-configs.sh"),
+        ("--alter --config a=b", "with ottla configs --alter --topic"),
+        ("--alter --config a=b --partitions 3", "ottla configs"),
         ("--alter", "--alter needs --partitions"),
     ],
 )

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, Errors, check, failure
-from ottla.errors import KafkaError, UnsupportedVersionError
+from ottla.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ottla.protocol.messages import alter_configs as alter
 from ottla.protocol.messages import describe_configs as describe
 from ottla.protocol.messages import incremental_alter_configs as incremental
@@ -159,7 +159,7 @@ class ConfigsAdmin(AdminCalls):
                     found[plain] = error or {e.name: e for e in map(_entry, result.configs) if wants(e)}
             return found
 
-        return await self.settled(wanted, attempt, timeout_ms, errors)
+        return await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     async def _by_node(self, resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
         """Brokers answer for themselves and their loggers; everything else any of them knows."""
@@ -199,7 +199,7 @@ class ConfigsAdmin(AdminCalls):
                     found[plain] = failure(r.error_code, r.resource_name, r.error_message)
             return found
 
-        await self.settled(wanted, attempt, timeout_ms, errors)
+        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     async def incremental_alter_configs(
         self,

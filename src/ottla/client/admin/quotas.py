@@ -82,7 +82,7 @@ class QuotasAdmin(AdminCalls):
             found: dict[Entity, KafkaError | None] = {}
             for entry in response.entries:
                 entity = _entity(tuple((e.entity_type, e.entity_name) for e in entry.entity))
-                found[entity] = failure(entry.error_code, entity, entry.error_message)
+                found[entity] = failure(entry.error_code, _told(entity), entry.error_message)
             return found
 
         await self.settled(wanted, attempt, timeout_ms, errors)
@@ -91,6 +91,10 @@ class QuotasAdmin(AdminCalls):
 def _entity(given: Entity | Mapping[str, str | None]) -> Entity:
     """The parts in one order, whoever tells them."""
     return tuple(sorted(given.items() if isinstance(given, Mapping) else given, key=lambda part: part[0]))
+
+
+def _told(entity: Entity) -> str:
+    return ", ".join(f"default {kind}" if name is None else f"{kind} {name}" for kind, name in entity)
 
 
 def _component(part: ClientQuotaFilterComponent) -> quotas.ComponentData:

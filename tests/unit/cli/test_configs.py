@@ -1,0 +1,225 @@
+"""`ottla configs` against a broker in this process: what it prints, what it changes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla.cli.config_users import java_double
+from ottla.cli.configs import pairs
+from ottla.cli.main import main
+from ottla.client.admin.scram import ScramMechanism
+from ottla.errors import ConfigurationError
+
+Configs = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def configs(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> Configs:
+    """Runs it; exit code, what it printed, and what it complained of."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["configs", "--bootstrap-server", ottla_broker.bootstrap_servers, *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def topic(ottla_broker: Broker, ottla_topic: str) -> str:
+    """A topic without options of its own."""
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(ottla_topic, 1, 1)])
+    return ottla_topic
+
+
+@pytest.fixture
+def user(ottla_topic: str) -> str:
+    """A name that nobody else has."""
+    return ottla_topic
+
+
+def test_options_of_a_topic_are_set_told_and_removed(configs: Configs, topic: str) -> None:
+    named = ("--entity-type", "topics", "--entity-name", topic)
+    changed = f"Completed updating config for topic {topic}.\n"
+    assert configs("--alter", *named, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]") == (
+        0,
+        changed,
+        "",
+    )
+    assert configs("--describe", *named)[1].splitlines() == [
+        f"Dynamic configs for topic {topic} are:",
+        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete,"
+        " DEFAULT_CONFIG:log.cleanup.policy=delete}",
+        "  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000}",
+    ]
+    assert configs("--alter", "--topic", topic, "--delete-config", "retention.ms,cleanup.policy")[0] == 0
+    assert configs("--describe", "--topic", topic)[1] == f"Dynamic configs for topic {topic} are:\n"
+
+
+def test_all_tells_defaults_too(configs: Configs, topic: str) -> None:
+    told = configs("--describe", "--topic", topic, "--all")[1].splitlines()
+    assert told[0] == f"All configs for topic {topic} are:"
+    assert any(line.startswith("  segment.bytes=1073741824 sensitive=false") for line in told)
+
+
+def test_without_a_name_every_topic_is_told(configs: Configs, topic: str) -> None:
+    assert f"Dynamic configs for topic {topic} are:\n" in configs("--describe", "--entity-type", "topics")[1]
+
+
+def test_a_topic_that_is_not_there_is_said_to_have_nothing(configs: Configs) -> None:
+    said = "The topic 'nowhere' doesn't exist and doesn't have dynamic config.\n"
+    assert configs("--describe", "--topic", "nowhere") == (0, said, "")
+
+
+def test_a_file_has_options_too(configs: Configs, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "topic.properties"
+    file.write_text("# of a topic\nretention.ms=7000\nsegment.ms = 100000\n")
+    assert configs("--alter", "--topic", topic, "--add-config-file", str(file))[0] == 0
+    (told,) = json.loads(configs("--describe", "--topic", topic, "--json")[1])
+    assert (told["type"], told["name"]) == ("topics", topic)
+    assert {option["name"]: option["value"] for option in told["configs"]} == {
+        "retention.ms": "7000",
+        "segment.ms": "100000",
+    }
+    assert {option["source"] for option in told["configs"]} == {"DYNAMIC_TOPIC_CONFIG"}
+
+
+def test_a_broker_and_all_brokers_have_options_of_their_own() -> None:
+    with Broker() as broker:
+        at = ("configs", "--bootstrap-server", broker.bootstrap_servers, "--alter")
+        assert main([*at, "--broker", "0", "--add-config", "log.cleaner.threads=2"]) == 0
+        assert main([*at, "--broker-defaults", "--add-config", "log.cleaner.threads=3"]) == 0
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            own, default = (_threads(admin, name) for name in ("0", ""))
+    assert (own, default) == ("2", "3")
+
+
+def _threads(admin: KafkaAdminClient, broker: str) -> str | None:
+    from ottla.client.admin.configs import BROKER, ConfigResource
+
+    (options,) = admin.describe_configs([ConfigResource(BROKER, broker)]).values()
+    return options["log.cleaner.threads"].value
+
+
+def test_brokers_are_told_with_what_counts_for_all(configs: Configs) -> None:
+    told = configs("--describe", "--entity-type", "brokers")[1]
+    assert told == "Dynamic configs for broker 0 are:\nDefault configs for brokers in the cluster are:\n"
+
+
+def test_loggers_are_told_whether_they_were_set_or_not(configs: Configs) -> None:
+    assert "  ottla.broker=" in configs("--describe", "--broker-logger", "0")[1]
+
+
+def test_a_group_without_members_has_its_options_told(configs: Configs, user: str) -> None:
+    assert configs("--alter", "--group", user, "--add-config", "consumer.session.timeout.ms=50000")[0] == 0
+    told = "  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
+    assert told in configs("--describe", "--group", user)[1]
+    assert told in configs("--describe", "--entity-type", "groups")[1]
+
+
+def test_subscriptions_to_client_metrics_are_options(configs: Configs, user: str) -> None:
+    assert configs("--alter", "--client-metrics", user, "--add-config", "interval.ms=10000")[0] == 0
+    told = configs("--describe", "--client-metrics", user)[1].splitlines()
+    source = "DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=10000"
+    assert told == [
+        f"Dynamic configs for client-metric {user} are:",
+        f"  interval.ms=10000 sensitive=false synonyms={{{source}}}",
+    ]
+
+
+def test_quotas_belong_to_users_clients_and_both(configs: Configs, user: str) -> None:
+    assert configs("--alter", "--user", user, "--add-config", "producer_byte_rate=1024")[0] == 0
+    assert configs("--alter", "--user", user, "--client", "c", "--add-config", "consumer_byte_rate=20000000")[0] == 0
+    assert configs("--describe", "--user", user)[1] == (
+        f"Quota configs for user-principal '{user}' are producer_byte_rate=1024.0\n"
+    )
+    both = f"Quota configs for user-principal '{user}', client-id 'c' are consumer_byte_rate=2.0E7\n"
+    assert configs("--describe", "--user", user, "--client", "c")[1] == both
+    assert both in configs("--describe", "--entity-type", "users", "--entity-type", "clients")[1]
+    assert configs("--alter", "--user", user, "--delete-config", "producer_byte_rate")[0] == 0
+    assert configs("--describe", "--user", user)[1] == ""
+
+
+def test_names_belong_to_types_in_their_order(configs: Configs, user: str) -> None:
+    types = ("--entity-type", "clients", "--entity-type", "users")
+    names = ("--entity-default", "--entity-name", user)
+    code, told, _ = configs("--alter", *types, *names, "--add-config", "request_percentage=50")
+    assert (code, told) == (0, "Completed updating default config for clients in the cluster.\n")
+    told = f"Quota configs for user-principal '{user}', the default client-id are request_percentage=50.0\n"
+    assert configs("--describe", "--user", user, "--client-defaults")[1] == told
+
+
+def test_a_password_is_set_told_by_its_iterations_and_removed(
+    configs: Configs, user: str, ottla_broker: Broker
+) -> None:
+    added = ("--add-config", "SCRAM-SHA-256=[iterations=8192,password=a,b=c],SCRAM-SHA-512=[password=x]")
+    assert configs("--alter", "--user", user, *added)[0] == 0
+    told = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192,"
+    assert configs("--describe", "--user", user)[1] == f"{told} SCRAM-SHA-512=iterations=4096\n"
+    assert configs("--alter", "--user", user, "--delete-config", "SCRAM-SHA-512")[0] == 0
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        (left,) = admin.describe_user_scram_credentials([user])[user]
+    assert left == (ScramMechanism.SCRAM_SHA_256, 8192)
+    scram = json.loads(configs("--describe", "--user", user, "--json")[1])["scram"]
+    assert scram == [{"user": user, "mechanism": "SCRAM-SHA-256", "iterations": 8192}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--describe", "--entity-type is needed: one of topics, brokers"),
+        ("--describe --entity-name x", "--entity-name 'x' has no --entity-type"),
+        ("--describe --topic a --topic b", "topics and topics cannot be used together"),
+        ("--describe --topic a --user b", "topics and users cannot be used together"),
+        ("--describe --user a --all --add-config b=c", "--add-config belongs to --alter"),
+        ("--describe --broker x", "'x' is not allowed for brokers: a broker's id is wanted"),
+        ("--describe --entity-type topics --entity-default", "topics have no default of their own"),
+        ("--alter --topic t", "--alter needs --add-config, --add-config-file or --delete-config"),
+        ("--alter --entity-type topics --add-config a=b", "--alter of topics needs --entity-name"),
+        ("--alter --entity-type users --add-config a=b", "needs --entity-name or --entity-default"),
+        ("--alter --topic t --add-config a=b --all", "--all belongs to --describe"),
+        ("--alter --topic t --add-config a=b --add-config-file f", "cannot be used together"),
+        ("--alter --topic t --add-config a=b --delete-config a", "a is to be set and removed at once"),
+        ("--alter --topic t --add-config a", "'a' is not allowed: name=value is wanted"),
+        ("--alter --topic nowhere --add-config retention.ms=1", "Topic 'nowhere' does not exist"),
+        ("--alter --user u --add-config producer_byte_rate=many", "quotas are numbers"),
+        ("--alter --user u --add-config bogus=1", "user u: Invalid configuration key bogus"),
+        ("--alter --user u --delete-config request_percentage", "Invalid config(s): request_percentage"),
+        ("--alter --user u --add-config a=1,SCRAM-SHA-256=[password=x]", "cannot be altered at once"),
+        ("--alter --client c --add-config SCRAM-SHA-256=[password=x]", "belongs to a single user"),
+        ("--alter --user-defaults --add-config SCRAM-SHA-256=[password=x]", "belongs to a single user"),
+        ("--alter --user u --add-config SCRAM-SHA-256=[iterations=9,password=x]", "iterations=9 is less than 4096"),
+        ("--alter --user u --add-config SCRAM-SHA-256=secret", "[password=…] or [iterations=N,password=…] is wanted"),
+    ],
+)
+def test_what_is_refused_is_one_line_that_names_it(configs: Configs, arguments: str, words: str) -> None:
+    code, told, said = configs(*arguments.split())
+    assert (code, told) == (1, "")
+    assert words in said
+    assert said.count("\n") == 1
+    assert "secret" not in said
+
+
+def test_an_empty_name_is_refused(configs: Configs) -> None:
+    assert "--topic: '' is not allowed" in configs("--describe", "--topic", "")[2]
+
+
+def test_commas_in_brackets_belong_to_the_value() -> None:
+    assert pairs("a=1, b=[2,3],c = x=y,") == {"a": "1", "b": "2,3", "c": "x=y"}
+    with pytest.raises(ConfigurationError, match="'b'"):
+        pairs("a=1,b")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.0"), (1024.0, "1024.0"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.0, "1.2345678E7")],
+)
+def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+    assert java_double(0.0005) == "5.0E-4"
