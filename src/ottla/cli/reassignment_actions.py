@@ -11,15 +11,14 @@ from ottla.cli import reassignment_json as files
 from ottla.cli import reassignment_throttles as throttles
 from ottla.cli.connection import client_options
 from ottla.cli.reassignment_json import Move
+from ottla.cli.reassignment_plan import proposed, racks_of
 from ottla.cli.reassignment_states import described, ids, partition_states, replica_states, replicas_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.metadata import TopicInfo
-from ottla.cluster.topics import place
 from ottla.errors import (
     ConfigurationError,
-    InvalidReplicationFactorError,
     KafkaError,
     KafkaTimeoutError,
     ReplicaNotAvailableError,
@@ -63,7 +62,7 @@ def generate(args: argparse.Namespace, account: Account) -> None:
     """`--generate`: nothing is changed."""
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     with _admin(args) as admin:
-        racks = _racks(admin, brokers, aware=not args.disable_rack_aware)
+        racks = racks_of(admin.describe_cluster().nodes, brokers, aware=not args.disable_rack_aware)
         found = described(admin, (topic.name for topic in topics))
     for topic in topics:
         if topic.name not in found:
@@ -72,23 +71,6 @@ def generate(args: argparse.Namespace, account: Account) -> None:
     new = proposed(found.values(), racks)
     account.tell(f"Current partition replica assignment\n{files.as_text(current)}\n", current=files.as_json(current))
     account.tell(f"Proposed partition reassignment configuration\n{files.as_text(new)}", proposed=files.as_json(new))
-
-
-def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> dict[TopicPartition, tuple[int, ...]]:
-    """As many replicas of each partition as it has, on these brokers, where topic creation would put them.
-
-    Leaders go on in turn from topic to topic. InvalidReplicationFactorError where there are too few brokers.
-    """
-    found: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic in sorted(topics, key=lambda topic: topic.name):
-        counts = [len(p.replicas) for p in topic.partitions]
-        try:
-            places = place(len(counts), max(counts), racks, first=len(found))
-        except InvalidReplicationFactorError as error:
-            raise InvalidReplicationFactorError(f"Topic {topic.name}: {error.message}") from None
-        for partition, replicas, count in zip(topic.partitions, places, counts, strict=True):
-            found[TopicPartition(topic.name, partition.partition)] = replicas[:count]
-    return found
 
 
 def execute(args: argparse.Namespace, account: Account) -> None:
@@ -182,21 +164,6 @@ def _admin(args: argparse.Namespace) -> KafkaAdminClient:
 
 def _brokers(admin: KafkaAdminClient) -> set[int]:
     return {node.id for node in admin.describe_cluster().nodes}
-
-
-def _racks(admin: KafkaAdminClient, wanted: Iterable[int], *, aware: bool) -> dict[int, str | None]:
-    """The racks of brokers, None for all where they do not matter; ConfigurationError for an unknown broker."""
-    known = {node.id: node.rack for node in admin.describe_cluster().nodes}
-    for broker in wanted:
-        if broker not in known:
-            raise ConfigurationError(f"--broker-list: Unknown broker id {broker}; {ids(sorted(known))} are there")
-    racks = {broker: known[broker] if aware else None for broker in wanted}
-    if len({rack is None for rack in racks.values()}) > 1:
-        raise ConfigurationError(
-            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
-            "assignment without rack information."
-        )
-    return racks
 
 
 def _current(

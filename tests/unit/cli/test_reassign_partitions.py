@@ -13,15 +13,15 @@ from tests.interop.eventually import eventually
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.cli import reassignment_throttles as throttles
 from ottla.cli.main import main
-from ottla.cli.reassignment_actions import proposed
 from ottla.cli.reassignment_json import Move
+from ottla.cli.reassignment_plan import proposed, racks_of
 from ottla.cli.reassignment_states import ReplicaState, partition_states
 from ottla.client.admin.configs import BROKER, TOPIC, ConfigResource
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.metadata import PartitionInfo, TopicInfo
-from ottla.errors import InvalidReplicationFactorError
-from ottla.model import TopicPartition
+from ottla.errors import ConfigurationError, InvalidReplicationFactorError
+from ottla.model import Node, TopicPartition
 
 NOWHERE = ("reassign-partitions", "--bootstrap-server", "127.0.0.1:1")
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -54,6 +54,17 @@ def test_replicas_are_on_different_racks() -> None:
 def test_too_few_brokers_are_named_with_the_topic() -> None:
     with pytest.raises(InvalidReplicationFactorError, match="Topic t: replication factor 2"):
         proposed([topic("t", (1, 2))], {3: None})
+
+
+def test_racks_count_where_all_of_the_brokers_have_one() -> None:
+    nodes = [Node(1, "h", 1, "a"), Node(2, "h", 2, "b"), Node(3, "h", 3, None)]
+    assert racks_of(nodes, [2, 1], aware=True) == {2: "b", 1: "a"}
+    assert racks_of(nodes, [3], aware=True) == {3: None}
+    assert racks_of(nodes, [1, 3], aware=False) == {1: None, 3: None}
+    with pytest.raises(ConfigurationError, match="Not all brokers have rack information. Add --disable-rack-aware"):
+        racks_of(nodes, [1, 3], aware=True)
+    with pytest.raises(ConfigurationError, match="--broker-list: Unknown broker id 4; 1,2,3 are there"):
+        racks_of(nodes, [4], aware=False)
 
 
 # What is throttled
