@@ -12,7 +12,7 @@ from ottla.cli import reassignment_throttles as throttles
 from ottla.cli.connection import client_options
 from ottla.cli.reassignment_json import Move
 from ottla.cli.reassignment_plan import proposed, racks_of
-from ottla.cli.reassignment_states import described, ids, partition_states, replica_states, replicas_of
+from ottla.cli.reassignment_states import described, ids, log_dirs_of, partition_states, replica_states, replicas_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
@@ -60,17 +60,19 @@ class Account:
 
 def generate(args: argparse.Namespace, account: Account) -> None:
     """`--generate`: nothing is changed."""
-    brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
+    wanted, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     with _admin(args) as admin:
-        racks = racks_of(admin.describe_cluster().nodes, brokers, aware=not args.disable_rack_aware)
+        nodes = admin.describe_cluster().nodes
+        racks = racks_of(nodes, wanted, aware=not args.disable_rack_aware)
         found = described(admin, (topic.name for topic in topics))
-    for topic in topics:
-        if topic.name not in found:
-            raise ConfigurationError(f"{topic.place}: Topic {topic.name} not found.")
-    current = {TopicPartition(t.name, p.partition): p.replicas for t in found.values() for p in t.partitions}
-    new = proposed(found.values(), racks)
-    account.tell(f"Current partition replica assignment\n{files.as_text(current)}\n", current=files.as_json(current))
-    account.tell(f"Proposed partition reassignment configuration\n{files.as_text(new)}", proposed=files.as_json(new))
+        for topic in topics:
+            if topic.name not in found:
+                raise ConfigurationError(f"{topic.place}: Topic {topic.name} not found.")
+        new = files.as_json(proposed(found.values(), racks))
+        places = {TopicPartition(t.name, p.partition): p.replicas for t in found.values() for p in t.partitions}
+        current = files.as_json(places, log_dirs_of(admin, places, {node.id for node in nodes}))
+    account.tell(f"Current partition replica assignment\n{files.in_one_line(current)}\n", current=current)
+    account.tell(f"Proposed partition reassignment configuration\n{files.in_one_line(new)}", proposed=new)
 
 
 def execute(args: argparse.Namespace, account: Account) -> None:
@@ -83,10 +85,11 @@ def execute(args: argparse.Namespace, account: Account) -> None:
             raise ConfigurationError(OTHERS_MOVE)
         brokers = _brokers(admin)
         current = _current(admin, moves, brokers)
+        before = files.as_json(current, log_dirs_of(admin, current, brokers))
         account.tell(
-            f"Current partition replica assignment\n\n{files.as_text(current)}\n\n"
+            f"Current partition replica assignment\n\n{files.in_one_line(before)}\n\n"
             "Save this to use as the --reassignment-json-file option during rollback",
-            current=files.as_json(current),
+            current=before,
         )
         found = throttles.ways(moving, wanted, current)
         _throttle(admin, args, account, brokers, found, {replica.broker_id for replica in log_dirs})
@@ -227,11 +230,12 @@ def _clear(
         cleared_brokers=sorted(brokers),
     )
     throttles.clear_brokers(admin, brokers)
-    account.tell(
-        f"Clearing topic-level throttles on topic{_s(topics)} {','.join(sorted(topics))}",
-        cleared_topics=sorted(topics),
-    )
-    throttles.clear_topics(admin, topics)
+    if topics:
+        account.tell(
+            f"Clearing topic-level throttles on topic{_s(topics)} {','.join(sorted(topics))}",
+            cleared_topics=sorted(topics),
+        )
+        throttles.clear_topics(admin, topics)
 
 
 def _move_log_dirs(

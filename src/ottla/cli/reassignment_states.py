@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli.reassignment_json import Move
+from ottla.cli.reassignment_json import Assignment, Move
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
@@ -117,6 +117,17 @@ def replica_states(
     found = admin.describe_replica_log_dirs(there) if there else {}
     ordered = sorted(wanted, key=lambda replica: (replica.broker_id, *replica))
     return [ReplicaState(replica, wanted[replica], found.get(replica)) for replica in ordered]
+
+
+def log_dirs_of(
+    admin: KafkaAdminClient, assignment: Assignment, brokers: Collection[int]
+) -> dict[TopicPartitionReplica, str]:
+    """Where replicas lie, without those of brokers that are not there, or do not tell this client."""
+    replicas = [TopicPartitionReplica(*tp, broker) for tp, own in assignment.items() for broker in own]
+    there = [replica for replica in replicas if replica.broker_id in brokers]
+    errors: dict[Any, KafkaError] = {}
+    found = admin.describe_replica_log_dirs(there, errors=errors) if there else {}
+    return {replica: place.current_log_dir for replica, place in found.items() if place.current_log_dir is not None}
 
 
 def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:

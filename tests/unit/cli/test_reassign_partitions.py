@@ -255,6 +255,7 @@ def test_a_replica_goes_to_another_directory_and_its_throttle_with_the_next_veri
     rates = ("--throttle", "1000", "--replica-alter-log-dirs-throttle", "5000000")
     code, out, err = tool("--execute", "--reassignment-json-file", moves, *rates)
     assert (code, err) == (0, "")
+    assert json.loads(out.splitlines()[2])["partitions"] == [{**partition, "log_dirs": [before]}]
     assert out.splitlines()[-5:] == [
         "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
         "removed.",

@@ -37,10 +37,15 @@ def test_partitions_have_brokers_and_data_directories(file: Path) -> None:
 
 def test_what_is_written_is_read_again(file: Path) -> None:
     assignment = {TopicPartition("t", 1): (2, 1), TopicPartition("t", 0): (1, 2)}
-    text = files.as_text(assignment)
-    assert text.startswith('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any"')
+    log_dirs = {TopicPartitionReplica("t", 0, 2): "/d"}
+    text = files.in_one_line(files.as_json(assignment, log_dirs))
+    assert text.startswith(
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]},{"topic"'
+    )
     file.write_text(text)
-    assert {move.partition: move.replicas for move in files.read_moves(str(file))} == assignment
+    moves = files.read_moves(str(file))
+    assert {move.partition: move.replicas for move in moves} == assignment
+    assert files.wanted_log_dirs(moves) == log_dirs
 
 
 @pytest.mark.parametrize(
