@@ -30,6 +30,7 @@ COMMANDS = (
     Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
+    Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
