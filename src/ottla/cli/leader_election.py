@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=str.upper,
         required=True,
         choices=[kind.name for kind in ElectionType],
-        help="preferred: the first replica, if it is in sync; unclean: any that lives, where none leads (loses records)",
+        help="preferred: the first replica, if it is in sync; unclean: one that is not, where none leads (loses data)",
     )
     parser.add_argument("--all-topic-partitions", action="store_true", help="every partition")
     parser.add_argument("--topic", help="a topic, with --partition")
