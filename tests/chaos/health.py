@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from tests.chaos.cluster import BROKERS, Cluster
@@ -46,6 +46,16 @@ class Health:
     def wait_for_brokers(self) -> None:
         """Until every broker knows all brokers."""
         self._wait(START_SECONDS, lambda: self._brokers_say(_absent_brokers))
+
+    def wait_for_replicas(self, topic: str, wanted: Sequence[tuple[int, ...]]) -> None:
+        """Until every broker tells that the partitions of a topic are on these brokers."""
+
+        def other(view: MetadataResponse) -> list[str]:
+            partitions = [p for found in view.topics if found.name == topic for p in found.partitions]
+            told = [tuple(p.replica_nodes) for p in sorted(partitions, key=lambda p: p.partition_index)]
+            return [] if told == list(wanted) else [f"{topic} is on {told}"]
+
+        self._wait(START_SECONDS, lambda: self._brokers_say(other))
 
     def make_topics(self) -> None:
         """The topics of the load, replicated to all brokers."""
