@@ -103,6 +103,11 @@ def is_given(args: argparse.Namespace, option: str) -> bool:
     return not (value is None or value is False or value == [])
 
 
+def as_typed(option: str) -> str:
+    """An option's name on the command line: `--add-config` of `add_config`."""
+    return f"--{option.replace('_', '-')}"
+
+
 def flag(value: str | None, *, default: bool = False) -> bool:
     """A `print.key=true` kind of value."""
     return default if value is None else value.strip().lower() == "true"

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.cli.connection import add_connection, client_options, escaped, flag, is_given
+from ottla.cli.connection import add_connection, as_typed, client_options, escaped, flag, is_given
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.config import properties
@@ -145,7 +145,7 @@ def _check(args: argparse.Namespace) -> None:
     needed = "--bootstrap-server" if args.zookeeper else "--zookeeper"
     for option in new if args.zookeeper else old:
         if is_given(args, option):
-            raise ConfigurationError(f"--{option.replace('_', '-')} needs {needed}")
+            raise ConfigurationError(f"{as_typed(option)} needs {needed}")
     if args.partition is not None and not args.topic:
         raise ConfigurationError("--partition needs --topic")
     if args.offset is None:

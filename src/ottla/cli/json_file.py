@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
 
 T = TypeVar("T")
 
@@ -57,6 +58,10 @@ class Place(NamedTuple):
         if not isinstance(self.value, str) or not self.value:
             self.refuse(f"{_shown(self.value)} is not allowed: a text is wanted")
         return self.value
+
+    def topic_partition(self) -> TopicPartition:
+        """The fields `topic` and `partition` of an object."""
+        return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
     def number(self) -> int:
         """A whole number, as partitions and brokers have."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, client_options, is_given
+from ottla.cli.connection import add_connection, as_typed, client_options, is_given
 from ottla.cli.json_file import read_list, twice_in
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.partitions import ElectionType
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
     """What was asked for; None for all. ConfigurationError where that is not clear."""
-    given = [f"--{option.replace('_', '-')}" for option in CHOICES if is_given(args, option)]
+    given = [as_typed(option) for option in CHOICES if is_given(args, option)]
     if len(given) != 1:
-        every = ", ".join(f"--{option.replace('_', '-')}" for option in CHOICES)
+        every = ", ".join(map(as_typed, CHOICES))
         raise ConfigurationError(f"one of {every} is needed, and not {' and '.join(given) or 'none'}")
     if (args.topic is None) != (args.partition is None):
         raise ConfigurationError("--topic and --partition belong together")
@@ -71,8 +71,7 @@ def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
 
 
 def _read(file: str) -> list[TopicPartition]:
-    items = read_list(file, "partitions", FORM).items()
-    partitions = [TopicPartition(item.field("topic").text(), item.field("partition").number()) for item in items]
+    partitions = [item.topic_partition() for item in read_list(file, "partitions", FORM).items()]
     if not partitions:
         raise ConfigurationError(f"{file}: the list of partitions is empty: {FORM} is wanted")
     twice = twice_in(partitions)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.cli.connection import add_connection, is_given
+from ottla.cli.connection import add_connection, as_typed, is_given
 from ottla.cli.reassignment_actions import (
     NO_THROTTLE,
     TIMEOUT_MS,
@@ -93,16 +93,16 @@ def check(args: argparse.Namespace) -> None:
         if is_given(args, option) and option not in allowed:
             belongs = [f"--{action}" for action in NEEDS if option in (*NEEDS[action], *TAKES[action])]
             raise ConfigurationError(
-                f"{_flag(option)} cannot be used with --{args.action}: it belongs to {' and '.join(belongs)}"
+                f"{as_typed(option)} cannot be used with --{args.action}: it belongs to {' and '.join(belongs)}"
             )
     for option in NEEDS[args.action]:
         if not is_given(args, option):
-            raise ConfigurationError(f"--{args.action} needs {_flag(option)}")
+            raise ConfigurationError(f"--{args.action} needs {as_typed(option)}")
     for option in ("throttle", "replica_alter_log_dirs_throttle"):
         rate = getattr(args, option)
         if rate is not None and rate < 1 and rate != NO_THROTTLE:
             raise ConfigurationError(
-                f"{_flag(option)}: {rate} is not allowed: bytes per second of at least 1 are wanted"
+                f"{as_typed(option)}: {rate} is not allowed: bytes per second of at least 1 are wanted"
             )
     if args.timeout is not None and args.timeout < 1:
         raise ConfigurationError(f"--timeout: {args.timeout} is not allowed: milliseconds of at least 1 are wanted")
@@ -115,7 +115,3 @@ ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Account], None]]] = {
     "cancel": cancel,
     "list": list_,
 }
-
-
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"

@@ -114,7 +114,7 @@ def wanted_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
 
 
 def _move(item: Place) -> Move:
-    tp = TopicPartition(item.field("topic").text(), item.field("partition").number())
+    tp = item.topic_partition()
     brokers = item.field("replicas")
     replicas = tuple(broker.number() for broker in brokers.items())
     if not replicas:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.cli.connection import is_given
+from ottla.cli.connection import as_typed, is_given
 from ottla.errors import ConfigurationError
 
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"alter": ("partitions",)}
@@ -44,15 +44,11 @@ def check(args: argparse.Namespace) -> None:
     for option, actions in BELONGS.items():
         if is_given(args, option) and action not in actions:
             instead = INSTEAD.get((action, option), f"it belongs to {' and '.join(f'--{a}' for a in actions)}")
-            raise ConfigurationError(f"{_flag(option)} cannot be used with --{action}: {instead}")
+            raise ConfigurationError(f"{as_typed(option)} cannot be used with --{action}: {instead}")
     for (needed, option), others in APART.items():
         for other in others:
             if action == needed and is_given(args, option) and is_given(args, other):
-                raise ConfigurationError(f"{_flag(option)} and {_flag(other)} cannot be used together")
+                raise ConfigurationError(f"{as_typed(option)} and {as_typed(other)} cannot be used together")
     for option in REQUIRED.get(action, ()):
         if not is_given(args, option):
-            raise ConfigurationError(f"--{action} needs {_flag(option)}")
-
-
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
+            raise ConfigurationError(f"--{action} needs {as_typed(option)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla import Broker, KafkaAdminClient
 from ottla.cli.config_users import java_double
 from ottla.cli.configs import pairs
 from ottla.cli.main import main
@@ -28,14 +28,6 @@ def configs(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> Configs
         return code, printed.out, printed.err
 
     return run
-
-
-@pytest.fixture
-def topic(ottla_broker: Broker, ottla_topic: str) -> str:
-    """A topic without options of its own."""
-    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(ottla_topic, 1, 1)])
-    return ottla_topic
 
 
 @pytest.fixture

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla import Broker
 from ottla.cli.main import main
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
-
-
-@pytest.fixture
-def topic(ottla_broker: Broker, ottla_topic: str) -> str:
-    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(ottla_topic, 2, 1)])
-    return ottla_topic
 
 
 @pytest.fixture
