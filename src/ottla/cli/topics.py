@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.cli import topic_options
 from ottla.cli.connection import add_connection, client_options
+from ottla.cli.topic_filter import topic_filter
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with KafkaAdminClient(client_options(args)) as admin:
             return ACTIONS[args.action](admin, args)
-    except (KafkaError, re.error) as error:
+    except KafkaError as error:
         print(f"Error while executing topic command : {error}", file=sys.stderr)
         return 1
 
@@ -163,7 +163,7 @@ def _tell_changed(args: argparse.Namespace, names: list[str], text: str = "") ->
 
 def _matching(admin: KafkaAdminClient, args: argparse.Namespace) -> list[TopicInfo]:
     """Topics whose whole name matches one of the expressions in --topic, in the order of their names."""
-    wanted = re.compile("|".join(f"(?:{part})" for part in args.topic.split(","))) if args.topic else None
+    wanted = topic_filter("--topic", args.topic) if args.topic else None
     topics = admin.describe_topics().values()
     return sorted(
         (
