@@ -29,6 +29,7 @@ COMMANDS = (
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
     Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
+    Command("get-offsets", "get_offsets", "tell the offsets of partitions (kafka-get-offsets.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),

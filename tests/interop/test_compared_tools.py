@@ -1,0 +1,59 @@
+"""Our tools and Apache Kafka's of the same name, asked the same of the same broker, print the same, byte for byte."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from tests.interop.kafka_jars import run_tool
+
+from ottla import KafkaAdminClient, KafkaProducer, NewTopic
+from ottla.cli.main import main
+
+pytestmark = pytest.mark.interop
+
+Compare = Callable[..., str]
+"""(our command, Kafka's class, arguments, exit code) → what both printed."""
+NOON = 1_700_000_000_000
+
+
+@pytest.fixture
+def compare(capsys: pytest.CaptureFixture[str]) -> Compare:
+    """Run both tools, and hold them to the same output and exit code; errors that are one line in Kafka, too."""
+
+    def run_both(command: str, kafkas: str, *arguments: str, code: int = 0) -> str:
+        theirs = run_tool(f"org.apache.kafka.tools.{kafkas}", *arguments)
+        assert theirs.returncode == code, theirs.stdout + theirs.stderr
+        assert main([command, *arguments]) == code
+        ours = capsys.readouterr()
+        assert ours.out == theirs.stdout
+        assert theirs.stderr.count("\n") != 1 or ours.err == theirs.stderr
+        return ours.out
+
+    return run_both
+
+
+@pytest.fixture
+def visits(address: str) -> str:
+    """A topic of eleven partitions, of which 2 has records of noon, a second after, and half a second after."""
+    name = f"visits-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=address) as admin, KafkaProducer(bootstrap_servers=address) as producer:
+        admin.create_topics([NewTopic(name, 11, 1, topic_configs={"retention.ms": "-1"})])
+        for late in (0, 1000, 500):
+            producer.send(name, b"x", partition=2, timestamp_ms=NOON + late).get(10)
+    return name
+
+
+@pytest.mark.compatibility("Kafka's tools", "offsets", "GetOffsetShell, compared with ottla get-offsets")
+def test_ottla_get_offsets_says_what_kafkas_tool_says(address: str, visits: str, compare: Compare) -> None:
+    at = ("get-offsets", "GetOffsetShell", "--bootstrap-server", address)
+    assert f"{visits}:10:0\n{visits}:2:3\n" in compare(*at, "--exclude-internal-topics")
+    for asked, lines in (
+        (("--topic", visits, "--partitions", "2,10", "--time", "earliest"), 2),
+        (("--topic", f"'{visits} | nowhere'", "--time", "max-timestamp"), 1),
+        (("--topic-partitions", f"{visits}:1-3,{visits}:-1", "--time", str(NOON + 1)), 1),
+    ):
+        assert compare(*at, *asked).count("\n") == lines
+    compare(*at, "--topic", "nowhere", code=1)
+    compare(*at, "--time", "soon", code=1)
