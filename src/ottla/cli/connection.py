@@ -82,8 +82,10 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
     for texts in more:
         options.update(properties.override(text) for text in texts)
     connect = getattr(args, "zookeeper", None)
-    options["bootstrap.servers"] = brokers_in(connect) if connect else args.bootstrap_server
-    if args.bootstrap_server:
+    if connect:
+        options["bootstrap.servers"] = brokers_in(connect)
+    elif args.bootstrap_server:
+        options["bootstrap.servers"] = args.bootstrap_server
         _check_names(args.bootstrap_server)
     return options
 

@@ -1,0 +1,50 @@
+"""Numbers and metrics as Java prints them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.metrics.metric import KafkaMetric, MetricName
+
+
+def decimal(value: float, places: int) -> str:
+    """`%.2f` and its like: what is no number, or too large for one, has a name of its own."""
+    if math.isfinite(value):
+        return f"{value:.{places}f}"
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def ratio(amount: float, of: float) -> float:
+    """A division as Java's doubles have it, which may be by nothing."""
+    if of:
+        return amount / of
+    return math.inf if amount else math.nan
+
+
+def metrics_as_json(metrics: Mapping[MetricName, KafkaMetric]) -> dict[str, Any]:
+    """Values by `group:name:{tags}`; None where there is no number."""
+    values = _values(metrics)
+    return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
+
+
+def metric_lines(metrics: Mapping[MetricName, KafkaMetric]) -> list[str]:
+    """The table that `--print-metrics` prints, after an empty line."""
+    values = _values(metrics)
+    width = max(map(len, values), default=0)
+    rows = (f"{name:<{width}} : {_value(value)}" for name, value in values.items())
+    return ["", f"{'Metric Name':<{width}}   Value", *rows]
+
+
+def _values(metrics: Mapping[MetricName, KafkaMetric]) -> dict[str, Any]:
+    return dict(sorted((_metric_name(name), metric.value()) for name, metric in metrics.items()))
+
+
+def _metric_name(name: MetricName) -> str:
+    tags = ", ".join(f"{key}={value}" for key, value in name.tags.items())
+    return f"{name.group}:{name.name}:{{{tags}}}"
+
+
+def _value(value: Any) -> str:
+    return decimal(value, 3) if isinstance(value, float) else str(value)

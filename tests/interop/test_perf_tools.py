@@ -1,0 +1,82 @@
+"""Our measuring tools say what Apache Kafka's say, line by line; only the numbers are others."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.interop.kafka_jars import run_tool
+
+from ottla.broker.embedded import Broker
+from ottla.cli.main import main
+
+pytestmark = pytest.mark.interop
+
+NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def shape(text: str) -> list[str]:
+    """The lines, with each number as how many places it has."""
+    return [NUMBER.sub(lambda found: f"<{len(found[1] or '')}>", line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"perf-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.compatibility("Kafka's tools", "measuring", "ProducerPerformance, compared with ottla producer-perf-test")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--record-size", "100", "--throughput", "-1"),
+        ("--record-size", "100", "--throughput", "-1", "--warmup-records", "500"),
+        ("--record-size", "2000000", "--throughput", "-1", "--num-records", "2"),
+        (
+            "--payload-monotonic",
+            "--throughput",
+            "5000",
+            "--transaction-duration-ms",
+            "50",
+            "--producer-props",
+            "acks=all",
+        ),
+        ("--payload-file", "words.txt", "--payload-delimiter", "[,;]", "--throughput", "-1"),
+    ],
+)
+def test_ottla_producer_perf_test_says_what_kafkas_tool_says(
+    broker: Broker, topic: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "words.txt"
+    file.write_text(";one,two;;three,")
+    given = [str(file) if option == file.name else option for option in options]
+    asked = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--num-records", "1000", *given)
+    theirs = run_tool("org.apache.kafka.tools.ProducerPerformance", *asked)
+    assert theirs.returncode == 0, theirs.stdout + theirs.stderr
+    main(["producer-perf-test", *asked])
+    said = capsys.readouterr().out
+    assert shape(said) == shape(theirs.stdout)
+    if options[0] == "--payload-file":
+        assert said.splitlines()[:2] == theirs.stdout.splitlines()[:2]
+
+
+@pytest.mark.compatibility("Kafka's tools", "measuring", "wrong use, compared with ottla producer-perf-test")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--num-records", "0"),
+        ("--record-size", "0"),
+        ("--warmup-records", "10"),
+        ("--reporting-interval", "0"),
+        ("--transaction-duration-ms", "-1"),
+        ("--command-property", "acks=1", "--producer-props", "acks=1"),
+        ("--command-config", "a", "--producer.config", "a"),
+    ],
+)
+def test_what_kafkas_producer_perf_test_refuses_ours_refuses(topic: str, wrong: tuple[str, ...]) -> None:
+    at = ("--bootstrap-server", "127.0.0.1:1", "--topic", topic)
+    usual = (*at, "--num-records", "10", "--record-size", "10", "--throughput", "-1")
+    assert run_tool("org.apache.kafka.tools.ProducerPerformance", *usual, *wrong).returncode == 1
+    assert main(["producer-perf-test", *usual, *wrong]) == 1
