@@ -207,8 +207,8 @@ def kafka_options(
 
 
 def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Those of a client's options that any other client needs to reach the same cluster."""
-    shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.")
+    """Those of a client's options that any other client needs to reach the same cluster, and to give up as soon."""
+    shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.", "request.timeout.ms")
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
 

@@ -186,7 +186,7 @@ def test_what_has_no_rows_asks_no_broker_for_other_tasks() -> None:
 
 
 def test_a_driver_without_brokers_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    sink = TopicSink(options_for("127.0.0.1:1", "t", default_api_timeout_ms="200"))
+    sink = TopicSink(options_for("127.0.0.1:1", "t", request_timeout_ms="200"))
     StreamWriter(sink).commit([Written(Share("q", 0, 0, FIRST_RUN), 5)], 0)
     assert "cannot be looked up" in caplog.text
 
