@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from typing import Final
 
 from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.znodes import uuid_text
@@ -30,6 +31,9 @@ log = logging.getLogger("ottla.replication")
 KINDS = ("leader", "follower")
 """Whose replication a topic can bound."""
 
+MAX_PLACES: Final = 10_000
+"""Replicas that are to come, of which it is known in which data directory they are wanted; the oldest are forgotten."""
+
 LogConfigOf = Callable[[Mapping[str, str]], LogConfig]
 """Makes a log's configuration from the options set on its topic."""
 MinIsrOf = Callable[[Mapping[str, str]], int]
@@ -53,6 +57,8 @@ class Partitions:
         self._min_insync_replicas = min_insync_replicas
         self._partitions: dict[TopicPartition, Partition] = {}
         self._relocations: dict[TopicPartition, Relocation] = {}
+        self._places: dict[TopicPartition, LogDir] = {}
+        """Where replicas are wanted that are not here yet."""
         self._unmade: list[TopicPartition] = []
         """Replicas for which no log could be made just now."""
         self._unusable: set[TopicPartition] = set()
@@ -168,16 +174,19 @@ class Partitions:
     async def relocate(self, tp: TopicPartition, path: str) -> None:
         """Move a replica to the data directory of that path; one that is on its way elsewhere changes its way.
 
+        One that is not here yet will begin there, as in Kafka, though ReplicaNotAvailableError is raised.
+
         Raises LogDirNotFoundError, ReplicaNotAvailableError or KafkaStorageError.
         """
         target = next((d for d in self._log_dirs if str(d.path) == path), None)
         if target is None:
             raise LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
-        partition = self._partitions.get(tp)
-        if partition is None:
-            raise ReplicaNotAvailableError(f"{tp} has no replica on this broker")
         if target.offline:
             raise KafkaStorageError(f"{path} is out of service: {target.offline}")
+        partition = self._partitions.get(tp)
+        if partition is None:
+            self._remember_place(tp, target)
+            raise ReplicaNotAvailableError(f"{tp} has no replica on this broker")
         running = self._relocations.get(tp)
         if running is not None and running.target is target:
             return
@@ -187,6 +196,11 @@ class Partitions:
         if source is not target:
             moving = self._relocations[tp] = Relocation(partition, source, target, self._relocation_share)
             moving.start(lambda: self._relocated(tp, moving))
+
+    def _remember_place(self, tp: TopicPartition, target: LogDir) -> None:
+        self._places[tp] = target
+        if len(self._places) > MAX_PLACES:
+            del self._places[next(iter(self._places))]
 
     def _relocation_share(self) -> float:
         return self.relocation_limit / len(self._relocations)
@@ -358,8 +372,9 @@ class Partitions:
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self.all_dirs) or not online:
             raise KafkaStorageError("it may lie in a data directory that is out of service")
-        emptiest = min(online, key=lambda d: len(d.logs))
-        return emptiest.create(tp, config, uuid_text(topic.id))
+        wanted = self._places.pop(tp, None)
+        chosen = wanted if wanted in online else min(online, key=lambda d: len(d.logs))
+        return chosen.create(tp, config, uuid_text(topic.id))
 
     def _set_aside_copies(self, tp: TopicPartition) -> None:
         """After a crash at the end of a move a log may be there twice: the one that goes farther was in use last."""

@@ -161,6 +161,18 @@ def test_moves_that_cannot_be_are_refused(tmp_path):
     with_broker(test, tmp_path, **both(tmp_path))
 
 
+def test_a_replica_that_is_to_come_begins_where_it_is_wanted(tmp_path):
+    async def test(client: Asker) -> None:
+        for partition in range(2):
+            assert await move(client, tmp_path / "b", partition=partition) == REPLICA_NOT_AVAILABLE
+        await create(client, "t", 3)
+        found = await described(client)
+        assert found["b"].keys() == {("t", 0, False), ("t", 1, False)}
+        assert found["a"].keys() == {("t", 2, False)}
+
+    with_broker(test, tmp_path, **both(tmp_path))
+
+
 def test_what_a_broken_off_move_left_is_removed_or_set_aside(tmp_path):
     async def first(client: Asker) -> None:
         await create(client, "t", 1)
