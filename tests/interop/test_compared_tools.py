@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.interop.kafka_jars import run_tool
@@ -57,3 +59,21 @@ def test_ottla_get_offsets_says_what_kafkas_tool_says(address: str, visits: str,
         assert compare(*at, *asked).count("\n") == lines
     compare(*at, "--topic", "nowhere", code=1)
     compare(*at, "--time", "soon", code=1)
+
+
+@pytest.mark.compatibility(
+    "Kafka's tools", "records, deleted", "DeleteRecordsCommand, compared with ottla delete-records"
+)
+def test_ottla_delete_records_says_what_kafkas_tool_says(
+    address: str, visits: str, tmp_path: Path, compare: Compare
+) -> None:
+    file = tmp_path / "offsets.json"
+    asked = ("delete-records", "DeleteRecordsCommand", "--bootstrap-server", address, "--offset-json-file", str(file))
+    for offset, low in ((2, 2), (-1, 3), (0, 3)):
+        partitions = [{"topic": visits, "partition": 2, "offset": offset}]
+        file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        assert compare(*asked).endswith(f"\npartition: {visits}-2\tlow_watermark: {low}\n")
+    file.write_text('{"partitions":[]}')
+    compare(*asked)
+    file.write_text("{")
+    compare(*asked, code=1)

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.cli.connection import add_connection, client_options
-from ottla.cli.json_file import MAX_INT
+from ottla.cli.json_file import MAX_INT, MAX_LONG
 from ottla.cli.topic_filter import topic_filter
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.offsets import ListedOffset, OffsetSpec
@@ -30,7 +30,6 @@ MOMENTS: Final[Mapping[str, OffsetSpec]] = {
 }
 """By name."""
 NAMES: Final = " / ".join(f"{moment.timestamp} or {name}" for name, moment in MOMENTS.items())
-MAX_LONG: Final = 2**63 - 1
 UNKNOWN: Final = -1
 """The offset where there is no such record."""
 

@@ -17,6 +17,8 @@ VERSION: Final = 1
 """Of the files, all of them."""
 MAX_INT: Final = 2**31 - 1
 """Of Kafka's numbers of partitions and brokers."""
+MAX_LONG: Final = 2**63 - 1
+"""Of offsets and times."""
 MAX_SHOWN: Final = 60
 """Letters of a wrong value that an error repeats."""
 
@@ -63,10 +65,10 @@ class Place(NamedTuple):
         """The fields `topic` and `partition` of an object."""
         return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
-    def number(self) -> int:
-        """A whole number, as partitions and brokers have."""
-        if type(self.value) is not int or not 0 <= self.value <= MAX_INT:  # true and false are integers, too
-            self.refuse(f"{_shown(self.value)} is not allowed: a whole number of at least 0 is wanted")
+    def number(self, least: int = 0, most: int = MAX_INT) -> int:
+        """A whole number; by default one that partitions and brokers have."""
+        if type(self.value) is not int or not least <= self.value <= most:  # true and false are integers, too
+            self.refuse(f"{_shown(self.value)} is not allowed: a whole number of at least {least} is wanted")
         return self.value
 
 

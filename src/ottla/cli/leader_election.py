@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.cli.connection import add_connection, as_typed, client_options, is_given
+from ottla.cli.json_answers import partition_errors
 from ottla.cli.json_file import read_list, twice_in
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.partitions import ElectionType
@@ -104,8 +105,5 @@ def _as_json(
     return {
         "elected": [tp._asdict() for tp in sorted(elected)],
         "unchanged": [tp._asdict() for tp in sorted(unchanged)],
-        "errors": [
-            {**tp._asdict(), "error": error.__class__.__name__, "message": str(error)}
-            for tp, error in sorted(errors.items())
-        ],
+        "errors": partition_errors(errors),
     }

@@ -30,6 +30,7 @@ COMMANDS = (
     Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
     Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
     Command("get-offsets", "get_offsets", "tell the offsets of partitions (kafka-get-offsets.sh)"),
+    Command("delete-records", "delete_records", "delete the first records of partitions (kafka-delete-records.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
     Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
