@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.cli import config_users
+from ottla.cli.action_options import check_belongs
 from ottla.cli.config_entities import DEFAULT, Entity, add_entities, entities
-from ottla.cli.connection import add_connection, as_typed, client_options, is_given
+from ottla.cli.connection import add_connection, client_options
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
 from ottla.config import properties
@@ -56,21 +57,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-BELONGS: Final[Mapping[str, str]] = {
-    "all": "describe",
-    "json": "describe",
-    "add_config": "alter",
-    "add_config_file": "alter",
-    "delete_config": "alter",
+BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "all": ("describe",),
+    "json": ("describe",),
+    "add_config": ("alter",),
+    "add_config_file": ("alter",),
+    "delete_config": ("alter",),
 }
 """Actions by option."""
 
 
 def _check(args: argparse.Namespace) -> None:
     """ConfigurationError for an option that would be ignored, or is missing."""
-    for option, action in BELONGS.items():
-        if is_given(args, option) and args.action != action:
-            raise ConfigurationError(f"{as_typed(option)} belongs to --{action}")
+    check_belongs(args, BELONGS)
     if args.add_config and args.add_config_file:
         raise ConfigurationError("--add-config and --add-config-file cannot be used together")
     if args.action == "alter" and not (args.add_config or args.add_config_file or args.delete_config):

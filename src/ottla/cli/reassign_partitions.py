@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.cli.connection import add_connection, as_typed, is_given
+from ottla.cli.action_options import check_belongs, check_needs
+from ottla.cli.connection import add_connection, as_typed
 from ottla.cli.reassignment_actions import (
     NO_THROTTLE,
     TIMEOUT_MS,
@@ -26,17 +27,20 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "execute": ("reassignment_json_file",),
     "verify": ("reassignment_json_file",),
     "cancel": ("reassignment_json_file",),
-    "list": (),
 }
-"""What each action cannot do without."""
-TAKES: Final[Mapping[str, tuple[str, ...]]] = {
-    "generate": ("disable_rack_aware",),
-    "execute": ("additional", "throttle", "replica_alter_log_dirs_throttle", "timeout"),
-    "verify": ("preserve_throttles",),
-    "cancel": ("preserve_throttles", "timeout"),
-    "list": (),
+"""What an action cannot do without."""
+BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "topics_to_move_json_file": ("generate",),
+    "broker_list": ("generate",),
+    "disable_rack_aware": ("generate",),
+    "reassignment_json_file": ("execute", "verify", "cancel"),
+    "additional": ("execute",),
+    "throttle": ("execute",),
+    "replica_alter_log_dirs_throttle": ("execute",),
+    "timeout": ("execute", "cancel"),
+    "preserve_throttles": ("verify", "cancel"),
 }
-"""What may be given beside."""
+"""Actions by option."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,16 +92,8 @@ def run(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> None:
     """ConfigurationError for an option that is missing, would be ignored, or has a wrong value."""
-    allowed = (*NEEDS[args.action], *TAKES[args.action])
-    for option in {name for table in (NEEDS, TAKES) for names in table.values() for name in names}:
-        if is_given(args, option) and option not in allowed:
-            belongs = [f"--{action}" for action in NEEDS if option in (*NEEDS[action], *TAKES[action])]
-            raise ConfigurationError(
-                f"{as_typed(option)} cannot be used with --{args.action}: it belongs to {' and '.join(belongs)}"
-            )
-    for option in NEEDS[args.action]:
-        if not is_given(args, option):
-            raise ConfigurationError(f"--{args.action} needs {as_typed(option)}")
+    check_belongs(args, BELONGS)
+    check_needs(args, NEEDS)
     for option in ("throttle", "replica_alter_log_dirs_throttle"):
         rate = getattr(args, option)
         if rate is not None and rate < 1 and rate != NO_THROTTLE:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.cli.action_options import check_belongs, check_needs
 from ottla.cli.connection import as_typed, is_given
 from ottla.errors import ConfigurationError
 
@@ -40,15 +41,9 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
 
 def check(args: argparse.Namespace) -> None:
     """ConfigurationError for an option that would be ignored, or is missing."""
-    action = args.action
-    for option, actions in BELONGS.items():
-        if is_given(args, option) and action not in actions:
-            instead = INSTEAD.get((action, option), f"it belongs to {' and '.join(f'--{a}' for a in actions)}")
-            raise ConfigurationError(f"{as_typed(option)} cannot be used with --{action}: {instead}")
+    check_belongs(args, BELONGS, INSTEAD)
     for (needed, option), others in APART.items():
         for other in others:
-            if action == needed and is_given(args, option) and is_given(args, other):
+            if args.action == needed and is_given(args, option) and is_given(args, other):
                 raise ConfigurationError(f"{as_typed(option)} and {as_typed(other)} cannot be used together")
-    for option in REQUIRED.get(action, ()):
-        if not is_given(args, option):
-            raise ConfigurationError(f"--{action} needs {as_typed(option)}")
+    check_needs(args, REQUIRED)
