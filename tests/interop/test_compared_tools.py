@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -77,3 +78,28 @@ def test_ottla_delete_records_says_what_kafkas_tool_says(
     compare(*asked)
     file.write_text("{")
     compare(*asked, code=1)
+
+
+@pytest.mark.compatibility(
+    "Kafka's tools", "versions of APIs", "BrokerApiVersionsCommand, compared with ottla broker-api-versions"
+)
+def test_ottla_broker_api_versions_says_what_kafkas_tool_says(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--bootstrap-server", address)
+    theirs = run_tool("org.apache.kafka.tools.BrokerApiVersionsCommand", *at)
+    assert main(["broker-api-versions", *at]) == theirs.returncode == 0
+    ours = capsys.readouterr().out
+    assert BRACKETS.sub("", ours) == BRACKETS.sub("", theirs.stdout)
+    lines = zip(ours.splitlines(), theirs.stdout.splitlines(), strict=True)
+    assert {line.strip().partition("(")[0] for line, their in lines if line != their} <= {*OURS_ALONE, *THEIRS_ALONE}
+
+
+BRACKETS = re.compile(r" \[(usable: \d+|unusable: node too (new|old))\](?=,?$)", re.MULTILINE)
+"""What a client makes of the versions: ours speaks some that Kafka 4.3's does not, and the other way round."""
+OURS_ALONE = (
+    *("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"),  # gone from Kafka 4
+    *("ApiVersions", "TxnOffsetCommit", "DeleteGroups"),  # the newest versions are Kafka 4.4's
+)
+THEIRS_ALONE = (
+    *("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"),
+    *("ReadShareGroupStateSummary", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.errors import UnsupportedVersionError
@@ -114,6 +115,29 @@ APIS: Final = (
     Api(92, "DeleteShareGroupOffsets", 0),
 )
 """Every declared API, by its number."""
+
+NOT_DECLARED: Final[Mapping[int, str]] = {
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    58: "Envelope",
+    59: "FetchSnapshot",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    70: "ControllerRegistration",
+    73: "AssignReplicasToDirs",
+    82: "UpdateRaftVoter",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
+    93: "StreamsGroupTopologyDescriptionUpdate",
+    94: "UnregisterController",
+}
+"""Kafka's names of its other APIs, by number: nothing here asks for or answers them."""
 
 BY_KEY: Final = {api.key: api for api in APIS}
 BY_NAME: Final = {api.name: api for api in APIS}

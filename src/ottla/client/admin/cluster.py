@@ -158,7 +158,8 @@ class ClusterAdmin(AdminCalls):
         """The versions of each API (by Kafka's name, or its number) that some broker (or this one) speaks."""
 
         async def attempt() -> dict[str, VersionRange]:
-            node = next(iter(await self.nodes())) if node_id is None else node_id
+            known = await self.nodes()  # before the first call nobody knows where a broker is
+            node = next(iter(known)) if node_id is None else node_id
             versions = (await self.connections.connect(node)).versions
             return {
                 BY_KEY[key].name if key in BY_KEY else str(key): VersionRange(*span) for key, span in versions.items()

@@ -1,0 +1,100 @@
+"""`ottla broker-api-versions`: which version is used, and what is told of a broker that does not answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient
+from ottla.broker.apis import LEFT_OUT, SERVED
+from ottla.cli.broker_api_versions import ApiVersions, api_versions
+from ottla.cli.main import main
+from ottla.client.admin.cluster import VersionRange
+from ottla.errors import BrokerConnectionError
+from ottla.protocol.apis import APIS, BY_NAME, NOT_DECLARED
+
+NEWEST_FETCH = BY_NAME["Fetch"].request.VERSIONS[-1]
+
+
+@pytest.fixture
+def at(ottla_broker: Broker) -> tuple[str, ...]:
+    return "broker-api-versions", "--bootstrap-server", ottla_broker.bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("key", "spoken", "text"),
+    [
+        (1, (0, 3), "Fetch(1): 0 to 3 [usable: 3]"),
+        (1, (4, NEWEST_FETCH + 7), f"Fetch(1): 4 to {NEWEST_FETCH + 7} [usable: {NEWEST_FETCH}]"),
+        (1, (90, 91), "Fetch(1): 90 to 91 [unusable: node too new]"),
+        (46, (0, 0), "ListPartitionReassignments(46): 0 [usable: 0]"),
+        (76, (0, 0), "ShareGroupHeartbeat(76): 0 [unusable: node too old]"),
+        (83, (0, 1), "InitializeShareGroupState(83): 0 to 1 [unusable: node too new]"),
+        (4711, (2, 3), "UNKNOWN(4711): 2 to 3"),
+    ],
+)
+def test_a_version_is_usable_where_both_sides_speak_it(key: int, spoken: tuple[int, int], text: str) -> None:
+    assert text in [str(told) for told in api_versions({key: VersionRange(*spoken)})]
+
+
+def test_what_clients_ask_for_and_a_broker_lacks_is_told() -> None:
+    told = api_versions({0: VersionRange(0, 13)})
+    assert [api.api_key for api in told] == sorted(api.api_key for api in told)
+    texts = list(map(str, told))
+    assert "Metadata(3): UNSUPPORTED" in texts
+    assert not any(text.startswith(("LeaderAndIsr", "Vote", "UNKNOWN")) for text in texts)
+
+
+def test_every_api_that_is_not_served_has_a_number() -> None:
+    """Of each API that Kafka has and the broker does not answer, the tool knows the name."""
+    declared = {api.name for api in APIS}
+    assert {name for _, names in LEFT_OUT for name in names} - declared == {*NOT_DECLARED.values()}
+    assert not {api.key for api in APIS} & {*NOT_DECLARED}
+
+
+def test_every_version_that_is_served_can_be_used(
+    at: tuple[str, ...], ottla_broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*at, "--json"]) == 0
+    ((node),) = json.loads(capsys.readouterr().out)
+    assert (f"{node['host']}:{node['port']}", node["error"]) == (ottla_broker.bootstrap_servers, None)
+    told = [ApiVersions(**api) for api in node["apis"]]
+    spoken = [api for api in told if api.min_version is not None]
+    assert {api.name for api in spoken} == {row.name for row in SERVED}
+    assert all(api.usable_version == api.max_version for api in spoken)
+    assert main([*at]) == 0
+    head, *lines, end = capsys.readouterr().out.splitlines()
+    assert head == f"{ottla_broker.bootstrap_servers} (id: 0 rack: null isFenced: false) -> ("
+    assert [line.strip("\t,") for line in lines] == list(map(str, told))
+    assert end == ")"
+
+
+def test_a_broker_that_does_not_answer_has_an_error(
+    at: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable(self: KafkaAdminClient, node_id: int) -> None:
+        raise BrokerConnectionError(f"{node_id} is away")
+
+    monkeypatch.setattr(KafkaAdminClient, "api_versions", unreachable)
+    assert main([*at]) == 0
+    assert capsys.readouterr().out.endswith(" (id: 0 rack: null isFenced: false) -> ERROR: 0 is away\n")
+    assert main([*at, "--json"]) == 0
+    ((node),) = json.loads(capsys.readouterr().out)
+    assert (node["apis"], node["error"]) == (None, "0 is away")
+
+
+def test_where_no_broker_answers_it_is_tried_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker-api-versions", "--bootstrap-server", "127.0.0.1:1"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert "127.0.0.1:1" in printed.err
+
+
+def test_a_properties_file_may_have_it_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "patient.properties"
+    file.write_text("retries=1000000\nrequest.timeout.ms=200\ndefault.api.timeout.ms=300\n")
+    asked = ("--bootstrap-server", "127.0.0.1:1", "--command-config", str(file))
+    assert main(["broker-api-versions", *asked]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
