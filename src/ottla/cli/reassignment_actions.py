@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from ottla.cli import reassignment_json as files
 from ottla.cli import reassignment_throttles as throttles
+from ottla.cli.broker_ids import ids
 from ottla.cli.connection import client_options
+from ottla.cli.json_answers import in_one_line
 from ottla.cli.reassignment_json import Move
 from ottla.cli.reassignment_plan import proposed, racks_of
-from ottla.cli.reassignment_states import described, ids, log_dirs_of, partition_states, replica_states, replicas_of
+from ottla.cli.reassignment_states import described, log_dirs_of, partition_states, replica_states, replicas_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
@@ -71,8 +73,8 @@ def generate(args: argparse.Namespace, account: Account) -> None:
         new = files.as_json(proposed(found.values(), racks))
         places = {TopicPartition(t.name, p.partition): p.replicas for t in found.values() for p in t.partitions}
         current = files.as_json(places, log_dirs_of(admin, places, {node.id for node in nodes}))
-    account.tell(f"Current partition replica assignment\n{files.in_one_line(current)}\n", current=current)
-    account.tell(f"Proposed partition reassignment configuration\n{files.in_one_line(new)}", proposed=new)
+    account.tell(f"Current partition replica assignment\n{in_one_line(current)}\n", current=current)
+    account.tell(f"Proposed partition reassignment configuration\n{in_one_line(new)}", proposed=new)
 
 
 def execute(args: argparse.Namespace, account: Account) -> None:
@@ -87,7 +89,7 @@ def execute(args: argparse.Namespace, account: Account) -> None:
         current = _current(admin, moves, brokers)
         before = files.as_json(current, log_dirs_of(admin, current, brokers))
         account.tell(
-            f"Current partition replica assignment\n\n{files.in_one_line(before)}\n\n"
+            f"Current partition replica assignment\n\n{in_one_line(before)}\n\n"
             "Save this to use as the --reassignment-json-file option during rollback",
             current=before,
         )

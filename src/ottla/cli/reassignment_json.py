@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from ottla.cli.broker_ids import broker_ids
 from ottla.cli.json_file import VERSION, Place, read_list, twice_in
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.errors import ConfigurationError
@@ -74,10 +74,7 @@ def read_topics(file: str) -> list[WantedTopic]:
 
 def read_brokers(text: str) -> list[int]:
     """The brokers of a --broker-list. ConfigurationError for what is no broker's number, and for one given twice."""
-    try:
-        brokers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigurationError(f"--broker-list: {text!r} is not allowed: broker,broker,… is wanted") from None
+    brokers = broker_ids(text.split(","))
     twice = twice_in(brokers)
     if twice:
         raise ConfigurationError(f"--broker-list: Broker list contains duplicate entries: {twice}")
@@ -96,11 +93,6 @@ def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str
         for tp, brokers in sorted(assignment.items())
     ]
     return {"version": VERSION, "partitions": partitions}
-
-
-def in_one_line(fields: Mapping[str, Any]) -> str:
-    """JSON as Kafka prints it."""
-    return json.dumps(fields, separators=(",", ":"))
 
 
 def wanted_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.reassignment_states import ids
+from ottla.cli.broker_ids import ids
 from ottla.client.metadata import TopicInfo
 from ottla.cluster.topics import place
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.cli.broker_ids import ids
 from ottla.cli.reassignment_json import Assignment, Move
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
@@ -145,8 +146,3 @@ def replicas_of(tp: TopicPartition, topics: Mapping[str, TopicInfo]) -> tuple[in
     topic = topics.get(tp.topic)
     found = next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
     return None if found is None else found.replicas
-
-
-def ids(brokers: Iterable[int]) -> str:
-    """Brokers, with commas."""
-    return ",".join(map(str, brokers))

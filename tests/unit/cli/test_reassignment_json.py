@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import reassignment_json as files
+from ottla.cli.json_answers import in_one_line
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
@@ -38,7 +39,7 @@ def test_partitions_have_brokers_and_data_directories(file: Path) -> None:
 def test_what_is_written_is_read_again(file: Path) -> None:
     assignment = {TopicPartition("t", 1): (2, 1), TopicPartition("t", 0): (1, 2)}
     log_dirs = {TopicPartitionReplica("t", 0, 2): "/d"}
-    text = files.in_one_line(files.as_json(assignment, log_dirs))
+    text = in_one_line(files.as_json(assignment, log_dirs))
     assert text.startswith(
         '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]},{"topic"'
     )
