@@ -103,3 +103,27 @@ THEIRS_ALONE = (
     *("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"),
     *("ReadShareGroupStateSummary", "StreamsGroupHeartbeat", "StreamsGroupDescribe"),
 )
+
+
+@pytest.mark.compatibility("Kafka's tools", "data directories", "LogDirsCommand, compared with ottla log-dirs")
+def test_ottla_log_dirs_says_what_kafkas_tool_says(
+    address: str, visits: str, compare: Compare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--bootstrap-server", address, "--describe")
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(f"{visits}-too", 1, 1)])
+    for topic in (f"{visits}-too", "nowhere"):
+        compare("log-dirs", "LogDirsCommand", *asked, "--topic-list", topic)
+    compare("log-dirs", "LogDirsCommand", *asked, "--broker-list", "4711", code=1)
+    # Several partitions are in the order of Java's hash tables there.
+    theirs = run_tool("org.apache.kafka.tools.LogDirsCommand", *asked, "--topic-list", visits)
+    assert main(["log-dirs", *asked, "--topic-list", visits]) == theirs.returncode == 0
+    ours = capsys.readouterr().out
+    assert ours.splitlines()[:2] == theirs.stdout.splitlines()[:2]
+    assert parts(ours) == parts(theirs.stdout)
+    assert len(parts(ours)) > 11
+
+
+def parts(printed: str) -> list[str]:
+    """What the line of JSON consists of."""
+    return sorted(re.findall(r"[^{}\[\]]+", printed.splitlines()[2]))

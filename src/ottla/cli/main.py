@@ -34,6 +34,7 @@ COMMANDS = (
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
     Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
+    Command("log-dirs", "log_dirs", "tell what lies in the data directories of brokers (kafka-log-dirs.sh)"),
     Command("broker-api-versions", "broker_api_versions", "tell what brokers speak (kafka-broker-api-versions.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),

@@ -201,6 +201,7 @@ class AdminCalls:
                     self.metadata.request_update()
                 return error
 
+        await self.nodes()  # before the first call nobody knows where brokers are
         answers = await asyncio.gather(*(one(node, request) for node, request in requests.items()))
         return dict(zip(requests, answers, strict=True))
 
