@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.interop.kafka_jars import run_tool
 
+from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.cli.main import main
 
@@ -80,3 +81,25 @@ def test_what_kafkas_producer_perf_test_refuses_ours_refuses(topic: str, wrong: 
     usual = (*at, "--num-records", "10", "--record-size", "10", "--throughput", "-1")
     assert run_tool("org.apache.kafka.tools.ProducerPerformance", *usual, *wrong).returncode == 1
     assert main(["producer-perf-test", *usual, *wrong]) == 1
+
+
+@pytest.mark.compatibility("Kafka's tools", "measuring", "ConsumerPerformance, compared with ottla consumer-perf-test")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--num-records", "1000"),
+        ("--messages", "1001", "--timeout", "2000", "--hide-header", "--from-latest"),
+        ("--num-records", "1000", "--show-detailed-stats"),
+        ("--num-records", "1000", "--date-format", "EEE d MMM yy, hh:mm a 'o''clock' SSSS Z D"),
+    ],
+)
+def test_ottla_consumer_perf_test_says_what_kafkas_tool_says(
+    broker: Broker, topic: str, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_batch(topic, values=[b"x" * 1000] * 1000).get(timeout=60)
+    asked = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, *options)
+    theirs = run_tool("org.apache.kafka.tools.ConsumerPerformance", *asked)
+    assert theirs.returncode == 0, theirs.stdout + theirs.stderr
+    assert main(["consumer-perf-test", *asked]) == 0
+    assert shape(capsys.readouterr().out) == shape(theirs.stdout)

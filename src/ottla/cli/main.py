@@ -36,6 +36,7 @@ COMMANDS = (
     Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
     Command("log-dirs", "log_dirs", "tell what lies in the data directories of brokers (kafka-log-dirs.sh)"),
     Command("broker-api-versions", "broker_api_versions", "tell what brokers speak (kafka-broker-api-versions.sh)"),
+    Command("consumer-perf-test", "consumer_perf_test", "measure how quickly is read (kafka-consumer-perf-test.sh)"),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
