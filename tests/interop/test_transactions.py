@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from tests.interop.kafka_jars import run_tool
 
+from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
+from ottla.cli.main import main
 
 pytestmark = pytest.mark.interop
 
@@ -244,3 +246,73 @@ def test_javas_clients_use_classic_transactions_where_the_feature_is_lowered() -
 def epoch_of(bootstrap: str, transactional_id: str) -> int:
     described = tool(bootstrap, "TransactionsCommand", "describe", "--transactional-id", transactional_id)
     return int(described.splitlines()[1].split()[3])
+
+
+@pytest.mark.compatibility("Kafka's tools", "transactions", "TransactionsCommand, compared with ottla transactions")
+def test_ottla_transactions_says_what_kafkas_tool_says(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    topic, prefix = name("open"), name("tx")
+    at = ("--bootstrap-server", bootstrap)
+
+    def open_transaction(number: int) -> KafkaProducer:
+        producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{prefix}-{number}")
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in (number, 3):
+            producer.send(topic, b"x", partition=partition).get(timeout=SECONDS)
+        return producer
+
+    def said_by_both(*arguments: str) -> tuple[list[list[str]], list[list[str]]]:
+        """The cells of ours and theirs: they are as wide where they are the same."""
+        theirs = run_tool(TOOLS + "TransactionsCommand", *at, *arguments)
+        assert theirs.returncode == 0, theirs.stdout + theirs.stderr
+        assert main(["transactions", *at, *arguments]) == 0
+        ours = capsys.readouterr().out
+        return tuple(sorted(line.split("\t") for line in text.splitlines()) for text in (ours, theirs.stdout))
+
+    with open_transaction(0) as committed:
+        committed.commit_transaction()
+    left = [open_transaction(1), open_transaction(2)]
+    try:
+        for same in (
+            ("list", "--transactional-id-pattern", f"{prefix}.*"),
+            ("list", "--transactional-id-pattern", f"{prefix}.*", "--duration-filter", "3600000"),
+            ("describe-producers", "--topic", topic, "--partition", "3"),
+            ("describe-producers", "--topic", topic, "--partition", "1", "--broker-id", "0"),
+            ("describe-producers", "--topic", topic, "--partition", "5"),
+            ("find-hanging", "--topic", topic, "--max-transaction-timeout", "0"),
+        ):
+            ours, theirs = said_by_both(*same)
+            assert ours == theirs
+        for number in (0, 1):
+            ours, theirs = said_by_both("describe", "--transactional-id", f"{prefix}-{number}")
+            assert ours[1][0].strip() == "CoordinatorId"
+            for row in (ours[0], theirs[0]):
+                row[7:9] = [str(len(row[7])), *sorted(row[8].split(","))]  # they ask one after the other
+            assert ours == theirs
+        assert main(["transactions", *at, "abort", "--topic", topic, "--partition", "1", "--start-offset", "0"]) == 0
+        ours, theirs = said_by_both("describe-producers", "--topic", topic, "--partition", "1")
+        assert ours == theirs
+        assert ours[0][5].strip() == "None"
+    finally:
+        for producer in left:
+            producer.close(timeout=0)
+
+
+@pytest.mark.compatibility("Kafka's tools", "transactions", "wrong use, compared with ottla transactions")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("abort", "--topic", "t", "--partition", "0"),
+        ("abort", "--topic", "t", "--partition", "0", "--producer-id", "1"),
+        ("find-hanging",),
+        ("find-hanging", "--partition", "0"),
+        ("find-hanging", "--broker-id", "0", "--partition", "0"),
+    ],
+)
+def test_ottla_transactions_refuses_what_kafkas_tool_refuses(
+    bootstrap: str, wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("--bootstrap-server", bootstrap)
+    theirs = run_tool(TOOLS + "TransactionsCommand", *at, *wrong)
+    assert theirs.returncode == main(["transactions", *at, *wrong]) == 1
+    assert capsys.readouterr().err == f"ottla: {theirs.stderr}"

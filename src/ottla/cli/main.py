@@ -33,6 +33,7 @@ COMMANDS = (
     Command("delete-records", "delete_records", "delete the first records of partitions (kafka-delete-records.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
     Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
+    Command("transactions", "transactions", "describe, find and end transactions (kafka-transactions.sh)"),
     Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
     Command("log-dirs", "log_dirs", "tell what lies in the data directories of brokers (kafka-log-dirs.sh)"),
     Command("broker-api-versions", "broker_api_versions", "tell what brokers speak (kafka-broker-api-versions.sh)"),

@@ -12,3 +12,10 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     cells = [list(header), *([("-" if c is None else str(c)) for c in row] for row in rows)]
     widths = [max(MIN_WIDTH, *(len(row[i]) for row in cells)) for i in range(len(header))]
     return [" ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def tabbed(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The same as some of Kafka's newer tools have it: no minimum, and a tab behind each column."""
+    cells = [header, *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in cells]

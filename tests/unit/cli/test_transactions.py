@@ -1,0 +1,182 @@
+"""`ottla transactions` against a broker in this process, with a transaction that is open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from ottla import Broker, KafkaProducer, TopicPartition
+from ottla.cli import hanging_transactions
+from ottla.cli.hanging_transactions import OpenTransaction, hanging
+from ottla.cli.main import main
+from ottla.cli.table import tabbed
+from ottla.client.admin.transactions import ProducerState, TransactionDescription
+from ottla.errors import KafkaError
+
+
+@pytest.fixture
+def at(ottla_broker: Broker) -> tuple[str, ...]:
+    return "transactions", "--bootstrap-server", ottla_broker.bootstrap_servers
+
+
+@pytest.fixture
+def producer(ottla_broker: Broker, topic: str) -> Iterator[KafkaProducer]:
+    """With a transaction open in partition 1, from offset 1 on; its id is the topic's name."""
+    with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as plain:
+        plain.send(topic, b"before", partition=1).get(timeout=30)
+    opened = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers, transactional_id=topic)
+    opened.init_transactions()
+    opened.begin_transaction()
+    opened.send(topic, b"open", partition=1).get(timeout=30)
+    yield opened
+    opened.close(timeout=0)
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def start_offsets(at: tuple[str, ...], topic: str, capsys: pytest.CaptureFixture[str]) -> list[object]:
+    """Where the producers of partition 1 have begun a transaction."""
+    assert main([*at, "describe-producers", "--topic", topic, "--partition", "1", "--json"]) == 0
+    return [row["start_offset"] for row in rows(capsys)]
+
+
+def test_an_open_transaction_is_listed(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*at, "list", "--transactional-id-pattern", topic]) == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.split("\t")[:-1] == [
+        name.ljust(width)
+        for name, width in zip(
+            ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
+            (max(15, len(topic)), 11, 10, 16),
+            strict=True,
+        )
+    ]
+    assert [cell.strip() for cell in line.split("\t")][0::3] == [topic, "Ongoing"]
+    assert main([*at, "list", "--duration-filter", "3600000", "--json"]) == 0
+    assert topic not in [row["transactional_id"] for row in rows(capsys)]
+
+
+def test_a_transactional_id_is_described_with_its_partitions(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*at, "describe", "--transactional-id", topic, "--json"]) == 0
+    (told,) = rows(capsys)
+    assert (told["state"], told["topic_partitions"]) == ("Ongoing", [f"{topic}-1"])
+    assert isinstance(told["duration_ms"], int)
+    producer.commit_transaction()
+    assert main([*at, "describe", "--transactional-id", topic]) == 0
+    *_, state, timeout, _, _, partitions, end = capsys.readouterr().out.splitlines()[1].split("\t")
+    assert (state.strip(), timeout.strip(), partitions.strip(), end) == ("CompleteCommit", "60000", "", "")
+
+
+def test_a_transaction_is_aborted_where_it_begins(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--topic", topic, "--partition", "1")
+    assert sorted(map(str, start_offsets(at, topic, capsys))) == ["1", "None"]
+    assert main([*at, "abort", *where, "--start-offset", "0"]) == 1
+    assert f"any open transactions starting at offset 0 on partition {topic}-1" in capsys.readouterr().err
+    assert main([*at, "abort", *where, "--start-offset", "1"]) == 0
+    assert start_offsets(at, topic, capsys) == [None, None]
+
+
+def test_a_transaction_is_aborted_by_its_producer(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--topic", topic, "--partition", "1")
+    assert main([*at, "describe-producers", *where, "--json"]) == 0
+    (open_one,) = [row for row in rows(capsys) if row["start_offset"] == 1]
+    names = {
+        "--producer-id": "producer_id",
+        "--producer-epoch": "producer_epoch",
+        "--coordinator-epoch": "coordinator_epoch",
+    }
+    given = [text for option, name in names.items() for text in (option, str(open_one[name]))]
+    assert main([*at, "abort", *where, *given]) == 0
+    assert start_offsets(at, topic, capsys) == [None, None]
+
+
+def test_a_transactional_id_is_ended_by_force(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*at, "forceTerminateTransaction", "--transactionalId", topic]) == 0
+    assert capsys.readouterr().out == ""
+    with pytest.raises(KafkaError):
+        producer.commit_transaction()
+
+
+def test_what_its_coordinator_knows_of_does_not_hang(
+    at: tuple[str, ...], topic: str, producer: KafkaProducer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for scope in (("--topic", topic), ("--topic", topic, "--partition", "1"), ("--broker-id", "0")):
+        assert main([*at, "find-hanging", *scope, "--max-transaction-timeout", "0"]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("Topic")
+        assert topic not in out
+
+
+def test_what_its_coordinator_has_lost_is_told(
+    at: tuple[str, ...],
+    topic: str,
+    producer: KafkaProducer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hanging_transactions, "_descriptions", lambda admin, ids: {})
+    assert main([*at, "find-hanging", "--topic", topic, "--json"]) == 0
+    assert rows(capsys) == []  # not open for long enough
+    assert main([*at, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0", "--json"]) == 0
+    (told,) = rows(capsys)
+    assert (told["topic"], told["partition"], told["start_offset"], told["duration_minutes"]) == (topic, 1, 1, 0)
+    assert main([*at, "find-hanging", "--broker-id", "99", "--max-transaction-timeout", "0", "--json"]) == 0
+    assert rows(capsys) == []
+
+
+def test_what_no_coordinator_counts_hangs() -> None:
+    def opened(number: int) -> OpenTransaction:
+        return OpenTransaction(TopicPartition("t", number), ProducerState(number, 0, 0, 0, None, 5))
+
+    def described(*numbers: int) -> TransactionDescription:
+        partitions = frozenset(TopicPartition("t", n) for n in numbers)
+        return TransactionDescription(0, "Ongoing", 1, 0, 60_000, 1, partitions)
+
+    known, other_partition, gone, without_id = opened(1), opened(2), opened(3), opened(4)
+    ids = {1: "one", 2: "two", 3: "three"}
+    descriptions = {"one": described(0, 1), "two": described(1)}
+    found = hanging([known, other_partition, gone, without_id], ids, descriptions)
+    assert found == [other_partition, gone, without_id]
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert tabbed(("Id", "State"), [("123", "x")]) == ["Id \tState\t", "123\tx    \t"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("abort", "--topic", "t", "--partition", "0"), "must be identified either with --start-offset"),
+        (("abort", "--topic", "t", "--partition", "0", "--producer-id", "1"), "argument --producer-epoch"),
+        (
+            ("abort", "--topic", "t", "--partition", "0", "--producer-id", "1", "--producer-epoch", "1"),
+            "argument --coordinator-epoch",
+        ),
+        (("find-hanging",), "requires either --topic or --broker-id"),
+        (("find-hanging", "--broker-id", "0", "--partition", "0"), "--partition argument requires --topic"),
+        (("describe-producers", "--topic", "t", "--partition", "-1"), "there can be no such partition"),
+        (("describe", "--transactional-id", "nowhere"), "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(
+    at: tuple[str, ...], arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*at, *arguments]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
