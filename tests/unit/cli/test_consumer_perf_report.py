@@ -43,6 +43,8 @@ def test_joining_ends_with_the_first_partition_and_begins_after_the_last() -> No
         (10, joining.on_partitions_assigned, ONE, 10),
         (20, joining.on_partitions_assigned, TWO, 10),
         (30, joining.on_partitions_revoked, ONE, 10),
+        (35, joining.on_partitions_assigned, ONE, 10),
+        (38, joining.on_partitions_revoked, ONE, 10),
         (40, joining.on_partitions_revoked, TWO, 10),
         (45, joining.on_partitions_assigned, ONE, 15),
     ):

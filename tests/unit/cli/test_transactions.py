@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Broker, KafkaProducer, TopicPartition
+from ottla import Broker, KafkaAdminClient, KafkaProducer, TopicPartition
 from ottla.cli import hanging_transactions
 from ottla.cli.hanging_transactions import OpenTransaction, hanging
 from ottla.cli.main import main
 from ottla.cli.table import tabbed
-from ottla.client.admin.transactions import ProducerState, TransactionDescription
+from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, TransactionDescription
 from ottla.errors import KafkaError
 
 
@@ -101,6 +101,17 @@ def test_a_transaction_is_aborted_by_its_producer(
     given = [text for option, name in names.items() for text in (option, str(open_one[name]))]
     assert main([*at, "abort", *where, *given]) == 0
     assert start_offsets(at, topic, capsys) == [None, None]
+
+
+@pytest.mark.parametrize(("told", "sent"), [("-1", 0), ("3", 3)])
+def test_a_coordinator_whose_markers_nobody_has_seen_is_the_first(
+    at: tuple[str, ...], told: str, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs: list[AbortTransactionSpec] = []
+    monkeypatch.setattr(KafkaAdminClient, "abort_transaction", lambda admin, spec: specs.append(spec))
+    given = ("--producer-id", "7", "--producer-epoch", "1", "--coordinator-epoch", told)
+    assert main([*at, "abort", "--topic", "t", "--partition", "2", *given]) == 0
+    assert specs == [AbortTransactionSpec(TopicPartition("t", 2), 7, 1, sent)]
 
 
 def test_a_transactional_id_is_ended_by_force(
