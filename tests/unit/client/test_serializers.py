@@ -52,6 +52,15 @@ def test_classes_objects_and_functions_do() -> None:
     assert find(None, "value_serializer") is None
 
 
+@pytest.mark.parametrize("name", ["ByteArray", "org.apache.kafka.common.serialization.ByteArrayDeserializer"])
+def test_bytes_as_they_are_need_no_call_each(name: str) -> None:
+    assert find(name, "value_deserializer") is None
+    write = find(name.replace("Deserializer", "Serializer"), "value_serializer")
+    assert write is not None
+    with pytest.raises(SerializationError, match="bytes is wanted"):
+        write("t", "text, which goes without a serializer")
+
+
 def test_dotted_names_of_python_do() -> None:
     write = find("json.dumps", "value_serializer")
     assert write is not None
