@@ -21,5 +21,10 @@ def take_over(args: argparse.Namespace, old: str, new: str) -> bool:
     return True
 
 
+def deprecation(old: str, new: str) -> str:
+    """How most of Kafka's tools tell of it."""
+    return f"Option {old} has been deprecated and will be removed in a future version. Use {new} instead."
+
+
 def _attribute(option: str) -> str:
     return option.removeprefix("--").replace("-", "_")

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from ottla.cli.broker_ids import broker_ids, ids
 from ottla.cli.connection import add_connection, client_options
+from ottla.cli.java_errors import java_class
 from ottla.cli.json_answers import in_one_line
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import LogDirDescription, ReplicaInfo
-from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 
 CLIENT_ID: Final = "log-dirs-tool"
@@ -74,13 +74,7 @@ def _kafkas_dir(path: str, found: LogDirDescription, topics: frozenset[str]) -> 
         {"partition": str(tp), "size": r.size, "offsetLag": r.offset_lag, "isFuture": r.is_future}
         for tp, r in _replicas(found, topics)
     ]
-    return {"partitions": partitions, "error": _java_class(found.error), "logDir": path}
-
-
-def _java_class(error: KafkaError | None) -> str | None:
-    if error is None:
-        return None
-    return f"org.apache.kafka.common.errors.{type(error).__name__.removesuffix('Error')}Exception"
+    return {"partitions": partitions, "error": None if found.error is None else java_class(found.error), "logDir": path}
 
 
 def _as_json(broker: int, dirs: Dirs, topics: frozenset[str]) -> dict[str, Any]:

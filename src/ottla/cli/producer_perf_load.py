@@ -14,13 +14,11 @@ from operator import itemgetter
 from queue import SimpleQueue
 from typing import Final
 
+from ottla.cli.pace import Pace
 from ottla.cli.producer_perf_report import Report
 from ottla.client.futures import Outcome, RecordFuture
 from ottla.client.producer.producer import KafkaProducer
 from ottla.errors import KafkaTimeoutError
-
-SHORTEST_SLEEP: Final = 0.002
-"""In seconds. Sleeping takes longer than it should: it is done seldom, for several records at once."""
 
 _timestamp: Final = itemgetter(2)
 _size: Final = itemgetter(4)
@@ -61,8 +59,7 @@ class Load:
         self.failed = 0
         """Records that were refused."""
         self._payloads = payloads
-        self._rate = rate
-        self._start = time.monotonic()
+        self._pace = Pace(rate)
         self._sent = 0
         self._transaction_ms = transaction_ms
         self._transaction_start: int | None = None
@@ -73,13 +70,13 @@ class Load:
 
     def send(self, count: int, *reports: Report) -> None:
         """Send so many, and count them in these reports."""
-        paced, transactional = self._rate >= 0, self._transaction_ms is not None
+        paced, transactional = self._pace.is_limited, self._transaction_ms is not None
         topic, payloads, send = self.topic, self._payloads, self.producer.send
         outcome = None
         futures: list[RecordFuture] = []
         for number in range(self._sent, self._sent + count):
             if paced:
-                self._pace(number)
+                self._pace.wait(number)
             if transactional:
                 self._begin()
             future = send(topic, next(payloads))
@@ -142,11 +139,6 @@ class Load:
         except KafkaTimeoutError:
             return False
         return True
-
-    def _pace(self, number: int) -> None:
-        early = self._start + number / self._rate - time.monotonic()
-        if early >= SHORTEST_SLEEP:
-            time.sleep(early)
 
     def _begin(self) -> None:
         if self._transaction_start is None:

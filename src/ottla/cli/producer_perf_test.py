@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ottla.cli import payloads
 from ottla.cli.connection import add_connection, as_typed, client_options
-from ottla.cli.deprecated import take_over
+from ottla.cli.deprecated import deprecation, take_over
 from ottla.cli.java_texts import metric_lines, metrics_as_json
 from ottla.cli.producer_perf_load import Load, now_ms
 from ottla.cli.producer_perf_report import Report, Say
@@ -130,7 +130,7 @@ def _options(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Options of the producer, by Kafka's names."""
     for old, new in OLD_NAMES:
         if take_over(args, old, new):
-            say(f"Option {old} has been deprecated and will be removed in a future version. Use {new} instead.")
+            say(deprecation(old, new))
     options = {"client.id": CLIENT_ID, **client_options(args, args.command_property or [])}
     if "bootstrap.servers" not in options:
         raise ConfigurationError("--bootstrap-server is missing, or bootstrap.servers with --command-config")

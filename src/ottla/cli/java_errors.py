@@ -1,0 +1,48 @@
+"""Errors by the names of their classes in Java, which Kafka's tools print."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMON: Final = "org.apache.kafka.common.errors."
+OTHERS: Final = {
+    "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",
+    "CommitFailed": "org.apache.kafka.clients.consumer.CommitFailedException",
+    "RetriableCommitFailed": "org.apache.kafka.clients.consumer.RetriableCommitFailedException",
+    "Configuration": "org.apache.kafka.common.config.ConfigException",
+    "IllegalState": "java.lang.IllegalStateException",
+    "InvalidRecord": "org.apache.kafka.common.InvalidRecordException",
+    "Kafka": "org.apache.kafka.common.KafkaException",
+    "BrokerConnection": f"{COMMON}DisconnectException",
+    "ClusterAuthorizationFailed": f"{COMMON}ClusterAuthorizationException",
+    "CorruptMessage": f"{COMMON}CorruptRecordException",
+    "DelegationTokenAuthDisabled": f"{COMMON}DelegationTokenDisabledException",
+    "DelegationTokenAuthorizationFailed": f"{COMMON}DelegationTokenAuthorizationException",
+    "DelegationTokenRequestNotAllowed": f"{COMMON}UnsupportedByAuthenticationException",
+    "DuplicateSequenceNumber": f"{COMMON}DuplicateSequenceException",
+    "GroupAuthorizationFailed": f"{COMMON}GroupAuthorizationException",
+    "InvalidConfig": f"{COMMON}InvalidConfigurationException",
+    "InvalidProducerIdMapping": f"{COMMON}InvalidPidMappingException",
+    "InvalidRegularExpression": f"{COMMON}InvalidRegularExpression",
+    "InvalidTransactionTimeout": f"{COMMON}InvalidTxnTimeoutException",
+    "KafkaTimeout": f"{COMMON}TimeoutException",
+    "MessageTooLarge": f"{COMMON}RecordTooLargeException",
+    "NonEmptyGroup": f"{COMMON}GroupNotEmptyException",
+    "OffsetMetadataTooLarge": f"{COMMON}OffsetMetadataTooLarge",
+    "OutOfOrderSequenceNumber": f"{COMMON}OutOfOrderSequenceException",
+    "PrincipalDeserializationFailure": f"{COMMON}PrincipalDeserializationException",
+    "RecordListTooLarge": f"{COMMON}RecordBatchTooLargeException",
+    "RequestTimedOut": f"{COMMON}TimeoutException",
+    "SaslAuthenticationFailed": f"{COMMON}SaslAuthenticationException",
+    "StaleControllerEpoch": f"{COMMON}ControllerMovedException",
+    "TopicAlreadyExists": f"{COMMON}TopicExistsException",
+    "TopicAuthorizationFailed": f"{COMMON}TopicAuthorizationException",
+    "TransactionalIdAuthorizationFailed": f"{COMMON}TransactionalIdAuthorizationException",
+}
+"""Classes that lie elsewhere, or are called otherwise, than ours without `Error` says."""
+
+
+def java_class(error: BaseException) -> str:
+    """The class that Java's client has for an error, with its package."""
+    name = type(error).__name__.removesuffix("Error")
+    return OTHERS.get(name, f"{COMMON}{name}Exception")
