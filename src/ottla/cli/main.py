@@ -38,6 +38,11 @@ COMMANDS = (
     Command("transactions", "transactions", "describe, find and end transactions (kafka-transactions.sh)"),
     Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
     Command("consumer-perf-test", "consumer_perf_test", "measure how quickly is read (kafka-consumer-perf-test.sh)"),
+    Command(
+        "verifiable-producer",
+        "verifiable_producer",
+        "send numbers, and tell of each whether it arrived (kafka-verifiable-producer.sh)",
+    ),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),

@@ -1,0 +1,57 @@
+"""Our verifiable producer and Apache Kafka's tell the same events of the same work, but for the time."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.interop.kafka_jars import run_tool
+
+from ottla import KafkaAdminClient, NewTopic
+from ottla.cli.main import main
+
+pytestmark = pytest.mark.interop
+
+OTHER_EACH_TIME = re.compile(r'(?<="timestamp":)\d+|(?<="avg_throughput":)[\d.E]+|(?<="message":)"[^"]+"')
+"""Texts of errors, too: the clients find their own words."""
+ONE = {"max.message.bytes": "200"}
+
+
+def told(printed: str) -> list[str]:
+    """The lines, without what differs each time."""
+    return [OTHER_EACH_TIME.sub("…", line) for line in printed.splitlines()]
+
+
+@pytest.fixture
+def topics(address: str) -> list[str]:
+    """Two that are alike, of one partition each, so that records come in order; batches of 200 bytes are allowed."""
+    names = [f"verified-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    with KafkaAdminClient(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(name, 1, 1, topic_configs=ONE) for name in names])
+    return names
+
+
+@pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableProducer, compared with ottla verifiable-producer")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--max-messages", "3"),
+        ("--max-messages", "0", "--throughput", "5"),
+        ("--max-messages", "5", "--value-prefix", "7", "--repeating-keys", "2", "--throughput", "100", "--acks", "1"),
+        ("--max-messages", "2", "--acks", "0", "--message-create-time", "1700000000000"),
+        ("--max-messages", "1", "--value-prefix", "7", "--producer.config", "small.properties"),
+    ],
+)
+def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
+    address: str, topics: list[str], options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = tmp_path / "small.properties"
+    small.write_text("max.request.size=50\n")
+    given = [str(small) if option == small.name else option for option in options]
+    at = ("--bootstrap-server", address, *given, "--topic")
+    theirs = run_tool("org.apache.kafka.tools.VerifiableProducer", *at, topics[0])
+    assert main(["verifiable-producer", *at, topics[1]]) == theirs.returncode == 0
+    ours = told(capsys.readouterr().out.replace(topics[1], topics[0]))
+    assert ours == told(theirs.stdout)
