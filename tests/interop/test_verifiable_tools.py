@@ -1,4 +1,4 @@
-"""Our verifiable producer and Apache Kafka's tell the same events of the same work, but for the time."""
+"""Our verifiable producer and consumer, and Apache Kafka's, tell the same events of the same work, but for the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.interop.kafka_jars import run_tool
 
-from ottla import KafkaAdminClient, NewTopic
+from ottla import KafkaAdminClient, KafkaProducer, NewTopic
 from ottla.cli.main import main
 
 pytestmark = pytest.mark.interop
@@ -55,3 +55,50 @@ def test_ottla_verifiable_producer_says_what_kafkas_tool_says(
     assert main(["verifiable-producer", *at, topics[1]]) == theirs.returncode == 0
     ours = told(capsys.readouterr().out.replace(topics[1], topics[0]))
     assert ours == told(theirs.stdout)
+
+
+@pytest.fixture
+def visits(address: str, topics: list[str]) -> str:
+    """A topic with eight records in one batch."""
+    with KafkaProducer(bootstrap_servers=address) as producer:
+        values = [b"\xffz\xc3", 'ä"\n\u2028'.encode(), *(b"%d" % number for number in range(6))]
+        producer.send_batch(topics[0], values=values, keys=[b"k", *[None] * 7]).get(timeout=10)
+    return topics[0]
+
+
+@pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableConsumer, compared with ottla verifiable-consumer")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--max-messages", "8", "--verbose"),
+        ("--max-messages", "5", "--group-instance-id", "me", "--session-timeout", "6000"),
+        ("--max-messages", "8", "--enable-autocommit", "--consumer.config", "few.properties"),
+        ("--max-messages", "0", "--assignment-strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor"),
+    ],
+)
+def test_ottla_verifiable_consumer_says_what_kafkas_tool_says(
+    address: str, visits: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = tmp_path / "few.properties"
+    few.write_text("max.poll.records=3\n")
+    given = [str(few) if option == few.name else option for option in options]
+    compare_consumers(address, visits, given, capsys)
+
+
+@pytest.mark.compatibility("Kafka's tools", "verifying", "VerifiableConsumer with group.protocol=consumer")
+def test_ottla_verifiable_consumer_is_a_member_of_a_new_group_as_kafkas(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = f"verified-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin, KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        producer.send(topic, b"x").get(timeout=10)
+    protocol = ("--group-protocol", "CONSUMER", "--group-remote-assignor", "range")
+    compare_consumers(bootstrap, topic, ["--max-messages", "1", *protocol], capsys)
+
+
+def compare_consumers(address: str, topic: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--bootstrap-server", address, "--topic", topic, *options, "--group-id")
+    theirs = run_tool("org.apache.kafka.tools.VerifiableConsumer", *at, f"{topic}-theirs")
+    assert main(["verifiable-consumer", *at, f"{topic}-ours"]) == theirs.returncode == 0
+    assert told(capsys.readouterr().out) == told(theirs.stdout)

@@ -99,6 +99,11 @@ def _check_names(servers: str) -> None:
         raise ConfigurationError(f"--bootstrap-server: no server of {servers} has an address; is the name right?")
 
 
+def not_reached(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
+    """The error of a client that would go on trying for ever."""
+    return BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {within_ms} ms")
+
+
 def is_given(args: argparse.Namespace, option: str) -> bool:
     """Whether the command line has this option, whose default is nothing."""
     value = getattr(args, option)

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, as_typed, client_options
+from ottla.cli.connection import add_connection, as_typed, client_options, not_reached
 from ottla.cli.consumer_perf_report import DETAILED_HEADER, HEADER, Joining, Read, Span
 from ottla.cli.deprecated import take_over
 from ottla.cli.java_dates import DateFormat
 from ottla.cli.java_texts import metric_lines, metrics_as_json
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.errors import BrokerNotAvailableError, ConfigurationError
+from ottla.errors import ConfigurationError
 
 CLIENT_ID: Final = "perf-consumer-client"
 POLL_MS: Final = 100
@@ -155,7 +155,7 @@ def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: Join
 
 def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
     if not consumer.bootstrap_connected():
-        raise BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {args.timeout} ms")
+        raise not_reached(args, args.timeout)
     if not args.json:
         print(
             f"WARNING: Exiting before consuming the expected number of records: timeout ({args.timeout} ms) exceeded. "

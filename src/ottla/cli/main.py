@@ -43,6 +43,11 @@ COMMANDS = (
         "verifiable_producer",
         "send numbers, and tell of each whether it arrived (kafka-verifiable-producer.sh)",
     ),
+    Command(
+        "verifiable-consumer",
+        "verifiable_consumer",
+        "read as a member of a group, and tell what happens (kafka-verifiable-consumer.sh)",
+    ),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
     Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
