@@ -22,8 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _brief() -> Iterator[None]:
     """A JVM of a minute or two never gets back what it would gain by optimizing. Longer runs set the variable."""
+    from ottla.spark.session import FIRST_COMPILER_ONLY
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", os.environ.get("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1"))
+        patch.setenv("JAVA_TOOL_OPTIONS", os.environ.get("JAVA_TOOL_OPTIONS", FIRST_COMPILER_ONLY))
         yield
 
 

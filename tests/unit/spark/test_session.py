@@ -1,9 +1,12 @@
 import os
+import re
+import subprocess
 import sys
 
 import pytest
 
-from ottla.spark.session import prepare_environment
+from ottla.spark.java import find_java
+from ottla.spark.session import FIRST_COMPILER_ONLY, prepare_environment
 
 UNCHECKED = "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS"
 
@@ -28,3 +31,16 @@ def test_what_the_user_has_set_stays() -> None:
     prepare_environment()
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.2"
     assert os.environ[UNCHECKED] == "false"
+
+
+def test_without_the_second_compiler_there_is_as_much_room_for_code() -> None:
+    """A pipeline that filled the 48 MiB that Java has then ended with a VirtualMachineError."""
+    assert room_for_code(FIRST_COMPILER_ONLY) >= room_for_code("-XX:+TieredCompilation")
+
+
+def room_for_code(options: str) -> int:
+    command = [str(find_java().executable), *options.split(), "-XX:+PrintFlagsFinal", "-version"]
+    flags = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"ReservedCodeCacheSize\s*=\s*(\d+)", flags)
+    assert found is not None
+    return int(found[1])

@@ -21,7 +21,7 @@ from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
 from ottla.pipelines.declarative.projects import STORAGE
 from ottla.spark.home import use_installed_pyspark
-from ottla.spark.session import LOCAL_DEFAULTS, prepare_environment
+from ottla.spark.session import FIRST_COMPILER_ONLY, LOCAL_DEFAULTS, prepare_environment
 from ottla.spark.sockets import worker_sockets
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def settings(project: Path, port: int, given: Mapping[str, str], memory: str = "
         **_RUN_DEFAULTS,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
+            f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC -Dderby.stream.error.file={state / 'catalog.log'}"
         ),
         # As text: Spark takes %C3%BC for six characters of a name.
         "spark.sql.warehouse.dir": f"file://{project / 'tables'}",

@@ -20,7 +20,7 @@ from ottla.pipelines.refine.flights import FlightRefiner
 from ottla.pipelines.refine.store import Store
 from ottla.pipelines.run import Run
 from ottla.spark.checkpoints import remove_torn_starts
-from ottla.spark.session import local_session
+from ottla.spark.session import FIRST_COMPILER_ONLY, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ _POLL_S = 0.2
 SHORT_JOB = {
     # A job of a minute on two cores spends as much on compiling and planning as on its data: measured over the year of
     # flights, the JVM took 67 s of processor time with these settings and 84 s without.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"{FIRST_COMPILER_ONLY} -XX:+UseParallelGC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
