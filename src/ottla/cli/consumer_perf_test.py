@@ -6,7 +6,6 @@ import argparse
 import json
 import random
 import re
-import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from ottla.cli.java_dates import DateFormat
 from ottla.cli.java_texts import metric_lines, metrics_as_json
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
+from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
 
 CLIENT_ID: Final = "perf-consumer-client"
@@ -121,14 +121,14 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) -> Span:
     """Read until there are enough, or nothing comes any more."""
-    joining = Joining(_now)
-    begin = told = seen = Read(_now())
+    joining = Joining(now_ms)
+    begin = told = seen = Read(now_ms())
     _subscribe(consumer, args, joining)
     last = now = begin.at
     records = size = 0
     while records < args.num_records and now - last <= args.timeout:
         polled = consumer.poll(POLL_MS)
-        now = _now()
+        now = now_ms()
         if not polled:
             continue
         last = now
@@ -142,7 +142,7 @@ def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) 
             told = seen
     if records < args.num_records:
         _warn(consumer, args)
-    return Span(begin, seen._replace(at=_now(), joining=joining.ms))
+    return Span(begin, seen._replace(at=now_ms(), joining=joining.ms))
 
 
 def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: Joining) -> None:
@@ -166,7 +166,3 @@ def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
 def _size(records: Iterable[ConsumerRecord]) -> int:
     """Bytes of keys and values."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,12 +6,12 @@ any more, or where the coordinator does not count the partition to what this id 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.transactions import ProducerState, TransactionDescription
+from ottla.clock import now_ms
 from ottla.errors import KafkaError, TransactionalIdNotFoundError
 from ottla.model import TopicPartition
 
@@ -71,7 +71,7 @@ def _long_open(
 ) -> Iterator[OpenTransaction]:
     for some in _pieces(partitions):
         found = admin.describe_producers(some, broker_id)
-        now = time.time_ns() // 1_000_000
+        now = now_ms()
         for tp, producers in sorted(found.items()):
             for producer in producers:
                 if producer.current_txn_start_offset is not None and now - producer.last_timestamp > longest_ms:

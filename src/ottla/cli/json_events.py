@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from ottla.cli.json_answers import in_one_line
-from ottla.cli.producer_perf_load import now_ms
+from ottla.clock import now_ms
 
 
 class Events:

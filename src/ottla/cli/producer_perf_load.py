@@ -7,7 +7,6 @@ so that no lock is needed, and neither thread waits for the other.
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
@@ -18,15 +17,11 @@ from ottla.cli.pace import Pace
 from ottla.cli.producer_perf_report import Report
 from ottla.client.futures import Outcome, RecordFuture
 from ottla.client.producer.producer import KafkaProducer
+from ottla.clock import now_ms
 from ottla.errors import KafkaTimeoutError
 
 _timestamp: Final = itemgetter(2)
 _size: Final = itemgetter(4)
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class _Group:

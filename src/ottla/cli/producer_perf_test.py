@@ -18,9 +18,10 @@ from ottla.cli import payloads
 from ottla.cli.connection import add_connection, as_typed, client_options
 from ottla.cli.deprecated import deprecation, take_over
 from ottla.cli.java_texts import metric_lines, metrics_as_json
-from ottla.cli.producer_perf_load import Load, now_ms
+from ottla.cli.producer_perf_load import Load
 from ottla.cli.producer_perf_report import Report, Say
 from ottla.client.producer.producer import KafkaProducer
+from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
 
 CLIENT_ID: Final = "perf-producer-client"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ottla.cli import hanging_transactions
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState
+from ottla.clock import now_ms
 from ottla.errors import ConfigurationError, InvalidTxnStateError
 from ottla.model import TopicPartition
 
@@ -48,7 +48,7 @@ def described(admin: KafkaAdminClient, args: argparse.Namespace) -> Iterator[Row
         "state": found.state,
         "timeout_ms": found.timeout_ms,
         "start_time_ms": start,
-        "duration_ms": None if start is None else _now() - start,
+        "duration_ms": None if start is None else now_ms() - start,
         "topic_partitions": [str(tp) for tp in sorted(found.topic_partitions)],
     }
 
@@ -102,7 +102,7 @@ def hanging(admin: KafkaAdminClient, args: argparse.Namespace) -> Iterator[Row]:
             "coordinator_epoch": _or_none_yet(producer.coordinator_epoch),
             "start_offset": producer.current_txn_start_offset,
             "last_timestamp": producer.last_timestamp,
-            "duration_minutes": (_now() - producer.last_timestamp) // 60_000,
+            "duration_minutes": (now_ms() - producer.last_timestamp) // 60_000,
         }
 
 
@@ -121,7 +121,3 @@ def _partition(args: argparse.Namespace) -> TopicPartition:
     if not args.topic or args.partition < 0:
         raise ConfigurationError(f"--topic {args.topic!r} --partition {args.partition}: there can be no such partition")
     return TopicPartition(args.topic, args.partition)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from ottla.clock import now_ms
 from ottla.cluster import entities
 from ottla.cluster.registry import UnreadableNodeError
 
@@ -129,7 +129,7 @@ def is_open(path: str) -> bool:
 
 def now() -> str:
     """The time as nodes carry it: milliseconds since 1970, as text."""
-    return str(time.time_ns() // 1_000_000)
+    return str(now_ms())
 
 
 def dump(value: Mapping[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from ottla.client.consumer.leader_epochs import EpochEnd, LeaderEpochs
 from ottla.client.consumer.offsets import OffsetLookup
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.metadata import Cluster, Metadata
+from ottla.clock import now_ms
 from ottla.config.consumer import BY_DURATION, ConsumerConfig, duration_ms
 from ottla.errors import KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata, TopicPartition
@@ -27,7 +28,7 @@ log = logging.getLogger("ottla.client")
 def reset_timestamp(policy: str) -> int | None:
     """The time to look up by auto.offset.reset, in milliseconds, -2 for earliest, -1 for latest; None for none."""
     if policy.startswith(BY_DURATION):
-        return time.time_ns() // 1_000_000 - duration_ms(policy.removeprefix(BY_DURATION))
+        return now_ms() - duration_ms(policy.removeprefix(BY_DURATION))
     return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.futures import Outcome
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import PartitionQueue, TopicQueues
+from ottla.clock import now_ms
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
@@ -120,7 +121,7 @@ def _of_objects(items: Iterable[Any]) -> BinaryColumn:
 
 def _timestamps(given: Any, rows: int) -> memoryview | int:
     if given is None:
-        return time.time_ns() // 1_000_000
+        return now_ms()
     if isinstance(given, int):
         return given
     if len(given) != rows:
