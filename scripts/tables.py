@@ -65,8 +65,11 @@ def without_effect() -> str:
 def served() -> str:
     """What the broker answers."""
     return table(
-        ("key", "API", "versions", "left out"),
-        ((row.api.key, row.name, f"{row.first}-{row.last}", row.left_out) for row in SERVED),
+        ("key", "API", "versions", "needs of the cluster"),
+        (
+            (row.api.key, row.name, f"{row.first}-{row.last}", "" if row.needs is None else row.needs.name)
+            for row in SERVED
+        ),
     )
 
 

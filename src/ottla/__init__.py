@@ -9,14 +9,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
 if TYPE_CHECKING:
+    from ottla.acl import ACL as ACL
+    from ottla.acl import ACLFilter as ACLFilter
+    from ottla.acl import ACLPermissionType as ACLPermissionType
+    from ottla.acl import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.acl import ResourcePattern as ResourcePattern
+    from ottla.acl import ResourcePatternFilter as ResourcePatternFilter
+    from ottla.acl import ResourceType as ResourceType
     from ottla.broker.embedded import Broker as Broker
-    from ottla.client.admin.acls import ACL as ACL
-    from ottla.client.admin.acls import ACLFilter as ACLFilter
-    from ottla.client.admin.acls import ACLPermissionType as ACLPermissionType
-    from ottla.client.admin.acls import ACLResourcePatternType as ACLResourcePatternType
-    from ottla.client.admin.acls import ResourcePattern as ResourcePattern
-    from ottla.client.admin.acls import ResourcePatternFilter as ResourcePatternFilter
-    from ottla.client.admin.acls import ResourceType as ResourceType
     from ottla.client.admin.admin import KafkaAdminClient as KafkaAdminClient
     from ottla.client.admin.cluster import ClusterDescription as ClusterDescription
     from ottla.client.admin.cluster import FeatureUpdate as FeatureUpdate
@@ -88,11 +88,11 @@ if TYPE_CHECKING:
     from ottla.model import TopicPartition as TopicPartition
 
 _HOMES = {
-    "ACL": "ottla.client.admin.acls",
-    "ACLFilter": "ottla.client.admin.acls",
+    "ACL": "ottla.acl",
+    "ACLFilter": "ottla.acl",
     "ACLOperation": "ottla.model",
-    "ACLPermissionType": "ottla.client.admin.acls",
-    "ACLResourcePatternType": "ottla.client.admin.acls",
+    "ACLPermissionType": "ottla.acl",
+    "ACLResourcePatternType": "ottla.acl",
     "AbortTransactionSpec": "ottla.client.admin.transactions",
     "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
@@ -148,9 +148,9 @@ _HOMES = {
     "RecordsToDelete": "ottla.client.admin.records",
     "ReplicaInfo": "ottla.client.admin.log_dirs",
     "ReplicaLogDirInfo": "ottla.client.admin.log_dirs",
-    "ResourcePattern": "ottla.client.admin.acls",
-    "ResourcePatternFilter": "ottla.client.admin.acls",
-    "ResourceType": "ottla.client.admin.acls",
+    "ResourcePattern": "ottla.acl",
+    "ResourcePatternFilter": "ottla.acl",
+    "ResourceType": "ottla.acl",
     "ScramCredentialInfo": "ottla.client.admin.scram",
     "ScramMechanism": "ottla.client.admin.scram",
     "Serializer": "ottla.client.serializers",

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.services import Call
+from ottla.model import ACLOperation
 from ottla.protocol import apis
 from ottla.protocol.message import Response
 
@@ -23,7 +24,8 @@ class Served(NamedTuple):
     name: str
     first: int
     last: int
-    left_out: str = ""
+    needs: ACLOperation | None = None
+    """What a client must be allowed to do with the cluster for the whole of a request; handlers check the rest."""
 
     @property
     def api(self) -> apis.Api:
@@ -43,10 +45,10 @@ SERVED = (
     Served("Fetch", 0, 18),
     Served("ListOffsets", 0, 11),
     Served("Metadata", 0, 13),
-    Served("LeaderAndIsr", 0, 7),
-    Served("StopReplica", 0, 4),
-    Served("UpdateMetadata", 0, 8),
-    Served("ControlledShutdown", 0, 3),
+    Served("LeaderAndIsr", 0, 7, needs=ACLOperation.CLUSTER_ACTION),
+    Served("StopReplica", 0, 4, needs=ACLOperation.CLUSTER_ACTION),
+    Served("UpdateMetadata", 0, 8, needs=ACLOperation.CLUSTER_ACTION),
+    Served("ControlledShutdown", 0, 3, needs=ACLOperation.CLUSTER_ACTION),
     Served("OffsetCommit", 0, 10),
     Served("OffsetFetch", 0, 10),
     Served("FindCoordinator", 0, 6),
@@ -75,9 +77,9 @@ SERVED = (
     Served("OffsetDelete", 0, 0),
     Served("AlterReplicaLogDirs", 0, 2),
     Served("DescribeLogDirs", 0, 5),
-    Served("DescribeClientQuotas", 0, 1),
+    Served("DescribeClientQuotas", 0, 1, needs=ACLOperation.DESCRIBE_CONFIGS),
     Served("AlterClientQuotas", 0, 1),
-    Served("UpdateFeatures", 0, 2),
+    Served("UpdateFeatures", 0, 2, needs=ACLOperation.ALTER),
     Served("ConsumerGroupHeartbeat", 0, 1),
     Served("ConsumerGroupDescribe", 0, 1),
     Served("ShareGroupHeartbeat", 1, 1),
@@ -93,7 +95,7 @@ SERVED = (
     Served("ListTransactions", 0, 2),
     Served("SaslHandshake", 0, 1),
     Served("SaslAuthenticate", 0, 2),
-    Served("DescribeAcls", 0, 3),
+    Served("DescribeAcls", 0, 3, needs=ACLOperation.DESCRIBE),
     Served("CreateAcls", 0, 3),
     Served("DeleteAcls", 0, 3),
     Served("CreateDelegationToken", 0, 3),
@@ -101,15 +103,15 @@ SERVED = (
     Served("ExpireDelegationToken", 0, 2),
     Served("DescribeDelegationToken", 0, 3),
     Served("ElectLeaders", 0, 2),
-    Served("AlterPartition", 0, 3),
-    Served("AllocateProducerIds", 0, 0),
-    Served("AlterPartitionReassignments", 0, 1),
-    Served("ListPartitionReassignments", 0, 0),
-    Served("DescribeUserScramCredentials", 0, 0),
+    Served("AlterPartition", 0, 3, needs=ACLOperation.CLUSTER_ACTION),
+    Served("AllocateProducerIds", 0, 0, needs=ACLOperation.CLUSTER_ACTION),
+    Served("AlterPartitionReassignments", 0, 1, needs=ACLOperation.ALTER),
+    Served("ListPartitionReassignments", 0, 0, needs=ACLOperation.DESCRIBE),
+    Served("DescribeUserScramCredentials", 0, 0, needs=ACLOperation.DESCRIBE),
     Served("AlterUserScramCredentials", 0, 0),
     Served("GetTelemetrySubscriptions", 0, 0),
     Served("PushTelemetry", 0, 0),
-    Served("ListConfigResources", 0, 1),
+    Served("ListConfigResources", 0, 1, needs=ACLOperation.DESCRIBE_CONFIGS),
     Served("DescribeTopicPartitions", 0, 0),
 )
 """Every API that is answered."""

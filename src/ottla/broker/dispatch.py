@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
+from ottla.acl import ResourceType
 from ottla.broker.apis import BY_KEY, Handler, Served
 from ottla.broker.meter import Meter
 from ottla.broker.services import Call, Services
@@ -53,6 +54,8 @@ class Dispatch:
         call = Call(self.services, connection, header.api_version, header.client_id or "")
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
         try:
+            if served.needs is not None:
+                call.require(served.needs, ResourceType.CLUSTER)
             if self._following.is_told or header.api_key in UNTOLD:
                 answer = handler(request, call)
             else:

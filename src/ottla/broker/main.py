@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ottla.broker.authorizer import Authorizer
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
@@ -143,6 +144,7 @@ class BrokerNode:
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
+                authorizer=_authorizer(config),
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
@@ -456,6 +458,13 @@ class BrokerNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _authorizer(config: BrokerConfig) -> Authorizer | None:
+    """What says who may do what, where the options name it."""
+    if not config.authorizer_class_name:
+        return None
+    return Authorizer(config.super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
 
 
 def _stored_id(data_dirs: Sequence[str]) -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.acl import CLUSTER_NAME, ResourceType
+from ottla.broker.authorizer import Authorizer, Client
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.live_config import LiveConfig
 from ottla.broker.quotas import ANONYMOUS, Quotas
@@ -24,14 +27,33 @@ from ottla.coordinator.runtime import GroupRuntime
 from ottla.coordinator.share.states import ShareStates
 from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
+from ottla.errors import (
+    ClusterAuthorizationFailedError,
+    DelegationTokenAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from ottla.model import ACLOperation
 from ottla.net.connection import USER, Connection
 from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
     from ottla.coordinator.add_partitions import AddPartitions
 
+log = logging.getLogger("ottla.authorizer")
+
 MAX_THROTTLE_MS = 2**31 - 1
 """The longest time that an answer can tell."""
+REFUSALS: dict[ResourceType, type[KafkaError]] = {
+    ResourceType.TOPIC: TopicAuthorizationFailedError,
+    ResourceType.GROUP: GroupAuthorizationFailedError,
+    ResourceType.CLUSTER: ClusterAuthorizationFailedError,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailedError,
+    ResourceType.DELEGATION_TOKEN: DelegationTokenAuthorizationFailedError,
+}
+"""What is answered to who may not do something with a resource, by the resource's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,8 @@ class Services:
     quotas: Quotas
     telemetry: Telemetry
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+    authorizer: Authorizer | None = None
+    """Says who may do what; None: everybody may do everything."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -88,6 +112,32 @@ class Call:
     def user(self) -> str:
         """Who sends the request: the name by a certificate, or Kafka's for those who have not said it."""
         return str(self.connection.state.get(USER, ANONYMOUS))
+
+    @property
+    def client(self) -> Client:
+        """Who sends the request and from which address, as rules name them."""
+        return Client(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
+
+    def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether the client may do this. Not told to anybody: for what an answer leaves out."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.allows(self.client, operation, kind, name)
+
+    def allows_some(self, operation: ACLOperation, kind: ResourceType) -> bool:
+        """Whether there may be a resource of this type that the client may do this with."""
+        authorizer = self.services.authorizer
+        return authorizer is None or authorizer.allows_some(self.client, operation, kind)
+
+    def require(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raise the error of the resource's type (`REFUSALS`) where the client may not do this."""
+        if not self.allows(operation, kind, name):
+            raise self.refusal(operation, kind, name)
+
+    def refusal(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> KafkaError:
+        """The error for who may not do this, which goes to the log as well."""
+        who = self.client
+        log.info("%s may not %s %s %s from %s", who.principal, operation.name, kind.name, name, who.host)
+        return REFUSALS[kind]()
 
     def throttle(self, seconds: float) -> int:
         """Leave the connection alone for a while after this answer; the time in milliseconds, for the answer."""

@@ -98,6 +98,23 @@ SELECTORS = {
 }
 """Kafka's classes that choose replicas for consumers."""
 
+ACL_AUTHORIZER = "AclAuthorizer"
+AUTHORIZERS = {
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer": ACL_AUTHORIZER,
+    "kafka.security.authorizer.AclAuthorizer": ACL_AUTHORIZER,
+    "kafka.security.auth.SimpleAclAuthorizer": ACL_AUTHORIZER,
+}
+"""Kafka's classes of authorizers, which go by the same rules."""
+
+
+def principals(value: Any) -> tuple[str, ...]:
+    """`Type:name`, several with semicolons, as names by a certificate have commas."""
+    parts = value.split(";") if isinstance(value, str) else list(value)
+    found = tuple(part.strip() for part in parts if part.strip())
+    if any(":" not in principal.strip(":") for principal in found):
+        raise ValueError("Type:name is wanted, such as User:admin, several with semicolons")
+    return found
+
 
 class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
@@ -126,6 +143,15 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
         one_of(*NETWORK_PROTOCOLS),
         "Where no such listener is named: brokers use the one that speaks this.",
     )
+    authorizer_class_name = Option(
+        "",
+        one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
+        "Who says what clients may do: AclAuthorizer, or Kafka's name of it; without it everybody may do everything.",
+    )
+    super_users = Option[tuple[str, ...]](
+        (), principals, "Those who may do everything, such as User:admin; several with semicolons."
+    )
+    allow_everyone_if_no_acl_found = Option(False, boolean, "What no rule is about may be done by everybody.")
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ("GSSAPI",),
         words(),
@@ -419,11 +445,6 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             raise ConfigurationError(
                 f"queued.max.request.bytes: {self.queued_max_request_bytes} is less than "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes}), so the largest request could not be taken"
-            )
-        if self.given.get("authorizer.class.name"):
-            raise ConfigurationError(
-                f"authorizer.class.name: {self.given['authorizer.class.name']} is not there yet, and without it "
-                "everybody may do everything; remove the option if that is meant"
             )
         if self.zookeeper_set_acl and not (self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location):
             raise ConfigurationError(

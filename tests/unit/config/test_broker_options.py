@@ -137,9 +137,27 @@ def test_addresses_of_zookeeper_are_those_of_its_clients(value: str, meant: str)
     assert BrokerConfig({"zookeeper.connect": value}).zookeeper_connect == meant
 
 
-def test_a_broker_does_not_start_open_to_all_where_an_authorizer_is_wanted() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"authorizer\.class\.name: kafka\.security\.authorizer\.AclAuthorizer"
-    ):
-        BrokerConfig({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
-    assert BrokerConfig({"authorizer.class.name": ""}).listeners
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AclAuthorizer",
+        "kafka.security.auth.SimpleAclAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    ],
+)
+def test_kafkas_authorizers_are_one_here(name: str) -> None:
+    assert BrokerConfig({"authorizer.class.name": name}).authorizer_class_name == "AclAuthorizer"
+
+
+def test_a_broker_does_not_start_open_to_all_where_another_authorizer_is_wanted() -> None:
+    with pytest.raises(ConfigurationError, match=r"authorizer\.class\.name: 'org\.example\.MyAuthorizer'"):
+        BrokerConfig({"authorizer.class.name": "org.example.MyAuthorizer"})
+    assert not BrokerConfig({"authorizer.class.name": ""}).authorizer_class_name
+
+
+def test_super_users_stand_between_semicolons_as_their_names_have_commas() -> None:
+    config = BrokerConfig({"super.users": "User:CN=admin,O=x; User:bob;"})
+    assert config.super_users == ("User:CN=admin,O=x", "User:bob")
+    with pytest.raises(ConfigurationError, match=r"super\.users: 'admin'"):
+        BrokerConfig({"super.users": "admin"})
