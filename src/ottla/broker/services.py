@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ottla.acl import CLUSTER_NAME, ResourceType
@@ -54,6 +56,8 @@ REFUSALS: dict[ResourceType, type[KafkaError]] = {
     ResourceType.DELEGATION_TOKEN: DelegationTokenAuthorizationFailedError,
 }
 """What is answered to who may not do something with a resource, by the resource's type."""
+NOTHING: Mapping[str, KafkaError] = MappingProxyType({})
+"""Refused to those who may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,20 @@ class Call:
         """Raise the error of the resource's type (`REFUSALS`) where the client may not do this."""
         if not self.allows(operation, kind, name):
             raise self.refusal(operation, kind, name)
+
+    def refused(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Mapping[str, KafkaError]:
+        """The errors of those resources that the client may not do this with, by name."""
+        if self.services.authorizer is None:
+            return NOTHING
+        return {name: self.refusal(operation, kind, name) for name in self.denied(operation, kind, names)}
+
+    def denied(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Collection[str]:
+        """Those resources that the client may not do this with. Not told to anybody, as `allows`."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return NOTHING
+        who = self.client
+        return {name for name in set(names) if not authorizer.allows(who, operation, kind, name)}
 
     def refusal(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> KafkaError:
         """The error for who may not do this, which goes to the log as well."""
