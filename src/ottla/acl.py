@@ -29,6 +29,40 @@ class ResourceType(IntEnum):
     USER = 7
 
 
+OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        ACLOperation.READ,
+        ACLOperation.WRITE,
+        ACLOperation.CREATE,
+        ACLOperation.DESCRIBE,
+        ACLOperation.DELETE,
+        ACLOperation.ALTER,
+        ACLOperation.DESCRIBE_CONFIGS,
+        ACLOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        ACLOperation.READ,
+        ACLOperation.DESCRIBE,
+        ACLOperation.DELETE,
+        ACLOperation.DESCRIBE_CONFIGS,
+        ACLOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        ACLOperation.CREATE,
+        ACLOperation.CLUSTER_ACTION,
+        ACLOperation.DESCRIBE_CONFIGS,
+        ACLOperation.ALTER_CONFIGS,
+        ACLOperation.IDEMPOTENT_WRITE,
+        ACLOperation.ALTER,
+        ACLOperation.DESCRIBE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (ACLOperation.DESCRIBE, ACLOperation.WRITE, ACLOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
+    ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
+}
+"""What can be done with a resource, by its type."""
+
+
 class ACLResourcePatternType(IntEnum):
     """How a rule names its resources. ANY and MATCH are for filters."""
 

@@ -6,6 +6,9 @@ from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.test_groups_and_offsets import commit, prepare
 from tests.unit.broker.test_produce_and_fetch import create
 
+from ottla.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
+from ottla.broker.authorizer import Authorizer
+from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -51,5 +54,46 @@ def test_everything_may_be_done_with_a_group(tmp_path: Path) -> None:
             request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked)
             found = (await client.ask(request, 5)).groups[0].authorized_operations
             assert operations(found) == expected
+
+    with_broker(test, tmp_path)
+
+
+def allow(client: Asker, *rules: tuple[ACLOperation, ResourceType, str]) -> None:
+    """From now on the client may do nothing but this."""
+    everyone = ("User:*", "*")
+    authorizer = Authorizer()
+    authorizer.replace(
+        ACL(*everyone, operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+        for operation, kind, name in rules
+    )
+    object.__setattr__(client.services, "authorizer", authorizer)
+
+
+def test_who_is_restricted_is_told_what_rules_allow(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await prepare(client)
+        assert await commit(client, 1) == 0
+        allow(
+            client,
+            (ACLOperation.READ, ResourceType.TOPIC, "*"),
+            (ACLOperation.DELETE, ResourceType.GROUP, "g"),
+            (ACLOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"),
+            (ACLOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster"),
+        )
+        topics = [MetadataRequestTopic(name="t")]
+        asking = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+        found = await client.ask(MetadataRequest(topics=topics, **asking), 10)
+        assert operations(found.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
+        assert operations(found.cluster_authorized_operations) == {CREATE, DESCRIBE}
+        paged = await client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
+        assert operations(paged.topics[0].topic_authorized_operations) == {READ, DESCRIBE}
+        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        assert operations(cluster.cluster_authorized_operations) == {CREATE, DESCRIBE}
+        group = await client.ask(DescribeGroupsRequest(groups=["g"], include_authorized_operations=True), 5)
+        assert operations(group.groups[0].authorized_operations) == {DELETE, DESCRIBE}
+        allow(client, (ACLOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster"))
+        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        assert cluster.cluster_authorized_operations == 0
 
     with_broker(test, tmp_path)

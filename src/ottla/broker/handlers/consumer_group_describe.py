@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorized_operations import GROUP, UNASKED
+from ottla.broker.authorized_operations import UNASKED, on_group
 from ottla.broker.services import Call
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_member import Assignment, ConsumerMember, by_topic
@@ -14,13 +14,11 @@ CLASSIC, CONSUMER = 0, 1
 
 def handle(request: m.ConsumerGroupDescribeRequest, call: Call) -> m.ConsumerGroupDescribeResponse:
     """Describe each group."""
-    operations = GROUP if request.include_authorized_operations else UNASKED
-    return m.ConsumerGroupDescribeResponse(
-        groups=[_describe(group_id, operations, call) for group_id in request.group_ids]
-    )
+    asked = request.include_authorized_operations
+    return m.ConsumerGroupDescribeResponse(groups=[_describe(group_id, asked, call) for group_id in request.group_ids])
 
 
-def _describe(group_id: str, operations: int, call: Call) -> m.DescribedGroup:
+def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
     try:
         call.services.groups.check(group_id)
         group = call.services.groups.groups.by_id.get(group_id)
@@ -32,7 +30,7 @@ def _describe(group_id: str, operations: int, call: Call) -> m.DescribedGroup:
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state,
-        authorized_operations=operations,
+        authorized_operations=on_group(call, group_id) if asked else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=call.services.groups.groups.consumer.assignor(group)[0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorized_operations import CLUSTER, UNASKED
+from ottla.broker.authorized_operations import UNASKED, on_cluster
 from ottla.broker.services import Call
 from ottla.errors import MismatchedEndpointTypeError, UnsupportedEndpointTypeError
 from ottla.protocol.messages.describe_cluster import (
@@ -26,6 +26,6 @@ def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterRespon
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(call) if request.include_cluster_authorized_operations else UNASKED,
         brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
     )

@@ -5,7 +5,7 @@ A group that is not there, or is not a classic one, is Dead, without an error up
 
 from __future__ import annotations
 
-from ottla.broker.authorized_operations import GROUP, UNASKED
+from ottla.broker.authorized_operations import UNASKED, on_group
 from ottla.broker.services import Call
 from ottla.coordinator.group import Group, State
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
@@ -23,18 +23,18 @@ NOT_CLASSIC = "Group %s is not a classic group."
 
 def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     """Describe each group."""
-    operations = GROUP if request.include_authorized_operations else UNASKED
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, call) for group_id in request.groups])
+    asked = request.include_authorized_operations
+    return DescribeGroupsResponse(groups=[_describe(group_id, asked, call) for group_id in request.groups])
 
 
-def _describe(group_id: str, operations: int, call: Call) -> DescribedGroup:
+def _describe(group_id: str, asked: bool, call: Call) -> DescribedGroup:
     try:
         call.services.groups.check(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
     group = call.services.groups.groups.by_id.get(group_id)
     if isinstance(group, Group):
-        return _known(group, operations)
+        return _known(group, on_group(call, group_id) if asked else UNASKED)
     described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
     if call.version >= NOT_FOUND_SINCE:
         missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorized_operations import TOPIC
+from ottla.broker.authorized_operations import on_topic
 from ottla.broker.services import Call
 from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
@@ -54,7 +54,7 @@ def _topic(topic: TopicImage, shown: range, call: Call) -> DescribeTopicPartitio
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(index, topic.partitions[index], call) for index in shown],
-        topic_authorized_operations=TOPIC,
+        topic_authorized_operations=on_topic(call, topic.name),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.broker.authorized_operations import CLUSTER, TOPIC, UNASKED
+from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
@@ -37,7 +37,9 @@ def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable
     """Describe what is asked for; create what is missing first."""
     image = call.services.image
     if request.topics is None or (call.version == 0 and not request.topics):
-        return _response(request, call, [_topic(topic, _operations(request), call) for topic in image.topics.values()])
+        return _response(
+            request, call, [_topic(topic, _operations(request, topic, call), call) for topic in image.topics.values()]
+        )
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
@@ -73,7 +75,7 @@ def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError])
         name = name or ""
         found = image.topics.get(name)
         if found is not None and name not in errors:
-            topics.append(_topic(found, _operations(request), call))
+            topics.append(_topic(found, _operations(request, found, call), call))
         else:
             error = errors.get(name) or _why_missing(name)
             topics.append(MetadataResponseTopic(error_code=code_of(error), name=name))
@@ -96,12 +98,12 @@ def _response(request: MetadataRequest, call: Call, topics: list[MetadataRespons
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(call) if request.include_cluster_authorized_operations else UNASKED,
     )
 
 
-def _operations(request: MetadataRequest) -> int:
-    return TOPIC if request.include_topic_authorized_operations else UNASKED
+def _operations(request: MetadataRequest, topic: TopicImage, call: Call) -> int:
+    return on_topic(call, topic.name) if request.include_topic_authorized_operations else UNASKED
 
 
 def _topic(topic: TopicImage, operations: int, call: Call) -> MetadataResponseTopic:
