@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ottla.acl import ResourceType
 from ottla.broker import topic_creation
-from ottla.broker.services import Services
+from ottla.broker.services import Call
 from ottla.broker.share_sessions import SessionKey
 from ottla.cluster import entities
 from ottla.config.group import EARLIEST, GroupConfig
@@ -15,7 +16,7 @@ from ottla.coordinator.consumer_member import TopicIdPartition
 from ottla.coordinator.share.partition import Run, Said, SharePartition
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
-from ottla.model import SHARE_GROUP_STATE, TopicPartition
+from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 from ottla.records.batch import split
 from ottla.replication.partition import Partition
@@ -34,15 +35,17 @@ class Acquired(NamedTuple):
 class ShareReader:
     """One member's way to the partitions of its session."""
 
-    def __init__(self, services: Services, key: SessionKey) -> None:
-        self._services = services
+    def __init__(self, call: Call, key: SessionKey) -> None:
+        self._call = call
+        self._services = call.services
         self._group_id, self._member_id = key
 
     def partition(self, tip: TopicIdPartition) -> Partition:
-        """The log of a partition. Raises the error of a topic that is not known or led by another broker."""
+        """The log of a partition. Raises why there is none: not known, not for this client, led by another broker."""
         name = self._services.image.names.get(tip.topic_id)
         if name is None:
             raise UnknownTopicIdError
+        self._call.require(ACLOperation.READ, ResourceType.TOPIC, name)
         return self._services.partitions.leader(self._services.image, TopicPartition(name, tip.partition))
 
     async def ready(self) -> None:

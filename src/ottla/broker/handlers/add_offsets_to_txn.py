@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
-from ottla.model import CONSUMER_OFFSETS
+from ottla.model import CONSUMER_OFFSETS, ACLOperation
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
 def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsToTxnResponse]:
     """Take the partition in."""
+    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     return _answer(request, call)
 
 

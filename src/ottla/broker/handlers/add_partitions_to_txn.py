@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
@@ -21,7 +22,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
-from ottla.model import INTERNAL_TOPICS, TopicPartition
+from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -39,6 +40,8 @@ Codes = Mapping[TopicPartition, int]
 
 def handle(request: AddPartitionsToTxnRequest, call: Call) -> Awaitable[AddPartitionsToTxnResponse]:
     """Take the partitions into each transaction, or look them up."""
+    if call.version >= SEVERAL_SINCE:
+        call.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     return _answer(request, call)
 
 
@@ -63,7 +66,11 @@ async def _answer(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitio
 
 async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Codes:
     partitions = [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
-    refused = {tp: code_of(error) for tp in partitions if (error := _refusal(tp, call)) is not None}
+    try:
+        denied = _denied(wanted, call)
+    except KafkaError as error:
+        return dict.fromkeys(partitions, code_of(error))
+    refused = {tp: code_of(why) for tp in partitions if (why := denied.get(tp.topic) or _refusal(tp, call))}
     if refused:
         return {tp: refused.get(tp, OperationNotAttemptedError.code) for tp in partitions}
     producer = Producer(wanted.producer_id, wanted.producer_epoch)
@@ -78,6 +85,14 @@ async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Cod
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
     return dict.fromkeys(partitions, 0)
+
+
+def _denied(wanted: AddPartitionsToTxnTransaction, call: Call) -> Mapping[str, KafkaError]:
+    """The errors of topics that a producer may not write to; raises that of the transactional id."""
+    if call.version >= SEVERAL_SINCE:
+        return {}
+    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
+    return call.refused(ACLOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in wanted.topics))
 
 
 def _refusal(tp: TopicPartition, call: Call) -> KafkaError | None:

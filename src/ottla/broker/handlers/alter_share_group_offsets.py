@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_internal
 from ottla.coordinator.share.state_records import ShareKey
@@ -17,12 +18,13 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
-from ottla.model import SHARE_GROUP_STATE, TopicPartition
+from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
 
 
 def handle(request: m.AlterShareGroupOffsetsRequest, call: Call) -> Awaitable[m.AlterShareGroupOffsetsResponse]:
     """Set each partition; one that fails does not stop the others."""
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     call.services.groups.check(request.group_id)
     return _alter_all(request, call)
 
@@ -31,8 +33,24 @@ async def _alter_all(request: m.AlterShareGroupOffsetsRequest, call: Call) -> m.
     await create_internal(call.services, SHARE_GROUP_STATE)
     runtime = call.services.groups
     await runtime.append(request.group_id, runtime.groups.share.begin_anew(request.group_id))
-    return m.AlterShareGroupOffsetsResponse(
-        responses=[await _alter_topic(request.group_id, topic, call) for topic in request.topics]
+    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics))
+    answers = []
+    for topic in request.topics:
+        denied = refused.get(topic.topic_name)
+        answers.append(await _alter_topic(request.group_id, topic, call) if denied is None else _refused(topic, denied))
+    return m.AlterShareGroupOffsetsResponse(responses=answers)
+
+
+def _refused(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> m.AlterShareGroupOffsetsResponseTopic:
+    code, message = code_of(error), error.message
+    return m.AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            m.AlterShareGroupOffsetsResponsePartition(
+                partition_index=p.partition_index, error_code=code, error_message=message
+            )
+            for p in topic.partitions
+        ],
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_group
+from ottla.broker.group_topics import check_described
 from ottla.broker.services import Call
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.consumer_member import Assignment, ConsumerMember, by_topic
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages import consumer_group_describe as m
 
 CLASSIC, CONSUMER = 0, 1
@@ -20,11 +23,14 @@ def handle(request: m.ConsumerGroupDescribeRequest, call: Call) -> m.ConsumerGro
 
 def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         call.services.groups.check(group_id)
         group = call.services.groups.groups.by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise GroupIdNotFoundError(f"Group {group_id} {what}.")
+        members = group.members.values()
+        check_described((p for member in members for p in member.assigned | group.target_of(member)), call)
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
     return m.DescribedGroup(
@@ -34,7 +40,7 @@ def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=call.services.groups.groups.consumer.assignor(group)[0],
-        members=[_member(member, group, call) for member in group.members.values()],
+        members=[_member(member, group, call) for member in members],
     )
 
 

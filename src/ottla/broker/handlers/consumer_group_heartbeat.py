@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
+from ottla.broker.group_topics import check_subscription
 from ottla.broker.services import Call
 from ottla.coordinator.groups import Client
 from ottla.errors import UnsupportedVersionError
+from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -15,6 +18,8 @@ def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Awaitable[Resp
     """Answered when what has changed is safe."""
     if "consumer" not in call.services.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow the consumer protocol")
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_subscription(request.subscribed_topic_names, call)
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -20,6 +22,7 @@ async def _delete_all(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsR
     for group_id in request.groups_names:
         result = DeletableGroupResult(group_id=group_id)
         try:
+            call.require(ACLOperation.DELETE, ResourceType.GROUP, group_id)
             runtime.check(group_id)
             await runtime.append(group_id, runtime.offsets.delete_group(group_id).records)
             call.services.share_states.group_deleted(group_id)

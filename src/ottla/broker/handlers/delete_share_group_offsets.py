@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.share.group import ShareGroup
 from ottla.errors import (
@@ -11,16 +12,19 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
+from ottla.model import ACLOperation
 from ottla.protocol.messages import delete_share_group_offsets as m
 
 
 def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteShareGroupOffsetsResponse:
     """Forget each topic; one that fails does not stop the others."""
+    call.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     _check_empty(request.group_id, call)
     responses = []
     for wanted in request.topics:
         answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         try:
+            call.require(ACLOperation.READ, ResourceType.TOPIC, wanted.topic_name)
             topic = call.services.image.topics.get(wanted.topic_name)
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")

@@ -5,10 +5,12 @@ A group that is not there, or is not a classic one, is Dead, without an error up
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_group
 from ottla.broker.services import Call
 from ottla.coordinator.group import Group, State
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -29,6 +31,7 @@ def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse
 
 def _describe(group_id: str, asked: bool, call: Call) -> DescribedGroup:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         call.services.groups.check(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=code_of(error), group_id=group_id)

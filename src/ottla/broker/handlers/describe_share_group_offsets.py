@@ -1,18 +1,20 @@
 """DescribeShareGroupOffsets: where share groups are in their partitions. Served in all versions; the lag from 1 on.
 
-A partition that the group has not begun has offset -1 and no error.
+A partition that the group has not begun has offset -1 and no error. Topics that the client may not describe are refused
+where they are named, and left out where all are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.metadata import TopicImage
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError, code_of
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages import describe_share_group_offsets as m
 
 NOT_BEGUN = -1
@@ -25,6 +27,7 @@ def handle(request: m.DescribeShareGroupOffsetsRequest, call: Call) -> m.Describ
 
 def _group(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> m.DescribeShareGroupOffsetsResponseGroup:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
         call.services.groups.check(wanted.group_id)
         group = call.services.groups.groups.by_id.get(wanted.group_id)
         if not isinstance(group, ShareGroup):
@@ -46,13 +49,18 @@ def _wanted(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> Iter
         name = call.services.image.names.get(key.topic_id)
         if name is not None:
             begun.setdefault(name, []).append(key.partition)
-    yield from sorted((name, sorted(partitions)) for name, partitions in begun.items())
+    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, begun)
+    yield from sorted((name, sorted(partitions)) for name, partitions in begun.items() if name not in hidden)
 
 
 def _topic(group_id: str, name: str, partitions: list[int], call: Call) -> m.DescribeShareGroupOffsetsResponseTopic:
-    topic = call.services.image.topics.get(name)
-    if topic is None:
-        code = code_of(UnknownTopicOrPartitionError())
+    try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
+        topic = call.services.image.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError
+    except KafkaError as error:
+        code = code_of(error)
         answers = [
             m.DescribeShareGroupOffsetsResponsePartition(partition_index=p, start_offset=NOT_BEGUN, error_code=code)
             for p in partitions

@@ -1,9 +1,14 @@
-"""DescribeTransactions: the state of transactional ids, told by their coordinator. Served in all versions."""
+"""DescribeTransactions: the state of transactional ids, told by their coordinator. Served in all versions.
+
+Topics that the client may not describe are left out.
+"""
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, TransactionalIdNotFoundError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -19,6 +24,7 @@ def handle(request: DescribeTransactionsRequest, call: Call) -> DescribeTransact
 
 def _describe(transactional_id: str, call: Call) -> TransactionState:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise InvalidRequestError
         known = call.services.transactions.get(transactional_id)
@@ -26,6 +32,7 @@ def _describe(transactional_id: str, call: Call) -> TransactionState:
             raise TransactionalIdNotFoundError
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=code_of(error))
+    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, known.topics)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state,
@@ -33,5 +40,5 @@ def _describe(transactional_id: str, call: Call) -> TransactionState:
         transaction_start_time_ms=known.start_ms,
         producer_id=known.producer_id,
         producer_epoch=known.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in known.topics.items()],
+        topics=[TopicData(topic=t, partitions=p) for t, p in known.topics.items() if t not in hidden],
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from ottla.model import ACLOperation
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 BUMPS_SINCE = 5
@@ -19,6 +21,7 @@ BUMPS_SINCE = 5
 
 def handle(request: EndTxnRequest, call: Call) -> Awaitable[EndTxnResponse]:
     """End the transaction."""
+    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     return _answer(request, call)
 
 

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
 from ottla.cluster.metadata import NO_LEADER
 from ottla.coordinator.state_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
-from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, Node
+from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, ACLOperation, Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """Where the keys of each type live: groups, transactional ids."""
+KINDS = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
+"""What a client must be allowed to describe, by the type of the key."""
+SHARE = 2
+SHARE_SINCE = 6
 
 
 def handle(request: FindCoordinatorRequest, call: Call) -> Awaitable[FindCoordinatorResponse]:
@@ -54,10 +59,13 @@ async def _find(key: str, kind: int, call: Call) -> Coordinator:
 
 async def _node(key: str, kind: int, call: Call) -> Node:
     name = TOPICS.get(kind)
+    if kind == SHARE and call.version >= SHARE_SINCE:
+        call.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     if name is None:
         raise InvalidRequestError(f"coordinators of type {kind} are not served by this version")
     if key is None:
         raise InvalidGroupIdError
+    call.require(ACLOperation.DESCRIBE, KINDS[kind], key)
     topic = await topic_creation.create_internal(call.services, name)
     leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
     broker = call.services.image.brokers.get(leader)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
+from ottla.model import ACLOperation
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     """Note the sign of life; what the member has to do is raised."""
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     call.services.groups.check(request.group_id)
     call.services.groups.groups.heartbeat(request)
     return HeartbeatResponse()

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.errors import InvalidRequestError
+from ottla.model import ACLOperation
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -24,6 +26,7 @@ FENCED_SINCE = 4
 
 def handle(request: InitProducerIdRequest, call: Call) -> Awaitable[InitProducerIdResponse]:
     """Hand out a producer id, or the next epoch of a transactional id."""
+    _authorize(request, call)
     return _answer(request, call)
 
 
@@ -40,6 +43,19 @@ async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdR
             keep_prepared=request.keep_prepared_txn,
         )
     return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
+
+
+def _authorize(request: InitProducerIdRequest, call: Call) -> None:
+    """Raise the error of who may not have what is asked for; who may write to some topic may number records."""
+    name = request.transactional_id
+    if name is not None:
+        call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        if request.enable_2pc:
+            call.require(ACLOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
+    elif not call.allows(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not call.allows_some(
+        ACLOperation.WRITE, ResourceType.TOPIC
+    ):
+        raise call.refusal(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 def _expected(request: InitProducerIdRequest) -> Producer | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.groups import Client
+from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.join_group import JoinGroupRequest
 
 
 def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:
     """Answered when the rebalance is complete."""
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
+from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 
 
 def handle(request: LeaveGroupRequest, call: Call) -> Awaitable[Response]:
     """Remove the members, which starts a rebalance among those who stay."""
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     runtime = call.services.groups
     runtime.check(request.group_id)
     token = runtime.token()

@@ -1,9 +1,16 @@
-"""ListGroups: the groups of this coordinator. Served in all versions; filters by state from 4, by type from 5."""
+"""ListGroups: the groups of this coordinator. Served in all versions; filters by state from 4, by type from 5.
+
+Who may not describe the cluster is told of the groups that he may describe.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import CoordinatorLoadInProgressError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -12,6 +19,7 @@ def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     runtime = call.services.groups
+    hidden = _hidden(runtime.groups.by_id, call)
     return ListGroupsResponse(
         error_code=code_of(CoordinatorLoadInProgressError()) if runtime.shards.are_loading else 0,
         groups=[
@@ -22,6 +30,14 @@ def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
                 group_type=group.type,
             )
             for group in runtime.groups.by_id.values()
-            if (not states or group.state_name.lower() in states) and (not types or group.type in types)
+            if group.id not in hidden
+            and (not states or group.state_name.lower() in states)
+            and (not types or group.type in types)
         ],
     )
+
+
+def _hidden(group_ids: Iterable[str], call: Call) -> Collection[str]:
+    if call.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
+        return ()
+    return call.denied(ACLOperation.DESCRIBE, ResourceType.GROUP, group_ids)

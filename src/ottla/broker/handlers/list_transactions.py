@@ -1,14 +1,17 @@
 """ListTransactions: the transactional ids that this broker coordinates. Served in all versions.
 
 Filters by state, by producer id, by the age of the transaction (version 1), and by a pattern for the id (version 2).
+Ids that the client may not describe are left out.
 """
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator import regex
 from ottla.coordinator.transaction import State, Transaction
 from ottla.errors import CoordinatorLoadInProgressError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -25,12 +28,15 @@ def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResp
     if request.transactional_id_pattern:
         matching = regex.matching(request.transactional_id_pattern, [t.id for t in found])
         found = [t for t in found if t.id in matching]
+    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, [t.id for t in found])
     loading = call.services.transactions.shards.are_loading
     return ListTransactionsResponse(
         error_code=code_of(CoordinatorLoadInProgressError()) if loading else 0,
         unknown_state_filters=[wanted for wanted in request.state_filters if wanted not in states],
         transaction_states=[
-            TransactionState(transactional_id=t.id, producer_id=t.producer_id, transaction_state=t.state) for t in found
+            TransactionState(transactional_id=t.id, producer_id=t.producer_id, transaction_state=t.state)
+            for t in found
+            if t.id not in hidden
         ],
     )
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
+from ottla.broker.committing import check_partition, codes_of, fail, readable
 from ottla.broker.services import Call
 from ottla.coordinator.any_group import Committer
 from ottla.coordinator.effects import Record
 from ottla.coordinator.records import Committed, offset_record
-from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
-from ottla.model import TopicPartition
+from ottla.errors import KafkaError, code_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -31,25 +33,33 @@ IN_REGISTRY = 0
 TOPIC_IDS_SINCE = 10
 
 
-def handle(request: OffsetCommitRequest, call: Call) -> Awaitable[OffsetCommitResponse]:
+def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit what may be committed; answer when it is safe."""
+    try:
+        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    except KafkaError as error:
+        return _all_failed(request, error)
     return _commit_in_registry(request, call) if call.version == IN_REGISTRY else _commit(request, call)
 
 
 async def _commit(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    runtime = call.services.groups
-    epoch = request.generation_id_or_member_epoch
     accepted: list[Record] = []
-    try:
-        # in one step with the append: in between the group could be lost to another broker, and come back changed
-        runtime.check(request.group_id)
-        who = Committer(request.member_id, request.group_instance_id, epoch)
-        runtime.offsets.check_commit(request.group_id, who, call.version)
-        response = OffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
-        await runtime.append(request.group_id, accepted)
-    except KafkaError as error:
-        return _all_failed(request, error)
+    response = OffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
+    if accepted:
+        try:
+            await _append(request, call, accepted)
+        except KafkaError as error:
+            fail(response.topics, error)
     return response
+
+
+def _append(request: OffsetCommitRequest, call: Call, accepted: list[Record]) -> Awaitable[None]:
+    # in one step with the append: in between the group could be lost to another broker, and come back changed
+    runtime = call.services.groups
+    runtime.check(request.group_id)
+    who = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    runtime.offsets.check_commit(request.group_id, who, call.version)
+    return runtime.append(request.group_id, accepted)
 
 
 async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
@@ -58,9 +68,9 @@ async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> Offse
         answers = []
         for partition in topic.partitions:
             answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
-            tp = TopicPartition(topic.name, partition.partition_index)
             try:
-                _check_partition(tp, call)
+                tp = TopicPartition(readable(topic, call, TOPIC_IDS_SINCE), partition.partition_index)
+                check_partition(tp, call)
                 call.services.groups.offsets.check(partition.committed_metadata)
                 await call.services.old_offsets.set(request.group_id, tp, partition.committed_offset)
             except KafkaError as error:
@@ -73,29 +83,20 @@ async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> Offse
 def _topic(
     topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, call: Call, accepted: list[Record]
 ) -> OffsetCommitResponseTopic:
-    answers = []
-    for partition in topic.partitions:
-        answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
-        try:
-            accepted.append(_record(topic, partition, request, call))
-        except KafkaError as error:
-            answer.error_code = code_of(error)
-        answers.append(answer)
+    def take(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
+        accepted.append(_record(tp, partition, request, call))
+
+    answers = [
+        OffsetCommitResponsePartition(partition_index=index, error_code=code)
+        for index, code in codes_of(topic, call, TOPIC_IDS_SINCE, take)
+    ]
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
 def _record(
-    topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, call: Call
+    tp: TopicPartition, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, call: Call
 ) -> Record:
     services = call.services
-    name: str | None = topic.name
-    if call.version >= TOPIC_IDS_SINCE:
-        name = services.image.names.get(topic.topic_id)
-        if name is None:
-            raise UnknownTopicIdError
-    assert name is not None
-    tp = TopicPartition(name, partition.partition_index)
-    _check_partition(tp, call)
     now = services.clock.now_ms()
     own = request.retention_time_ms
     committed = Committed(
@@ -106,11 +107,6 @@ def _record(
         now + own if own != DEFAULT_RETENTION else -1,
     )
     return offset_record(request.group_id, tp, committed)
-
-
-def _check_partition(tp: TopicPartition, call: Call) -> None:
-    if call.services.image.partition(tp) is None:
-        raise UnknownTopicOrPartitionError
 
 
 def _all_failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:

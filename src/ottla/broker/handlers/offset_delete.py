@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.effects import Record
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -18,6 +19,7 @@ from ottla.protocol.messages.offset_delete import (
 
 def handle(request: OffsetDeleteRequest, call: Call) -> Awaitable[OffsetDeleteResponse]:
     """Delete what may be deleted; partitions without an offset are no error."""
+    call.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
     return _delete(request, call)
 
 
@@ -25,10 +27,12 @@ async def _delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespo
     runtime = call.services.groups
     runtime.check(request.group_id)
     wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
     codes: dict[TopicPartition, int] = {}
     gone: list[Record] = []
     for tp, record in runtime.offsets.delete(request.group_id, wanted):
-        codes[tp] = _code(tp, record, call)
+        denied = refused.get(tp.topic)
+        codes[tp] = _code(tp, record, call) if denied is None else code_of(denied)
         if not codes[tp] and record is not None and runtime.offsets.has(request.group_id, tp):
             gone.append(record)
     try:

@@ -1,15 +1,18 @@
 """OffsetFetch: how far groups have read. Served in all versions; several groups from 8, topics by id from 10.
 
-A partition without a commit has offset -1 and no error. Version 0 reads what version 0 of OffsetCommit wrote into the
+A partition without a commit has offset -1 and no error. Topics that the client may not describe are refused where they
+are named, and left out where all are asked for. Version 0 reads what version 0 of OffsetCommit wrote into the
 registry, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.records import Committed
 from ottla.errors import (
@@ -19,11 +22,12 @@ from ottla.errors import (
     UnstableOffsetCommitError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -76,8 +80,16 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Awa
 
 
 async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
+    except KafkaError as error:
+        return OffsetFetchResponse(topics=[_refused_by_registry(t, error) for t in request.topics or ()])
+    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics or ()))
     topics = []
     for topic in request.topics or ():
+        if topic.name in refused:
+            topics.append(_refused_by_registry(topic, refused[topic.name]))
+            continue
         answers = []
         for index in topic.partition_indexes:
             found = await call.services.old_offsets.get(request.group_id, TopicPartition(topic.name, index))
@@ -93,14 +105,25 @@ async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> Offse
     return OffsetFetchResponse(topics=topics)
 
 
+def _refused_by_registry(topic: OffsetFetchRequestTopic, error: KafkaError) -> OffsetFetchResponseTopic:
+    answers = [
+        OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=NOTHING.offset, metadata="", error_code=code_of(error)
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopic(name=topic.name, partitions=answers)
+
+
 def _group(group: OffsetFetchRequestGroup, stable: bool, call: Call) -> OffsetFetchResponseGroup:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         call.services.groups.check(group.group_id)
         call.services.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
     committed = call.services.groups.offsets.by_group.get(group.group_id, {})
-    topics = [_topic(*wanted, committed, call) for wanted in _wanted(group, committed, call)]
+    topics = [_topic(wanted, committed) for wanted in _wanted(group, committed, call)]
     if stable:
         _hide_unstable(group.group_id, topics, call)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
@@ -111,7 +134,9 @@ def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], call:
     pending = call.services.groups.offsets.pending
     for topic in topics:
         for partition in topic.partitions:
-            if pending.has(group_id, TopicPartition(topic.name, partition.partition_index)):
+            if not partition.error_code and pending.has(
+                group_id, TopicPartition(topic.name, partition.partition_index)
+            ):
                 partition.error_code = code_of(UnstableOffsetCommitError())
                 partition.committed_offset = partition.committed_leader_epoch = NOTHING.offset
                 partition.metadata = NOTHING.metadata
@@ -125,30 +150,47 @@ def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTo
     return OffsetFetchResponseTopics(name=topic.name, partitions=partitions)
 
 
-def _wanted(
-    group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], call: Call
-) -> Iterator[tuple[str | None, UUID, list[int]]]:
-    """Name (None for an id that is not known), id and partitions of each topic that is asked for."""
-    image = call.services.image
+class Wanted(NamedTuple):
+    """A topic that is asked for."""
+
+    name: str
+    id: UUID
+    partitions: list[int]
+    error: KafkaError | None = None
+    """Why nothing is told."""
+
+
+def _wanted(group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], call: Call) -> list[Wanted]:
     if group.topics is None:
-        for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
-            topic = image.topics.get(name)
-            yield name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]
-        return
-    for wanted in group.topics:
-        if call.version >= TOPIC_IDS_SINCE:
-            yield image.names.get(wanted.topic_id), wanted.topic_id, wanted.partition_indexes
-        else:
-            yield wanted.name, ZERO_UUID, wanted.partition_indexes
+        return _all(committed, call)
+    named = [_named(topic, call) for topic in group.topics]
+    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.name for t in named if t.error is None))
+    return [wanted._replace(error=wanted.error or refused.get(wanted.name)) for wanted in named]
 
 
-def _topic(
-    name: str | None, topic_id: UUID, partitions: list[int], committed: dict[TopicPartition, Committed], call: Call
-) -> OffsetFetchResponseTopics:
-    code = 0 if name is not None else code_of(UnknownTopicIdError())
+def _named(topic: OffsetFetchRequestTopics, call: Call) -> Wanted:
+    if call.version < TOPIC_IDS_SINCE:
+        return Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
+    name = call.services.image.names.get(topic.topic_id)
+    error = UnknownTopicIdError() if name is None else None
+    return Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
+
+
+def _all(committed: dict[TopicPartition, Committed], call: Call) -> list[Wanted]:
+    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in committed))
+    found = []
+    for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
+        topic = call.services.image.topics.get(name)
+        if name not in hidden:
+            found.append(Wanted(name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]))
+    return found
+
+
+def _topic(wanted: Wanted, committed: dict[TopicPartition, Committed]) -> OffsetFetchResponseTopics:
+    code = 0 if wanted.error is None else code_of(wanted.error)
     answers = []
-    for index in partitions:
-        found = committed.get(TopicPartition(name or "", index), NOTHING)
+    for index in wanted.partitions:
+        found = NOTHING if code else committed.get(TopicPartition(wanted.name, index), NOTHING)
         answers.append(
             OffsetFetchResponsePartitions(
                 partition_index=index,
@@ -158,4 +200,4 @@ def _topic(
                 error_code=code,
             )
         )
-    return OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=answers)
+    return OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.id, partitions=answers)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.share_reading import ShareReader
 from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from ottla.coordinator.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
+from ottla.model import ACLOperation
 from ottla.protocol.messages import share_acknowledge as m
 
 
@@ -16,11 +18,12 @@ def handle(request: m.ShareAcknowledgeRequest, call: Call) -> Awaitable[m.ShareA
     """Take over each partition's batches; the last request of a session releases all that is left."""
     if not request.group_id or not request.member_id:
         raise InvalidRequestError("a share group and a member are needed")
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise InvalidShareSessionEpochError
     key = SessionKey(request.group_id, request.member_id)
     call.services.share_sessions.go_on(key, request.share_session_epoch)
-    return _answer(request, ShareReader(call.services, key), call)
+    return _answer(request, ShareReader(call, key), call)
 
 
 async def _answer(request: m.ShareAcknowledgeRequest, reader: ShareReader, call: Call) -> m.ShareAcknowledgeResponse:

@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Awaitable
 from itertools import groupby
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.share_reading import Acquired, ShareReader
 from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.coordinator.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages import share_fetch as m
 
 STRICT = 1
@@ -32,10 +34,11 @@ class ShareFetch:
     def __init__(self, request: m.ShareFetchRequest, call: Call) -> None:
         if not request.group_id or not request.member_id:
             raise InvalidRequestError("a share group and a member are needed")
+        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
         self._request = request
         self._services = call.services
         self._key = SessionKey(request.group_id, request.member_id)
-        self._reader = ShareReader(call.services, self._key)
+        self._reader = ShareReader(call, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
 
     async def answer(self) -> m.ShareFetchResponse:

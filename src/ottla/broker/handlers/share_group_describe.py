@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_group
+from ottla.broker.group_topics import check_described
 from ottla.broker.services import Call
 from ottla.coordinator.consumer_member import by_topic
 from ottla.coordinator.share import assignor
 from ottla.coordinator.share.group import ShareGroup, ShareMember
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages import share_group_describe as m
 
 
@@ -19,11 +22,13 @@ def handle(request: m.ShareGroupDescribeRequest, call: Call) -> m.ShareGroupDesc
 
 def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
     try:
+        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
         call.services.groups.check(group_id)
         group = call.services.groups.groups.by_id.get(group_id)
         if not isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a share group"
             raise GroupIdNotFoundError(f"Group {group_id} {what}.")
+        check_described((partition for member in group.members.values() for partition in member.assigned), call)
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
     return m.DescribedGroup(

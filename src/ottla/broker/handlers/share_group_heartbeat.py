@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
+from ottla.broker.group_topics import check_subscription
 from ottla.broker.services import Call
 from ottla.coordinator.groups import Client
 from ottla.errors import UnsupportedVersionError
+from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
@@ -15,6 +18,8 @@ def handle(request: ShareGroupHeartbeatRequest, call: Call) -> Awaitable[Respons
     """Answered when what has changed is safe."""
     if "share" not in call.services.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow share groups")
+    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_subscription(request.subscribed_topic_names, call)
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)

@@ -6,9 +6,11 @@ joins the transaction with it, without AddOffsetsToTxn (KIP-890); 6 names topics
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
+from ottla.acl import ResourceType
 from ottla.broker import participation
+from ottla.broker.committing import codes_of, fail
 from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
 from ottla.coordinator.any_group import Committer
@@ -20,11 +22,8 @@ from ottla.errors import (
     CoordinatorNotAvailableError,
     InvalidGroupIdError,
     KafkaError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -49,12 +48,17 @@ def handle(request: TxnOffsetCommitRequest, call: Call) -> Awaitable[TxnOffsetCo
 
 async def _answer(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
     accepted: list[Record] = []
+    try:
+        call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    except KafkaError as error:
+        return _all_failed(request, error)
     response = TxnOffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
     if accepted:
         try:
             await _commit(request, call, accepted)
         except KafkaError as error:
-            _fail(response, error, call.version)
+            fail(response.topics, _known(error, call.version))
     return response
 
 
@@ -84,30 +88,16 @@ async def _commit(request: TxnOffsetCommitRequest, call: Call, accepted: list[Re
 def _topic(
     topic: TxnOffsetCommitRequestTopic, request: TxnOffsetCommitRequest, call: Call, accepted: list[Record]
 ) -> TxnOffsetCommitResponseTopic:
-    answers = []
-    for partition in topic.partitions:
-        answer = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
-        try:
-            accepted.append(_record(topic, partition, request, call))
-        except KafkaError as error:
-            answer.error_code = code_of(error)
-        answers.append(answer)
-    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+    def take(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
+        accepted.append(_record(tp, partition, request, call))
+
+    return _told(topic, codes_of(topic, call, TOPIC_IDS_SINCE, take))
 
 
 def _record(
-    topic: TxnOffsetCommitRequestTopic,
-    partition: TxnOffsetCommitRequestPartition,
-    request: TxnOffsetCommitRequest,
-    call: Call,
+    tp: TopicPartition, partition: TxnOffsetCommitRequestPartition, request: TxnOffsetCommitRequest, call: Call
 ) -> Record:
     services = call.services
-    name = services.image.names.get(topic.topic_id) if call.version >= TOPIC_IDS_SINCE else topic.name
-    if name is None:
-        raise UnknownTopicIdError
-    tp = TopicPartition(name, partition.partition_index)
-    if services.image.partition(tp) is None:
-        raise UnknownTopicOrPartitionError
     committed = Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
@@ -117,10 +107,24 @@ def _record(
     return offset_record(request.group_id, tp, committed)
 
 
-def _fail(response: TxnOffsetCommitResponse, error: KafkaError, version: int) -> None:
-    """Tell every partition that was not refused before."""
+def _known(error: KafkaError, version: int) -> KafkaError:
+    """The error in words that the client knows."""
     if version < LOADING_SINCE and isinstance(error, CoordinatorLoadInProgressError):
-        error = CoordinatorNotAvailableError()
-    for topic in response.topics:
-        for partition in topic.partitions:
-            partition.error_code = partition.error_code or code_of(error)
+        return CoordinatorNotAvailableError()
+    return error
+
+
+def _told(topic: TxnOffsetCommitRequestTopic, codes: Iterable[tuple[int, int]]) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[TxnOffsetCommitResponsePartition(partition_index=i, error_code=code) for i, code in codes],
+    )
+
+
+def _all_failed(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+    response = TxnOffsetCommitResponse(
+        topics=[_told(topic, [(p.partition_index, 0) for p in topic.partitions]) for topic in request.topics]
+    )
+    fail(response.topics, error)
+    return response

@@ -1,0 +1,25 @@
+"""What members of groups, and those who describe groups, may know of topics: only of those that they may describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.acl import ResourceType
+from ottla.broker.services import Call
+from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.errors import TopicAuthorizationFailedError
+from ottla.model import ACLOperation
+
+
+def check_subscription(names: Iterable[str] | None, call: Call) -> None:
+    """Raise TopicAuthorizationFailedError for a member that names a topic that it may not describe."""
+    for refused in call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names or ()).values():
+        raise refused
+
+
+def check_described(partitions: Iterable[TopicIdPartition], call: Call) -> None:
+    """Raise TopicAuthorizationFailedError for a group that reads a topic that the client may not describe."""
+    names = call.services.image.names
+    read = (names[partition.topic_id] for partition in partitions if partition.topic_id in names)
+    if call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, read):
+        raise TopicAuthorizationFailedError("The group reads topics that the client is not authorized to describe.")

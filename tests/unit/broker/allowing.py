@@ -1,0 +1,66 @@
+"""Rules for tests: a broker that obeys `admin` alone, and `alice`, who may do what a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.acl import ACL, CLUSTER_NAME, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from ottla.model import ACLOperation
+from ottla.net.connection import USER
+from ottla.protocol.message import Struct
+
+ADMIN, ALICE = "admin", "alice"
+TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED = 29, 30, 31, 53
+REFUSALS = {TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED}
+
+
+def with_rules(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+    """Run a test against a broker with an authorizer, as its super user."""
+
+    async def as_admin(client: Asker) -> None:
+        be(client, ADMIN)
+        await test(client)
+
+    options |= {"authorizer_class_name": "AclAuthorizer", "super_users": f"User:{ADMIN}"}
+    with_broker(as_admin, data, **options)
+
+
+def be(client: Asker, name: str) -> None:
+    """Ask under this name from now on."""
+    client.connection.state[USER] = name
+
+
+def allow(operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME, who: str = ALICE) -> ACL:
+    """A rule."""
+    pattern = ResourcePattern(kind, name, ACLResourcePatternType.LITERAL)
+    return ACL(f"User:{who}", "*", operation, ACLPermissionType.ALLOW, pattern)
+
+
+def only(client: Asker, *rules: ACL) -> None:
+    """Ask as alice, who may do nothing but this."""
+    authorizer = client.services.authorizer
+    assert authorizer is not None
+    authorizer.replace(rules)
+    be(client, ALICE)
+
+
+def codes(answer: object) -> set[int]:
+    """All errors that are anywhere in an answer."""
+    return set(_codes(answer)) - {0}
+
+
+def _codes(value: object) -> Iterator[int]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _codes(item)
+    elif isinstance(value, Struct):
+        for field in type(value).FIELDS:
+            found = getattr(value, field.name)
+            if field.name.endswith("error_code"):
+                yield found
+            else:
+                yield from _codes(found)
