@@ -89,6 +89,17 @@ class ResourcePatternFilter(NamedTuple):
     resource_name: str | None = None
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.ANY
 
+    def matches(self, pattern: ResourcePattern) -> bool:
+        """Whether rules of this pattern are looked for. MATCH means all that are about the resource of this name."""
+        kind, name, how = self
+        if kind not in (ResourceType.ANY, pattern.resource_type):
+            return False
+        if how not in (ACLResourcePatternType.ANY, ACLResourcePatternType.MATCH, pattern.pattern_type):
+            return False
+        if name is None or name == pattern.resource_name:
+            return True
+        return how == ACLResourcePatternType.MATCH and pattern.covers(name)
+
 
 class ResourcePattern(NamedTuple):
     """The resources of a rule: one by its name (`*`: all), or those whose names begin so."""
@@ -96,6 +107,12 @@ class ResourcePattern(NamedTuple):
     resource_type: ResourceType
     resource_name: str
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
+
+    def covers(self, name: str) -> bool:
+        """Whether the resource of this name is one of them."""
+        if self.pattern_type == ACLResourcePatternType.PREFIXED:
+            return name.startswith(self.resource_name)
+        return self.resource_name in (name, WILDCARD)
 
 
 class ACLFilter(NamedTuple):
@@ -106,6 +123,16 @@ class ACLFilter(NamedTuple):
     operation: ACLOperation = ACLOperation.ANY
     permission_type: ACLPermissionType = ACLPermissionType.ANY
     resource_pattern: ResourcePatternFilter | ResourcePattern = ResourcePatternFilter(ResourceType.ANY)
+
+    def matches(self, acl: ACL) -> bool:
+        """Whether this rule is looked for."""
+        return (
+            self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (ACLOperation.ANY, acl.operation)
+            and self.permission_type in (ACLPermissionType.ANY, acl.permission_type)
+            and ResourcePatternFilter(*self.resource_pattern).matches(acl.resource_pattern)
+        )
 
 
 class ACL(NamedTuple):

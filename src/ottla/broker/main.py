@@ -46,6 +46,7 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
+    from ottla.cluster.acls import AclStore
     from ottla.cluster.earlier_session import EarlierSession
     from ottla.cluster.zookeeper import ZooKeeperRegistry
     from ottla.coordinator.add_partitions import AddPartitions
@@ -85,6 +86,7 @@ class BrokerNode:
         self._member: ClusterMember | None = None
         self._admission = Admission()
         self._quotas = Quotas(self._live, clock.monotonic)
+        self._acls: AclStore | None = None
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
         self._session: EarlierSession | None = None
@@ -123,6 +125,7 @@ class BrokerNode:
             transactions = TransactionRuntime(config, clock, lambda: view.image, producer_ids.next_id, everywhere)
             share_states = ShareStates(config, clock, lambda: view.image)
             partitions.roles += [groups.shards, transactions.shards, share_states.shards]
+            authorizer = self._authorizer(registry)
             self._services = Services(
                 live=self._live,
                 quotas=self._quotas,
@@ -144,13 +147,16 @@ class BrokerNode:
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
-                authorizer=_authorizer(config),
+                authorizer=authorizer,
+                acls=self._acls,
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
             if zookeeper is None:
                 await adopt(registry, self._log_dirs, self.broker_id)
             await member.prepare(self._log_dirs[0].cluster_id)
+            if self._acls is not None:
+                await self._acls.start()
             await self._take_options(ClusterImage(""), view.image)
             topic_options = await read_topic_options(registry)
             for log_dir in self._log_dirs:
@@ -226,6 +232,8 @@ class BrokerNode:
             except KafkaError as error:
                 log.error("%s", error)  # the others are closed all the same
         self._log_dirs.clear()
+        if self._acls is not None:
+            await self._acls.close()
         if self._member is not None:
             await self._member.close()
         if self._registry is not None:
@@ -366,6 +374,16 @@ class BrokerNode:
         markers = ClusterMarkers(self.broker_id, local, member.peers, lambda: view.image, timeout)
         return markers, AddPartitions(member.peers, timeout)
 
+    def _authorizer(self, registry: Registry) -> Authorizer | None:
+        """What says who may do what, where the options name it; it goes by the rules in the registry."""
+        if not self.config.authorizer_class_name:
+            return None
+        from ottla.cluster.acls import AclStore  # others start without it
+
+        authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
+        self._acls = AclStore(registry, authorizer.replace)
+        return authorizer
+
     def _embedded(self) -> EmbeddedRegistry:
         registry = EmbeddedRegistry(self._log_dirs[0].path)
         registry.open()
@@ -458,13 +476,6 @@ class BrokerNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-
-def _authorizer(config: BrokerConfig) -> Authorizer | None:
-    """What says who may do what, where the options name it."""
-    if not config.authorizer_class_name:
-        return None
-    return Authorizer(config.super_users, allow_everyone=config.allow_everyone_if_no_acl_found)
 
 
 def _stored_id(data_dirs: Sequence[str]) -> int | None:

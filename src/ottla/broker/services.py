@@ -42,6 +42,7 @@ from ottla.net.connection import USER, Connection
 from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
+    from ottla.cluster.acls import AclStore
     from ottla.coordinator.add_partitions import AddPartitions
 
 log = logging.getLogger("ottla.authorizer")
@@ -86,6 +87,8 @@ class Services:
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
     authorizer: Authorizer | None = None
     """Says who may do what; None: everybody may do everything."""
+    acls: AclStore | None = None
+    """Keeps the rules that it goes by."""
 
     @property
     def config(self) -> BrokerConfig:

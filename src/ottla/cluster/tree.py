@@ -230,13 +230,13 @@ async def stored_cluster_id(registry: Registry) -> str | None:
     return None if node is None else str(znodes.load(node.value)["id"])
 
 
-async def make_persistent_nodes(registry: Registry) -> None:
-    """Make the nodes that exist in every cluster."""
-    nodes = await get_all(registry, znodes.PERSISTENT)
-    missing = [path for path, node in zip(znodes.PERSISTENT, nodes, strict=True) if node is None]
+async def make_persistent_nodes(registry: Registry, paths: Sequence[str] = znodes.PERSISTENT) -> None:
+    """Make the nodes that exist in every cluster, or others; parents come before their children."""
+    nodes = await get_all(registry, paths)
+    missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
     if not missing:
         return
     try:
         await registry.multi([Create(path) for path in missing])
     except NodeExistsError:
-        await make_persistent_nodes(registry)  # another broker starts, too
+        await make_persistent_nodes(registry, paths)  # another broker starts, too

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.clock import now_ms
 from ottla.cluster import entities
 from ottla.cluster.registry import UnreadableNodeError
+from ottla.model import ACLOperation
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -50,6 +53,29 @@ PERSISTENT: Final = (
     LOG_DIR_EVENTS,
 )
 """Nodes that exist in every cluster, parents before their children."""
+
+ACLS: Final = {
+    ACLResourcePatternType.LITERAL: "/kafka-acl",
+    ACLResourcePatternType.PREFIXED: "/kafka-acl-extended/prefixed",
+}
+"""The parents of access rules, by how these name their resources."""
+ACL_CHANGES: Final = {
+    ACLResourcePatternType.LITERAL: "/kafka-acl-changes",
+    ACLResourcePatternType.PREFIXED: "/kafka-acl-extended-changes",
+}
+"""Where it is noted that rules are others now."""
+ACL_KINDS: Final[Mapping[ResourceType, str]] = {
+    kind: "".join(word.capitalize() for word in kind.name.split("_"))
+    for kind in ResourceType
+    if kind not in (ResourceType.UNKNOWN, ResourceType.ANY)
+}
+"""How nodes name the types of resources: TransactionalId."""
+ACL_NODES: Final = (
+    "/kafka-acl-extended",
+    *(node for parent in ACLS.values() for node in (parent, *(f"{parent}/{kind}" for kind in ACL_KINDS.values()))),
+    *ACL_CHANGES.values(),
+)
+"""Nodes that exist where access rules are kept, parents before their children."""
 
 
 def broker(broker_id: int) -> str:
@@ -263,6 +289,89 @@ def changed_entity(raw: bytes) -> str | None:
         return f"{value['entity_type']}/{value['entity_name']}"
     path = value.get("entity_path")
     return path if isinstance(path, str) else None
+
+
+def acls(pattern: ResourcePattern) -> str:
+    """The rules about resources."""
+    return f"{ACLS[pattern.pattern_type]}/{ACL_KINDS[pattern.resource_type]}/{pattern.resource_name}"
+
+
+def has_place(resource_name: str) -> bool:
+    """Whether ZooKeeper can have a node of this name, below which there would be none."""
+    return resource_name not in ("", ".", "..") and _UNFIT.search(resource_name) is None
+
+
+_UNFIT: Final = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\\U00010000-\\U0010ffff]")
+"""ZooKeeper refuses control characters and what UTF-16 has no single character for."""
+
+
+def acls_value(rules: Iterable[ACL]) -> bytes:
+    """`/kafka-acl/Topic/T` and its siblings."""
+    entries = [
+        {
+            "principal": rule.principal,
+            "permissionType": _spelled(rule.permission_type),
+            "operation": _spelled(rule.operation),
+            "host": rule.host,
+        }
+        for rule in sorted(rules)
+    ]
+    return dump({"version": 1, "acls": entries})
+
+
+def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
+    """The rules in a node. Raises UnreadableNodeError for what is none: a part of them might allow too much."""
+    if not raw:
+        return frozenset()
+    try:
+        value = load(raw)
+        if value["version"] != 1:
+            raise ValueError(f"version {value['version']}")
+        return frozenset(_acl(pattern, entry) for entry in value["acls"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableNodeError(f"{acls(pattern)} holds no access rules: {raw[:200]!r}: {error!r}") from None
+
+
+def _acl(pattern: ResourcePattern, entry: Mapping[str, Any]) -> ACL:
+    principal, host = entry["principal"], entry["host"]
+    if not (isinstance(principal, str) and ":" in principal and isinstance(host, str)):
+        raise ValueError(f"{principal!r} from {host!r} is nobody")
+    operation = _OPERATIONS[entry["operation"].upper()]
+    return ACL(principal, host, operation, _PERMISSIONS[entry["permissionType"].upper()], pattern)
+
+
+def _spelled(value: ACLOperation | ACLPermissionType) -> str:
+    return "".join(word.capitalize() for word in value.name.split("_"))
+
+
+_OPERATIONS: Final = {_spelled(o).upper(): o for o in ACLOperation if o not in (ACLOperation.UNKNOWN, ACLOperation.ANY)}
+_PERMISSIONS: Final = {_spelled(p).upper(): p for p in (ACLPermissionType.ALLOW, ACLPermissionType.DENY)}
+_KINDS: Final = {name.upper(): kind for kind, name in ACL_KINDS.items()}
+
+
+def acl_change(pattern: ResourcePattern) -> bytes:
+    """A node of `ACL_CHANGES`: the rules about these resources are others now."""
+    kind, name, how = pattern
+    if how == ACLResourcePatternType.LITERAL:
+        return f"{kind.name}:{name}".encode()
+    return dump({"version": 1, "resourceType": kind.name, "name": name, "patternType": how.name})
+
+
+def changed_acls(raw: bytes) -> ResourcePattern | None:
+    """What a node of `ACL_CHANGES` tells of, in any version; None for anything else.
+
+    Versions before 2 write the type as the nodes have it (`TransactionalId`), later ones as `TRANSACTIONAL_ID`.
+    """
+    try:
+        if raw.startswith(b"{"):
+            value = load(raw)
+            kind, name, how = (str(value[key]) for key in ("resourceType", "name", "patternType"))
+        else:
+            (kind, _, name), how = raw.decode().partition(":"), ACLResourcePatternType.LITERAL.name
+        found = ResourcePattern(_KINDS[kind.upper().replace("_", "")], name, ACLResourcePatternType[how.upper()])
+    except (ValueError, KeyError, RecursionError):
+        return None
+    return found if has_place(name) and found.pattern_type in ACLS else None
 
 
 def feature_value(levels: Mapping[str, int]) -> bytes:

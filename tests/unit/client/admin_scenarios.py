@@ -1,6 +1,7 @@
 """What an admin client does with any cluster: the same against our broker (unit) and Apache Kafka (interop).
 
-A scenario gets the client, a name that nobody else uses, and what kind of cluster it is: "ottla", "3.9" or "4.3".
+A scenario gets the client, a name that nobody else uses, and what kind of cluster it is: "ottla", "ottla with rules",
+"3.9" or "4.3".
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ Scenario = Callable[[KafkaAdminClient, str, str], None]
 SCENARIOS: list[Scenario] = []
 
 OTTLA = "ottla"
+RESTRICTED = "ottla with rules"
 
 
 def scenario(test: Scenario) -> Scenario:

@@ -35,7 +35,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 
-from .admin_scenarios import OTTLA, SCENARIOS, Scenario, until
+from .admin_scenarios import OTTLA, RESTRICTED, SCENARIOS, Scenario, access_rules, until
 from .conftest import descriptors
 from .keyboard import ctrl_c
 from .scripted import SILENCE, ScriptedBroker
@@ -51,6 +51,12 @@ def admin() -> Iterator[KafkaAdminClient]:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
 def test_against_our_broker(scenario: Scenario, admin: KafkaAdminClient) -> None:
     scenario(admin, f"s-{uuid.uuid4().hex[:8]}", OTTLA)
+
+
+def test_our_broker_keeps_access_rules() -> None:
+    with Broker({"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}) as node:
+        with KafkaAdminClient(bootstrap_servers=node.bootstrap_servers, retry_backoff_ms=5) as client:
+            access_rules(client, "s", RESTRICTED)
 
 
 # Both faces

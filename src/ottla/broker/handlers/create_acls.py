@@ -1,14 +1,49 @@
-"""CreateAcls: answered as Kafka does without an authorizer. Served in all versions."""
+"""CreateAcls: rules are added for all brokers of the cluster; any of them may be asked. Served in all versions.
+
+Each rule has an outcome of its own. One that is there already is no error. As with Kafka, an operation that the type of
+resource does not have is taken: such a rule says nothing.
+"""
 
 from __future__ import annotations
 
-from ottla.broker.handlers.describe_acls import NO_AUTHORIZER
+from collections.abc import Awaitable
+
+from ottla.acl import ACL
+from ottla.broker.acl_requests import refused, rule
 from ottla.broker.services import Call
-from ottla.errors import SecurityDisabledError
-from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.cluster.acls import AclStore
+from ottla.errors import KafkaError, code_of
+from ottla.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 
-def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    """Each rule is refused."""
-    refusal = AclCreationResult(error_code=SecurityDisabledError.code or 0, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refusal] * len(request.creations))
+def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
+    """Add the rules, for who may alter the cluster."""
+    error, store = refused(call, len(request.creations)), call.services.acls
+    if error is not None or store is None:
+        return CreateAclsResponse(results=[_result(error)] * len(request.creations))
+    return _add([_read(creation) for creation in request.creations], store)
+
+
+async def _add(rules: list[ACL | KafkaError], store: AclStore) -> CreateAclsResponse:
+    outcomes = iter(await store.add([acl for acl in rules if isinstance(acl, ACL)]))
+    return CreateAclsResponse(
+        results=[_result(found if isinstance(found, KafkaError) else next(outcomes)) for found in rules]
+    )
+
+
+def _read(creation: AclCreation) -> ACL | KafkaError:
+    try:
+        return rule(creation)
+    except KafkaError as error:
+        return error
+
+
+def _result(error: KafkaError | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult()
+    return AclCreationResult(error_code=code_of(error), error_message=error.message)

@@ -1,14 +1,59 @@
-"""DeleteAcls: answered as Kafka does without an authorizer. Served in all versions."""
+"""DeleteAcls: rules are removed for all brokers of the cluster; any of them may be asked. Served in all versions.
+
+Each filter has an answer of its own: the rules that it met, and whether these are gone. Version 0 knows no prefixes,
+and so removes none of the rules that have one.
+"""
 
 from __future__ import annotations
 
-from ottla.broker.handlers.describe_acls import NO_AUTHORIZER
+from collections.abc import Awaitable
+
+from ottla.acl import ACL, ACLFilter
+from ottla.broker.acl_requests import refused, rules_wanted, told, told_resources
 from ottla.broker.services import Call
-from ottla.errors import SecurityDisabledError
-from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from ottla.cluster.acls import AclStore
+from ottla.errors import KafkaError, code_of
+from ottla.protocol.messages import delete_acls as m
 
 
-def handle(request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    """Each filter is refused."""
-    refusal = DeleteAclsFilterResult(error_code=SecurityDisabledError.code or 0, error_message=NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[refusal] * len(request.filters))
+def handle(request: m.DeleteAclsRequest, call: Call) -> m.DeleteAclsResponse | Awaitable[m.DeleteAclsResponse]:
+    """Remove what the filters meet, for who may alter the cluster."""
+    error, store = refused(call, len(request.filters)), call.services.acls
+    if error is not None or store is None:
+        return m.DeleteAclsResponse(filter_results=[_failed(error)] * len(request.filters))
+    return _remove([_read(wanted) for wanted in request.filters], store)
+
+
+async def _remove(filters: list[ACLFilter | KafkaError], store: AclStore) -> m.DeleteAclsResponse:
+    usable = [wanted for wanted in filters if isinstance(wanted, ACLFilter)]
+    try:
+        outcomes = iter(await store.remove(usable))
+    except KafkaError as error:
+        filters, outcomes = [w if isinstance(w, KafkaError) else error for w in filters], iter(())
+    return m.DeleteAclsResponse(
+        filter_results=[
+            _failed(found)
+            if isinstance(found, KafkaError)
+            else m.DeleteAclsFilterResult(error_message=None, matching_acls=[_met(*met) for met in next(outcomes)])
+            for found in filters
+        ]
+    )
+
+
+def _read(wanted: m.DeleteAclsFilter) -> ACLFilter | KafkaError:
+    try:
+        return rules_wanted(wanted)
+    except KafkaError as error:
+        return error
+
+
+def _met(acl: ACL, error: KafkaError | None) -> m.DeleteAclsMatchingAcl:
+    code, message = (0, None) if error is None else (code_of(error), error.message)
+    return m.DeleteAclsMatchingAcl(
+        error_code=code, error_message=message, **told_resources(acl.resource_pattern), **told(acl)
+    )
+
+
+def _failed(error: KafkaError | None) -> m.DeleteAclsFilterResult:
+    assert error is not None
+    return m.DeleteAclsFilterResult(error_code=code_of(error), error_message=error.message)

@@ -1,16 +1,38 @@
-"""DescribeAcls: answered as Kafka does without an authorizer. Served in all versions."""
+"""DescribeAcls: the rules that a filter meets, by their resources. Served in all versions; 0 knows no prefixes.
+
+Who may not describe the cluster is refused before this (`needs`).
+"""
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from ottla.acl import ACL, ResourcePattern
+from ottla.broker.acl_requests import NO_AUTHORIZER, rules_wanted, told, told_resources
 from ottla.broker.services import Call
 from ottla.errors import SecurityDisabledError
-from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 
-def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
-    """There are no rules."""
-    raise SecurityDisabledError(NO_AUTHORIZER)
+async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    """The rules of now, also those that another broker was told a moment ago."""
+    store = call.services.acls
+    if store is None:
+        raise SecurityDisabledError(NO_AUTHORIZER)
+    wanted = rules_wanted(request)
+    await store.refresh()
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(**told_resources(pattern), acls=[AclDescription(**told(acl)) for acl in acls])
+            for pattern, acls in groupby(store.matching(wanted), _resources)
+        ]
+    )
 
 
-NO_AUTHORIZER = "No Authorizer is configured."
-"""What Kafka says."""
+def _resources(acl: ACL) -> ResourcePattern:
+    return acl.resource_pattern
