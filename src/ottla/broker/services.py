@@ -137,8 +137,13 @@ class Call:
 
     def require(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
         """Raise the error of the resource's type (`REFUSALS`) where the client may not do this."""
-        if not self.allows(operation, kind, name):
-            raise self.refusal(operation, kind, name)
+        error = self.why_not(operation, kind, name)
+        if error is not None:
+            raise error
+
+    def why_not(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> KafkaError | None:
+        """The error where the client may not do this: for answers that have it in several places, or none."""
+        return None if self.allows(operation, kind, name) else self.refusal(operation, kind, name)
 
     def refused(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Mapping[str, KafkaError]:
         """The errors of those resources that the client may not do this with, by name."""

@@ -1,12 +1,17 @@
-"""AlterClientQuotas: set and remove quotas of users, clients and addresses. Served in all versions."""
+"""AlterClientQuotas: set and remove quotas of users, clients and addresses. Served in all versions.
+
+Who asks has to be allowed to alter the options of the cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker.quota_entities import KEYS, path_of
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,10 +27,13 @@ def handle(request: AlterClientQuotasRequest, call: Call) -> Awaitable[AlterClie
 
 
 async def _alter_all(request: AlterClientQuotasRequest, call: Call) -> AlterClientQuotasResponse:
+    refusal = call.why_not(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
     answers = []
     for entry in request.entries:
         answer = EntryResponseData(entity=entry.entity, error_message=None)
         try:
+            if refusal is not None:
+                raise refusal
             await _alter(entry, request.validate_only, call)
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message

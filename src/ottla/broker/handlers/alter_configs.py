@@ -1,4 +1,7 @@
-"""AlterConfigs: replace all options set on a resource; older clients only. Served in all versions."""
+"""AlterConfigs: replace all options set on a resource; older clients only. Served in all versions.
+
+Who asks has to be allowed what IncrementalAlterConfigs wants.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs: move replicas to other data directories of this broker. Served in all versions.
 
-Answered when the moves have begun; DescribeLogDirs tells how far they are.
+Answered when the moves have begun; DescribeLogDirs tells how far they are. Who asks has to be allowed to alter the
+cluster.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -26,11 +28,14 @@ def handle(request: AlterReplicaLogDirsRequest, call: Call) -> Awaitable[AlterRe
 
 async def _move_all(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    refusal = call.why_not(ACLOperation.ALTER, ResourceType.CLUSTER)
     for wish in request.dirs:
         for topic in wish.topics:
             for index in topic.partitions:
                 result = AlterReplicaLogDirPartitionResult(partition_index=index)
                 try:
+                    if refusal is not None:
+                        raise refusal
                     await call.services.partitions.relocate(TopicPartition(topic.name, index), wish.path)
                 except KafkaError as error:
                     result.error_code = code_of(error)

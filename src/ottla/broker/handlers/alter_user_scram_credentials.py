@@ -1,12 +1,15 @@
 """AlterUserScramCredentials: set and remove SCRAM credentials (KIP-554). Served in all versions.
 
 The salted password is never kept: what is derived from it is, in Kafka's form, under `/config/users`.
+
+Who asks has to be allowed to alter the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.scram import MECHANISMS, Mechanism, credential
 from ottla.broker.services import Call
 from ottla.cluster import entities
@@ -18,6 +21,7 @@ from ottla.errors import (
     UnsupportedSaslMechanismError,
     code_of,
 )
+from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -40,10 +44,13 @@ async def _alter_all(request: AlterUserScramCredentialsRequest, call: Call) -> A
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
+    refusal = call.why_not(ACLOperation.ALTER, ResourceType.CLUSTER)
     results = []
     for user, wanted in by_user.items():
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
         try:
+            if refusal is not None:
+                raise refusal
             await _alter(user, wanted, call)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message

@@ -1,10 +1,14 @@
-"""CreatePartitions: a topic gets more partitions, never fewer. Served in all versions."""
+"""CreatePartitions: a topic gets more partitions, never fewer. Served in all versions.
+
+Who asks has to be allowed to alter the topic.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster import reassignments, topics
 from ottla.errors import (
@@ -16,6 +20,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
+from ottla.model import ACLOperation
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -40,6 +45,7 @@ async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartit
         try:
             if not call.services.controller.is_active:
                 raise NotControllerError
+            call.require(ACLOperation.ALTER, ResourceType.TOPIC, topic.name)
             added = _plan(topic, call)
             if not request.validate_only:
                 quota.record(len(added))

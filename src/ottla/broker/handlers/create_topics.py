@@ -1,4 +1,8 @@
-"""CreateTopics: check, place the replicas, write to the registry, make the logs. Served in all versions."""
+"""CreateTopics: check, place the replicas, write to the registry, make the logs. Served in all versions.
+
+Who asks has to be allowed to create in the cluster, or the topic. Its options and numbers of partitions and replicas
+are told to who may describe the options.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.config_entries import topic_entries
 from ottla.broker.quotas import MutationQuota
 from ottla.broker.services import Call
-from ottla.errors import InvalidRequestError, KafkaError, NotControllerError, code_of
+from ottla.errors import InvalidRequestError, KafkaError, NotControllerError, TopicAuthorizationFailedError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -38,6 +44,8 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
                 raise NotControllerError
             if seen[topic.name] > 1:
                 raise InvalidRequestError(f"Topic '{topic.name}' is named twice in the request.")
+            if not call.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
+                call.require(ACLOperation.CREATE, ResourceType.TOPIC, topic.name)
             return await _create(topic, request.validate_only, quota, call)
         except KafkaError as error:
             return CreatableTopicResult(
@@ -63,16 +71,16 @@ async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuo
         {a.partition_index: a.broker_ids for a in topic.assignments},
         {c.name: c.value for c in topic.configs},
     )
-    result = CreatableTopicResult(
-        name=topic.name,
-        error_message=None,
-        num_partitions=len(plan.assignment),
-        replication_factor=len(plan.assignment[0]),
-        configs=[
+    result = CreatableTopicResult(name=topic.name, error_message=None)
+    if call.allows(ACLOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        result.num_partitions = len(plan.assignment)
+        result.replication_factor = len(plan.assignment[0])
+        result.configs = [
             CreatableTopicConfigs(name=e.name, value=e.value, config_source=e.source, is_sensitive=e.sensitive)
             for e in topic_entries(services.live, plan.options)
-        ],
-    )
+        ]
+    else:
+        result.topic_config_error_code = code_of(TopicAuthorizationFailedError())
     if not validate_only:
         quota.record(len(plan.assignment))
         result.topic_id = (await topic_creation.create(services, plan)).id

@@ -1,6 +1,7 @@
 """DeleteRecords: move the start of a log forward. Offset -1 means the high watermark. Served in all versions.
 
 The answer is given when the records are gone from all replicas that live, or the time is over (KIP-107).
+Who asks has to be allowed to delete from the topic.
 """
 
 from __future__ import annotations
@@ -9,9 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Collection
 from typing import NamedTuple
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, OffsetOutOfRangeError, PolicyViolationError, RequestTimedOutError, code_of
-from ottla.model import TopicPartition
+from ottla.errors import (
+    KafkaError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    code_of,
+)
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -37,9 +46,12 @@ class Waiting(NamedTuple):
 def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Cut each partition; wait for the followers of those that have some."""
     waiting: list[Waiting] = []
+    refused = call.refused(ACLOperation.DELETE, ResourceType.TOPIC, (t.name for t in request.topics))
     response = DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=t.name, partitions=[_answer(t.name, p, call, waiting) for p in t.partitions])
+            DeleteRecordsTopicResult(
+                name=t.name, partitions=[_answer(t.name, p, call, refused, waiting) for p in t.partitions]
+            )
             for t in request.topics
         ]
     )
@@ -63,10 +75,12 @@ def _alive(call: Call) -> Collection[int]:
 
 
 def _answer(
-    topic: str, want: DeleteRecordsPartition, call: Call, waiting: list[Waiting]
+    topic: str, want: DeleteRecordsPartition, call: Call, refused: Collection[str], waiting: list[Waiting]
 ) -> DeleteRecordsPartitionResult:
     services = call.services
     try:
+        if topic in refused:
+            raise TopicAuthorizationFailedError
         partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:

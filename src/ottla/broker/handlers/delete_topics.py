@@ -1,4 +1,8 @@
-"""DeleteTopics: by name, or from version 6 by id. Served in all versions. Logs are renamed at once, removed later."""
+"""DeleteTopics: by name, or from version 6 by id. Served in all versions. Logs are renamed at once, removed later.
+
+Who asks has to be allowed to delete in the cluster, or the topic. Who may not even describe it does not hear whether
+there is a topic of the name, nor what name belongs to the id.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from uuid import UUID
 
+from ottla.acl import ResourceType
 from ottla.broker.quotas import MutationQuota
 from ottla.broker.services import Call
 from ottla.errors import (
@@ -15,8 +20,10 @@ from ottla.errors import (
     NotControllerError,
     TopicDeletionDisabledError,
     UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
     code_of,
 )
+from ottla.model import ACLOperation
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
@@ -39,9 +46,12 @@ async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsR
         try:
             if not call.services.controller.is_active:
                 raise NotControllerError
-            result.name = _name(name, topic_id, call)
-            topic = call.services.image.topics.get(result.name)
-            await _delete(result.name, quota, call)
+            found = _name(name, topic_id, call)
+            if _may(ACLOperation.DESCRIBE, found, call):
+                result.name = found
+            _check_allowed(found, call, by_id=topic_id != ZERO_UUID)
+            topic = call.services.image.topics.get(found)
+            await _delete(found, quota, call)
             result.topic_id = topic.id if topic else topic_id
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
@@ -61,6 +71,20 @@ def _name(name: str | None, topic_id: UUID, call: Call) -> str:
     if found is None:
         raise UnknownTopicIdError
     return found
+
+
+def _may(operation: ACLOperation, name: str, call: Call) -> bool:
+    of_all = call.allows(ACLOperation.DELETE, ResourceType.CLUSTER)
+    return of_all or call.allows(operation, ResourceType.TOPIC, name)
+
+
+def _check_allowed(name: str, call: Call, *, by_id: bool) -> None:
+    """Raise unless the topic may be deleted; that there is none of the name is told to who may describe it."""
+    if not by_id and not _may(ACLOperation.DESCRIBE, name, call):
+        raise call.refusal(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
+    if not _may(ACLOperation.DELETE, name, call):
+        refusal = call.refusal(ACLOperation.DELETE, ResourceType.TOPIC, name)
+        raise refusal if name in call.services.image.topics else UnknownTopicOrPartitionError()
 
 
 async def _delete(name: str, quota: MutationQuota, call: Call) -> None:

@@ -2,6 +2,9 @@
 
 In a cluster they are read from the registry first, as Kafka does: who has just set an option at one broker may ask the
 next, which has not heard of it yet.
+
+Who asks has to be allowed to describe the options of the topic or group; for brokers and subscriptions to metrics,
+those of the cluster.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 
 from ottla.broker.config_entries import DEFAULT_CONFIG, Entry
-from ottla.broker.resources.table import resource
+from ottla.broker.resources.resource import Resource
+from ottla.broker.resources.table import permitted
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,42 +26,59 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+Found = Resource | KafkaError
+"""What is asked about, or why nothing is told of it."""
+AllFound = list[tuple[DescribeConfigsResource, Found]]
+
 
 def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     """Describe each resource; one that fails does not stop the others."""
+    found = [(asked, _find(asked, call)) for asked in request.resources]
     if call.services.config.zookeeper_connect is None:
-        return _answer(request, call)  # nobody else sets any
-    return _read_and_answer(request, call)
+        return _answer(request, found, call)  # nobody else sets any
+    return _read_and_answer(request, found, call)
 
 
-async def _read_and_answer(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    await call.services.options.refresh(list(_paths(request, call)))
-    return _answer(request, call)
+def _find(asked: DescribeConfigsResource, call: Call) -> Found:
+    try:
+        return permitted(asked.resource_type, asked.resource_name, ACLOperation.DESCRIBE_CONFIGS, call)
+    except KafkaError as error:
+        return error
 
 
-def _paths(request: DescribeConfigsRequest, call: Call) -> Iterator[str]:
+async def _read_and_answer(request: DescribeConfigsRequest, found: AllFound, call: Call) -> DescribeConfigsResponse:
+    await call.services.options.refresh(list(_paths(found, call)))
+    return _answer(request, found, call)
+
+
+def _paths(found: AllFound, call: Call) -> Iterator[str]:
     """Where the options are kept of those that are there; of the others the answer tells what is wrong."""
-    for asked in request.resources:
+    for asked, resource in found:
+        if isinstance(resource, KafkaError):
+            continue
         try:
-            found = resource(asked.resource_type)
-            found.options(asked.resource_name, call)
+            resource.options(asked.resource_name, call)
         except KafkaError:
             continue
-        path = found.path(asked.resource_name)
+        path = resource.path(asked.resource_name)
         if path is not None:
             yield path
 
 
-def _answer(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(asked, request, call) for asked in request.resources])
+def _answer(request: DescribeConfigsRequest, found: AllFound, call: Call) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(asked, resource, request, call) for asked, resource in found])
 
 
-def _describe(asked: DescribeConfigsResource, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResult:
+def _describe(
+    asked: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, call: Call
+) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
     result.error_message = None
     wanted = asked.configuration_keys
     try:
-        entries = resource(asked.resource_type).entries(asked.resource_name, call)
+        if isinstance(resource, KafkaError):
+            raise resource
+        entries = resource.entries(asked.resource_name, call)
         result.configs = [_option(entry, request) for entry in entries if not wanted or entry.name in wanted]
     except KafkaError as error:
         result.error_code, result.error_message = code_of(error), error.message

@@ -1,13 +1,17 @@
-"""DescribeLogDirs: what lies in this broker's data directories. Served in all versions."""
+"""DescribeLogDirs: what lies in this broker's data directories. Served in all versions.
+
+Who asks has to be allowed to describe the cluster; up to version 2, who may not is told of no directory.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections import defaultdict
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.errors import KafkaStorageError
-from ottla.model import TopicPartition
+from ottla.errors import KafkaStorageError, code_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,6 +27,9 @@ Wanted = frozenset[TopicPartition] | None
 
 def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     """Describe every directory; a failed one is told as such."""
+    refusal = call.why_not(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
+    if refusal is not None:
+        return DescribeLogDirsResponse(error_code=code_of(refusal))
     wanted = None
     if request.topics is not None:
         wanted = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)

@@ -1,14 +1,18 @@
 """DescribeProducers: what the leader of a partition knows of its producers. Served in all versions.
 
 `kafka-transactions.sh find-hanging` asks it for transactions that are open in a partition.
+Who asks has to be allowed to read the topic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster import topics
-from ottla.errors import KafkaError, code_of
-from ottla.model import TopicPartition
+from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -21,20 +25,23 @@ from ottla.storage.producer_state import Producer
 
 def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
+    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_partition(topic.name, i, call) for i in topic.partition_indexes]
+                name=topic.name, partitions=[_partition(topic.name, i, call, refused) for i in topic.partition_indexes]
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(name: str, index: int, call: Call) -> PartitionResponse:
+def _partition(name: str, index: int, call: Call, refused: Collection[str]) -> PartitionResponse:
     services = call.services
     try:
         topics.check_name(name)
+        if name in refused:
+            raise TopicAuthorizationFailedError
         partition = services.partitions.leader(services.image, TopicPartition(name, index))
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=error.message)

@@ -1,11 +1,17 @@
-"""DescribeTopicPartitions: topics page by page, for admin clients (KIP-966). Served in its one version."""
+"""DescribeTopicPartitions: topics page by page, for admin clients (KIP-966). Served in its one version.
+
+Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
+or not.
+"""
 
 from __future__ import annotations
 
+from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import on_topic
 from ottla.broker.services import Call
 from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,7 +27,9 @@ MAX_PARTITIONS = 2000
 def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, from the cursor on, until the limit."""
     image = call.services.image
-    names = sorted({t.name for t in request.topics} or image.topics)
+    asked = {t.name for t in request.topics}
+    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, asked)
+    names = sorted(asked or image.topics.keys() - call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, image.topics))
     first_partition = 0
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
@@ -31,8 +39,8 @@ def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopic
     answer = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         topic = image.topics.get(name)
-        if topic is None:
-            code = code_of(UnknownTopicOrPartitionError())
+        if topic is None or name in refused:
+            code = code_of(refused.get(name) or UnknownTopicOrPartitionError())
             answer.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         if left <= 0:

@@ -1,9 +1,13 @@
-"""ElectLeaders: let the preferred replica lead, or any replica where none in sync is left. Served in all versions."""
+"""ElectLeaders: let the preferred replica lead, or any replica where none in sync is left. Served in all versions.
+
+Who asks has to be allowed to alter the cluster. Each partition tells that too, as version 0 has no other place for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.elections import Reason
 from ottla.cluster.metadata import NO_LEADER
@@ -16,7 +20,7 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -27,11 +31,22 @@ from ottla.protocol.messages.elect_leaders import (
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(request: ElectLeadersRequest, call: Call) -> Awaitable[ElectLeadersResponse]:
+def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
     """Look at each partition; of all partitions, those that need no election are not told."""
+    refusal = call.why_not(ACLOperation.ALTER, ResourceType.CLUSTER)
+    if refusal is not None:
+        return _refused(request, refusal)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequestError(f"there is no election type {request.election_type}")
     return _elect(request, call)
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(topic=asked.topic, partition_result=[_result(index, error) for index in asked.partitions])
+        for asked in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code_of(error), replica_election_results=results)
 
 
 async def _elect(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:

@@ -7,6 +7,8 @@ answered whole, whatever its size.
 
 Followers read to the end of the log, and tell by where they go on what they have. Consumers read up to the high
 watermark, from version 11 on at followers too, and may be sent to one that is nearer (KIP-392).
+
+A consumer has to be allowed to read the topic, a follower to act for the cluster.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Awaitable
 from itertools import groupby
 from typing import Any
 
+from ottla.acl import ResourceType
 from ottla.broker import new_leaders
 from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
 from ottla.broker.read_replicas import preferred
@@ -23,13 +26,14 @@ from ottla.broker.services import Call
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     KafkaError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     UnsupportedVersionError,
     code_of,
 )
-from ottla.model import TopicPartition
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -59,6 +63,7 @@ FORMAT_1_SINCE = 2
 BATCHES_SINCE = 4
 ZSTD_SINCE = 10
 LEADERS_SINCE = 12
+TOPIC_IDS_SINCE = 13
 ADDRESSES_SINCE = 16
 Result = tuple[PartitionKey, Wanted, PartitionData]
 
@@ -94,13 +99,17 @@ class Fetch:
         self._is_follower = self._replica_id != CONSUMER
         self._told = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
+        self._may_follow = not self._is_follower or call.allows(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        topics = () if self._is_follower else (topic for key, _ in context.partitions if (topic := self._topic(key)))
+        self._refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self) -> list[Result]:
         """What there is now, within the limits."""
         left = self._max_bytes
         results: list[Result] = []
         nothing_yet = True
-        skips, now = self._is_follower and self._context.incremental, self._services.clock.monotonic()
+        skips = self._is_follower and self._context.incremental and self._may_follow
+        now = self._services.clock.monotonic()
         for key, wanted in self._context.partitions:
             if skips and wanted.is_quiet(now, self._broker_epoch):
                 continue
@@ -200,14 +209,18 @@ class Fetch:
         except KafkaError:
             return None
 
+    def _topic(self, key: PartitionKey) -> str | None:
+        """The name of the topic, None for an id that no topic has."""
+        if self._version < TOPIC_IDS_SINCE:
+            return key.topic
+        return None if key.topic_id == ZERO_UUID else self._services.image.names.get(key.topic_id)
+
     def _find(self, key: PartitionKey) -> Partition:
-        services = self._services
-        topic = key.topic
-        if self._version >= 13:
-            found = services.image.names.get(key.topic_id)
-            if found is None or key.topic_id == ZERO_UUID:
-                raise UnknownTopicIdError
-            topic = found
+        services, topic = self._services, self._topic(key)
+        if not self._may_follow or topic in self._refused:
+            raise TopicAuthorizationFailedError
+        if topic is None:
+            raise UnknownTopicIdError
         if not topic:
             raise UnknownTopicOrPartitionError
         tp = TopicPartition(topic, key.partition)

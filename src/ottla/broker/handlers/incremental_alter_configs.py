@@ -1,4 +1,8 @@
-"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources. Served in all versions."""
+"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources. Served in all versions.
+
+Who asks has to be allowed to alter the options of the topic or group; for brokers and subscriptions to metrics, those
+of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from ottla.broker.resources import table
 from ottla.broker.services import Call
 from ottla.config.options import words
 from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, code_of
+from ottla.model import ACLOperation
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -46,7 +51,7 @@ Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
 
 async def alter(kind: int, name: str, change: Change, validate_only: bool, call: Call) -> None:
     """Give a resource the options that `change` makes of its present ones."""
-    resource = table.resource(kind)
+    resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, call)
 
     def words_in(option: str) -> tuple[str, ...]:
         if option not in resource.lists:

@@ -7,22 +7,34 @@ local offset is the log's start, and there is no last tiered or first pending on
 A consumer sees offsets up to the high watermark, or the last stable offset with read_committed; a replica up to the
 log's end. Right after an election the high watermark may lie below what the leader before has shown, and a consumer
 would be sent back: it is told to come again (KIP-207).
+
+Who asks has to be allowed to describe the topic.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import (
     InvalidRequestError,
     KafkaError,
     LeaderNotAvailableError,
     OffsetNotAvailableError,
+    TopicAuthorizationFailedError,
     UnsupportedVersionError,
     code_of,
 )
-from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, OffsetAndTimestamp, TopicPartition
+from ottla.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ACLOperation,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -55,12 +67,13 @@ CONSUMER = -1
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Look up each partition."""
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(topic.name, p, request, call, twice=times[topic.name, p.partition_index] > 1)
+                    _answer(topic.name, p, request, call, refused, twice=times[topic.name, p.partition_index] > 1)
                     for p in topic.partitions
                 ],
             )
@@ -70,9 +83,17 @@ def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
 
 
 def _answer(
-    topic: str, want: ListOffsetsPartition, request: ListOffsetsRequest, call: Call, *, twice: bool
+    topic: str,
+    want: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    call: Call,
+    refused: Collection[str],
+    *,
+    twice: bool,
 ) -> ListOffsetsPartitionResponse:
     try:
+        if topic in refused:
+            raise TopicAuthorizationFailedError
         if twice and call.version > 0:
             raise InvalidRequestError(f"{topic}-{want.partition_index} is in the request twice")
         if want.timestamp < 0 and call.version < KNOWN_SINCE.get(want.timestamp, call.version + 1):

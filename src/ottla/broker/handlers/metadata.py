@@ -3,18 +3,23 @@
 Who had a topic created by asking hears that it is unknown, as with Kafka, and finds it by asking again: who asks
 whether a deletion is done must not be told of the new topic. Served in all versions. Addresses are those of the
 listener that the client came in through.
+
+Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
+or not; by id, the name is not told. Who has a topic created by asking has to be allowed to create it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
-from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.topics import check_name
 from ottla.errors import (
+    InvalidRequestError,
     KafkaError,
     LeaderNotAvailableError,
     ReplicaNotAvailableError,
@@ -23,34 +28,45 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
     code_of,
 )
+from ottla.model import ACLOperation
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
+TOPIC_IDS_SINCE = 12
+"""The version from which topics may be asked for by id; 10 and 11 have the field, but no answer without a name."""
+
 
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describe what is asked for; create what is missing first."""
     image = call.services.image
     if request.topics is None or (call.version == 0 and not request.topics):
-        return _response(
-            request, call, [_topic(topic, _operations(request, topic, call), call) for topic in image.topics.values()]
-        )
+        denied = _denied(image.topics, call)
+        told = (topic for topic in image.topics.values() if topic.name not in denied)
+        return _response(request, call, [_topic(topic, _operations(request, topic, call), call) for topic in told])
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
     if missing and call.services.config.auto_create_topics_enable and request.allow_auto_topic_creation:
-        return _create_then_answer(request, call, missing)
+        return _create_then_answer(request, call, missing.difference(_denied(missing, call)))
     return _answer(request, call, {})
 
 
-async def _create_then_answer(request: MetadataRequest, call: Call, missing: Iterable[str]) -> MetadataResponse:
+def _denied(names: Collection[str], call: Call) -> Collection[str]:
+    return call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
+
+
+async def _create_then_answer(request: MetadataRequest, call: Call, missing: set[str]) -> MetadataResponse:
     errors: dict[str, KafkaError] = {}
-    for name in sorted(missing):
+    if not call.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
+        errors |= call.refused(ACLOperation.CREATE, ResourceType.TOPIC, missing)
+    for name in sorted(missing - errors.keys()):
         try:
             await create_missing(call.services, name)
             errors[name] = UnknownTopicOrPartitionError()
@@ -61,33 +77,50 @@ async def _create_then_answer(request: MetadataRequest, call: Call, missing: Ite
     return _answer(request, call, errors)
 
 
-def _answer(request: MetadataRequest, call: Call, errors: dict[str, KafkaError]) -> MetadataResponse:
-    image = call.services.image
-    topics = []
-    for asked in request.topics or ():
-        name = asked.name
-        if asked.topic_id != ZERO_UUID:
-            name = image.names.get(asked.topic_id)
-            if name is None:
-                code = code_of(UnknownTopicIdError())
-                topics.append(MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id))
-                continue
-        name = name or ""
-        found = image.topics.get(name)
-        if found is not None and name not in errors:
-            topics.append(_topic(found, _operations(request, found, call), call))
-        else:
-            error = errors.get(name) or _why_missing(name)
-            topics.append(MetadataResponseTopic(error_code=code_of(error), name=name))
-    return _response(request, call, topics)
+def _answer(request: MetadataRequest, call: Call, errors: Mapping[str, KafkaError]) -> MetadataResponse:
+    # not before something was created: by then more ids may have names
+    names = _names(request.topics or [], call.services.image)
+    errors = {**errors, **call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
+    return _response(request, call, [_asked(topic, request, errors, call) for topic in request.topics or ()])
 
 
-def _why_missing(name: str) -> KafkaError:
+def _asked(
+    asked: MetadataRequestTopic, request: MetadataRequest, errors: Mapping[str, KafkaError], call: Call
+) -> MetadataResponseTopic:
+    """One topic that was asked for, or why nothing is told of it. By id, not even its name."""
     try:
-        check_name(name)
+        topic = _find(asked, errors, call)
     except KafkaError as error:
-        return error
-    return UnknownTopicOrPartitionError()
+        name = asked.name if call.version >= TOPIC_IDS_SINCE else asked.name or ""
+        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=asked.topic_id)
+    return _topic(topic, _operations(request, topic, call), call)
+
+
+def _find(asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], call: Call) -> TopicImage:
+    image, name = call.services.image, asked.name
+    by_id = asked.topic_id != ZERO_UUID
+    if call.version < TOPIC_IDS_SINCE and (by_id or name is None):
+        raise InvalidRequestError
+    if by_id:
+        name = image.names.get(asked.topic_id)
+        if name is None:
+            raise UnknownTopicIdError
+    name = name or ""
+    if name in errors:
+        raise errors[name]
+    found = image.topics.get(name)
+    if found is None:
+        check_name(name)
+        raise UnknownTopicOrPartitionError
+    return found
+
+
+def _names(asked: list[MetadataRequestTopic], image: ClusterImage) -> Iterator[str]:
+    """The names of topics that are asked for, also of those asked for by id."""
+    for topic in asked:
+        name = topic.name if topic.topic_id == ZERO_UUID else image.names.get(topic.topic_id)
+        if name is not None:
+            yield name
 
 
 def _response(request: MetadataRequest, call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:

@@ -1,13 +1,16 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices a log that was cut (KIP-320).
 
-Served in all versions.
+Served in all versions. Who asks has to be allowed to describe the topic, or to act for the cluster, as followers do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.errors import KafkaError, code_of
-from ottla.model import TopicPartition
+from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -19,17 +22,24 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
     """Look up each partition."""
+    refused: Collection[str] = ()
+    if not call.allows(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.topic for t in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic=t.topic, partitions=[_answer(t.topic, p, call) for p in t.partitions])
+            OffsetForLeaderTopicResult(
+                topic=t.topic, partitions=[_answer(t.topic, p, call, refused) for p in t.partitions]
+            )
             for t in request.topics
         ]
     )
 
 
-def _answer(topic: str, want: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
+def _answer(topic: str, want: OffsetForLeaderPartition, call: Call, refused: Collection[str]) -> EpochEndOffset:
     services = call.services
     try:
+        if topic in refused:
+            raise TopicAuthorizationFailedError
         partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition))
         partition.check_epoch(want.current_leader_epoch)
     except KafkaError as error:

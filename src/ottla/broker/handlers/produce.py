@@ -7,6 +7,9 @@ clients' batches.
 
 A partition takes part in a producer's transaction before its first batch is taken. From version 12 on the broker makes
 it join with that batch; older producers add it by AddPartitionsToTxn, and the broker looks whether they did (KIP-890).
+
+A client has to be allowed to write to the topic, and, for transactional batches, to use the transactional id: where it
+may not, nothing of the request is taken.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 
+from ottla.acl import ResourceType
 from ottla.broker import new_leaders, participation
 from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
@@ -26,11 +30,12 @@ from ottla.errors import (
     KafkaError,
     NotEnoughReplicasError,
     RequestTimedOutError,
+    TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
     UnsupportedCompressionTypeError,
     code_of,
 )
-from ottla.model import INTERNAL_TOPICS, TopicPartition
+from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -75,12 +80,35 @@ Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
 def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition; wait where an append is not safe yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
-        return _refused(request, InvalidRequiredAcksError())
+        return _nothing_taken(request, InvalidRequiredAcksError())
+    if call.services.authorizer is not None and not _may_be_transactional(request, call):
+        return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
         return _append_all(request, call, NOT_ASKED)
     if call.version >= JOINS_SINCE or participation.is_elsewhere(call.services, request.transactional_id):
         return _join_and_append(request, call)
     return _append_all(request, call, NOT_ASKED)
+
+
+def _may_be_transactional(request: ProduceRequest, call: Call) -> bool:
+    """Whether the client may use the transactional id, as far as any batch does."""
+    if not any(_has_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
+        return True
+    name = request.transactional_id
+    return name is not None and call.why_not(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name) is None
+
+
+def _has_transactional(records: RecordData | None) -> bool:
+    """Whether any batch is transactional; up to version 2, there may be several."""
+    if records is None:
+        return False
+    position = 0
+    while position + HEADER_BYTES <= len(records):
+        batch = records[position:]
+        if magic_of(batch) == MAGIC and _is_transactional(batch):
+            return True
+        position += LOG_OVERHEAD + max(0, int.from_bytes(batch[8:LOG_OVERHEAD], "big", signed=True))
+    return False
 
 
 async def _join_and_append(request: ProduceRequest, call: Call) -> ProduceResponse | None:
@@ -105,9 +133,11 @@ def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicP
     """The partitions led here that transactional batches are for, those left out that are in the log already."""
     for topic in request.topic_data:
         name = _name(topic, call)
+        if name is None or not call.allows(ACLOperation.WRITE, ResourceType.TOPIC, name):
+            continue
         for data in topic.partition_data:
             records = data.records
-            partition = call.services.partitions.led(TopicPartition(name or "", data.index))
+            partition = call.services.partitions.led(TopicPartition(name, data.index))
             if records is None or partition is None or not _is_transactional(records):
                 continue
             header = read_header(records)
@@ -165,16 +195,27 @@ def _name(topic: TopicProduceData, call: Call) -> str | None:
 def _append_topic(
     topic: TopicProduceData, request: ProduceRequest, call: Call, waits: Waits, admission: Admission
 ) -> TopicProduceResponse:
-    name = _name(topic, call)
-    answers = []
+    answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+    try:
+        name = _permitted(topic, call)
+    except KafkaError as error:
+        answer.partition_responses = [_failed(data.index, error) for data in topic.partition_data]
+        return answer
     for data in topic.partition_data:
         try:
-            if name is None:
-                raise UnknownTopicIdError
-            answers.append(_append(name, data, request, call, waits, admission))
+            answer.partition_responses.append(_append(name, data, request, call, waits, admission))
         except KafkaError as error:
-            answers.append(_failed(data.index, error))
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            answer.partition_responses.append(_failed(data.index, error))
+    return answer
+
+
+def _permitted(topic: TopicProduceData, call: Call) -> str:
+    """The topic's name, if there is one and the client may write to it."""
+    name = _name(topic, call)
+    if name is None:
+        raise UnknownTopicIdError
+    call.require(ACLOperation.WRITE, ResourceType.TOPIC, name)
+    return name
 
 
 def _failed(partition: int, error: KafkaError) -> PartitionProduceResponse:
@@ -256,7 +297,9 @@ def _check_transaction(
     participation.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
 
 
-def _refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    if request.acks == 0:
+        raise HangupError(f"a request with acks=0 was refused: {error}")
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

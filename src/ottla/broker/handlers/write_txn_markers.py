@@ -1,7 +1,7 @@
 """WriteTxnMarkers: end transactions in partitions that this broker leads. Served in all versions.
 
 Coordinators of transactions send it to the leaders of the partitions; `kafka-transactions.sh abort` does too, for a
-transaction that was left open.
+transaction that was left open. Who asks has to be allowed to alter the cluster, or to act for it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction_markers import Ending, Results
-from ottla.errors import code_of
-from ottla.model import TopicPartition
+from ottla.errors import KafkaError, code_of
+from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -30,15 +31,22 @@ def handle(request: WriteTxnMarkersRequest, call: Call) -> Awaitable[WriteTxnMar
 
 
 async def _answer(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
+    refusal = None
+    if not call.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
+        refusal = call.why_not(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     # all at once: each waits for its replicas
-    return WriteTxnMarkersResponse(markers=await asyncio.gather(*(_write(marker, call) for marker in request.markers)))
+    written = await asyncio.gather(*(_write(marker, refusal, call) for marker in request.markers))
+    return WriteTxnMarkersResponse(markers=written)
 
 
-async def _write(marker: WritableTxnMarker, call: Call) -> WritableTxnMarkerResult:
+async def _write(marker: WritableTxnMarker, refusal: KafkaError | None, call: Call) -> WritableTxnMarkerResult:
     producer = Producer(marker.producer_id, marker.producer_epoch)
     ending = Ending(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-    results = await call.services.markers.write(ending, partitions)
+    if refusal is not None:
+        results: Results = dict.fromkeys(partitions, refusal)
+    else:
+        results = await call.services.markers.write(ending, partitions)
     return WritableTxnMarkerResult(producer_id=producer.id, topics=_by_topic(results))
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from ottla.acl import ResourceType
 from ottla.broker.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
@@ -21,6 +22,7 @@ class BrokerResource:
     As in Kafka, an option that the broker does not know is kept, for it may be a plug-in's, and its value is not told.
     """
 
+    ruled_as = ResourceType.CLUSTER
     lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
 
     def path(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker.config_entries import DEFAULT_CONFIG, DYNAMIC_BROKER_LOGGER_CONFIG, STRING, Entry
 from ottla.broker.services import Call
 from ottla.errors import InvalidConfigError, InvalidRequestError
@@ -26,6 +27,7 @@ NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
 class BrokerLoggerResource:
     """Loggers by Python's names; an option's value is a level."""
 
+    ruled_as = ResourceType.CLUSTER
     lists: frozenset[str] = frozenset()
 
     def path(self, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker.config_entries import Entry, class_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
@@ -17,6 +18,7 @@ CLIENT_METRICS_CONFIG = 7
 class ClientMetricsResource:
     """Set in the registry under `/config/client-metrics`."""
 
+    ruled_as = ResourceType.CLUSTER
     lists = frozenset({"metrics", "match"})
 
     def path(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.acl import ResourceType
 from ottla.broker.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
@@ -19,6 +20,7 @@ GROUP_CONFIG = 8
 class GroupResource:
     """Set in the registry under `/config/groups`, also for groups that are not there yet."""
 
+    ruled_as = ResourceType.GROUP
     lists: frozenset[str] = frozenset()
 
     def path(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from ottla.acl import ResourceType
 from ottla.broker.config_entries import Entry
 from ottla.broker.services import Call
 
@@ -12,6 +13,8 @@ from ottla.broker.services import Call
 class Resource(Protocol):
     """One type of resource. Every method raises the KafkaError that tells what is wrong with a name or an option."""
 
+    ruled_as: ResourceType
+    """What rules of access name that are about its options: itself, or the cluster."""
     lists: frozenset[str]
     """Options that are lists: words can be appended and taken out."""
 

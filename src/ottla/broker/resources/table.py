@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from ottla.acl import CLUSTER_NAME, ResourceType
 from ottla.broker.resources.broker import BrokerResource
 from ottla.broker.resources.broker_logger import BrokerLoggerResource
 from ottla.broker.resources.client_metrics import ClientMetricsResource
 from ottla.broker.resources.group import GroupResource
 from ottla.broker.resources.resource import Resource
 from ottla.broker.resources.topic import TopicResource
+from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError
+from ottla.model import ACLOperation
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -26,4 +29,11 @@ def resource(kind: int) -> Resource:
     found = RESOURCES.get(kind)
     if found is None:
         raise InvalidRequestError(f"resource type {kind} has no options")
+    return found
+
+
+def permitted(kind: int, name: str, operation: ACLOperation, call: Call) -> Resource:
+    """The type of a number, where the client may do this with the options of its resource of this name."""
+    found = resource(kind)
+    call.require(operation, found.ruled_as, CLUSTER_NAME if found.ruled_as is ResourceType.CLUSTER else name)
     return found

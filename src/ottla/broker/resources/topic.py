@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.config_entries import Entry, topic_entries
 from ottla.broker.services import Call
@@ -16,6 +17,7 @@ from ottla.errors import UnknownTopicOrPartitionError
 class TopicResource:
     """Set in the registry under `/config/topics`."""
 
+    ruled_as = ResourceType.TOPIC
     lists = frozenset(
         {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
     )

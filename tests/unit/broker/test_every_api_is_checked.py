@@ -1,0 +1,283 @@
+"""Who may do nothing is refused by every API in every version, and does not hear whether a resource is there or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from tests.unit.broker.allowing import (
+    CLUSTER_REFUSED,
+    GROUP_REFUSED,
+    TOPIC_REFUSED,
+    TRANSACTIONAL_ID_REFUSED,
+    codes,
+    only,
+    with_rules,
+)
+from tests.unit.broker.asking import Asker, batch
+from tests.unit.broker.test_produce_and_fetch import create, produce
+
+from ottla.broker.apis import BY_KEY, SERVED
+from ottla.errors import DelegationTokenRequestNotAllowedError
+from ottla.model import TopicPartition
+from ottla.protocol.apis import BY_NAME
+from ottla.protocol.fields import ZERO_UUID, Field
+from ottla.protocol.message import Request, Struct
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+THERE, MISSING = "t", "m"
+"""A topic, a group and a transactional id that are there, and such that are not."""
+MISSING_ID = UUID(int=7)
+
+
+class Refused(NamedTuple):
+    """What an API answers to who may do nothing."""
+
+    code: int | None
+    """None: no error, but nothing is told."""
+    since: int = 0
+    """The version from which on there is a place for it; before, nothing is told."""
+
+
+TOPIC, GROUP, CLUSTER = Refused(TOPIC_REFUSED), Refused(GROUP_REFUSED), Refused(CLUSTER_REFUSED)
+TRANSACTIONAL_ID = Refused(TRANSACTIONAL_ID_REFUSED)
+LEFT_OUT = Refused(None)
+NO_TOKENS = Refused(DelegationTokenRequestNotAllowedError.code)
+"""Answered to everybody: there are none."""
+
+ANSWERS: dict[str, Refused] = {
+    "Produce": TOPIC,
+    "Fetch": TOPIC,
+    "ListOffsets": TOPIC,
+    "Metadata": TOPIC,
+    "LeaderAndIsr": CLUSTER,
+    "StopReplica": CLUSTER,
+    "UpdateMetadata": CLUSTER,
+    "ControlledShutdown": CLUSTER,
+    "OffsetCommit": GROUP,
+    "OffsetFetch": GROUP,
+    "FindCoordinator": GROUP,
+    "JoinGroup": GROUP,
+    "Heartbeat": GROUP,
+    "LeaveGroup": GROUP,
+    "SyncGroup": GROUP,
+    "DescribeGroups": GROUP,
+    "ListGroups": LEFT_OUT,
+    "CreateTopics": TOPIC,
+    "DeleteTopics": TOPIC,
+    "DeleteRecords": TOPIC,
+    "InitProducerId": TRANSACTIONAL_ID,
+    "OffsetForLeaderEpoch": TOPIC,
+    "AddPartitionsToTxn": TRANSACTIONAL_ID,
+    "AddOffsetsToTxn": TRANSACTIONAL_ID,
+    "EndTxn": TRANSACTIONAL_ID,
+    "WriteTxnMarkers": CLUSTER,
+    "TxnOffsetCommit": TRANSACTIONAL_ID,
+    "DescribeConfigs": TOPIC,
+    "IncrementalAlterConfigs": TOPIC,
+    "AlterConfigs": TOPIC,
+    "CreatePartitions": TOPIC,
+    "DeleteGroups": GROUP,
+    "OffsetDelete": GROUP,
+    "AlterReplicaLogDirs": CLUSTER,
+    "DescribeLogDirs": Refused(CLUSTER_REFUSED, since=3),
+    "DescribeClientQuotas": CLUSTER,
+    "AlterClientQuotas": CLUSTER,
+    "UpdateFeatures": CLUSTER,
+    "ConsumerGroupHeartbeat": GROUP,
+    "ConsumerGroupDescribe": GROUP,
+    "ShareGroupHeartbeat": GROUP,
+    "ShareGroupDescribe": GROUP,
+    "ShareFetch": GROUP,
+    "ShareAcknowledge": GROUP,
+    "DescribeShareGroupOffsets": GROUP,
+    "AlterShareGroupOffsets": GROUP,
+    "DeleteShareGroupOffsets": GROUP,
+    "DescribeProducers": TOPIC,
+    "DescribeTransactions": TRANSACTIONAL_ID,
+    "ListTransactions": LEFT_OUT,
+    "DescribeAcls": CLUSTER,
+    "CreateAcls": CLUSTER,
+    "DeleteAcls": CLUSTER,
+    "CreateDelegationToken": NO_TOKENS,
+    "RenewDelegationToken": NO_TOKENS,
+    "ExpireDelegationToken": NO_TOKENS,
+    "DescribeDelegationToken": NO_TOKENS,
+    "ElectLeaders": CLUSTER,
+    "AlterPartition": CLUSTER,
+    "AllocateProducerIds": CLUSTER,
+    "AlterPartitionReassignments": CLUSTER,
+    "ListPartitionReassignments": CLUSTER,
+    "DescribeUserScramCredentials": CLUSTER,
+    "AlterUserScramCredentials": CLUSTER,
+    "ListConfigResources": CLUSTER,
+    "DescribeTopicPartitions": TOPIC,
+}
+"""What who may do nothing is answered."""
+
+EVERYBODY = {
+    "ApiVersions": "the first words, before it is known who asks",
+    "SaslHandshake": "how it becomes known who asks",
+    "SaslAuthenticate": "how it becomes known who asks",
+    "DescribeCluster": "where the brokers are, as in Metadata; only what may be done with the cluster is held back",
+    "GetTelemetrySubscriptions": "clients send metrics of themselves (KIP-714)",
+    "PushTelemetry": "clients send metrics of themselves (KIP-714)",
+}
+"""What may be asked by everybody, and why."""
+
+BETWEEN_BROKERS_SINCE = {"AddPartitionsToTxn": 4}
+"""Versions that only brokers send: to act for the cluster is what they need."""
+
+ID_OR_NAME_SINCE = {"Metadata": 12, "DeleteTopics": 6}
+"""APIs that name topics one way or the other from a version on; with others, the version says which."""
+
+NAMES = frozenset(
+    {
+        "coordinator_keys",
+        "entity_name",
+        "group",
+        "group_id",
+        "group_ids",
+        "groups",
+        "groups_names",
+        "key",
+        "name",
+        "resource_name",
+        "subscribed_topic_names",
+        "topic",
+        "topic_name",
+        "topic_names",
+        "topics",
+        "transactional_id",
+        "transactional_ids",
+        "user",
+    }
+)
+"""Texts that name a resource."""
+VALUES: dict[str, Any] = {
+    "acks": -1,
+    "assignments": [],
+    "entity_type": "user",
+    "max_wait_ms": 0,
+    "member_id": "8Y0DOsW0TnCzeCpKbsdj7g",
+    "num_partitions": 1,
+    "operation": 3,
+    "permission_type": 3,
+    "protocol_type": "consumer",
+    "replica_id": -1,
+    "replication_factor": 1,
+    "resource_pattern_type": 3,
+    "resource_type": 2,
+    "session_epoch": -1,
+    "types_filter": [],
+    "states_filter": [],
+    "state_filters": [],
+    "producer_id_filters": [],
+}
+"""What other fields are filled with, so that the request would do something if it was let through."""
+
+
+def test_every_api_has_its_row() -> None:
+    assert ANSWERS.keys() | EVERYBODY.keys() == {served.name for served in SERVED}
+    assert not ANSWERS.keys() & EVERYBODY.keys()
+
+
+class About(NamedTuple):
+    """What a request is about, and where only one is possible, by its id if it has one."""
+
+    name: str
+    topic_id: UUID
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_who_may_do_nothing_hears_nothing(name: str, tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        topic_id = await prepare(client)
+        before = state(client)
+        served = BY_KEY[BY_NAME[name].key]
+        only(client)  # nothing
+        for version in range(served.first, served.last + 1):
+            if version >= ID_OR_NAME_SINCE.get(name, 0):
+                await check(client, name, version, About(THERE, topic_id), About(MISSING, MISSING_ID))
+            if name in ID_OR_NAME_SINCE:
+                await check(client, name, version, About(THERE, ZERO_UUID), About(MISSING, ZERO_UUID))
+        assert state(client) == before
+
+    with_rules(test, tmp_path)
+
+
+async def check(client: Asker, name: str, version: int, there: About, missing: About) -> None:
+    kind = BY_NAME[name].request
+    answer = await client.ask(fill(kind, version, there), version)
+    expected = CLUSTER if version >= BETWEEN_BROKERS_SINCE.get(name, version + 1) else ANSWERS[name]
+    wanted = {expected.code} if expected.code is not None and version >= expected.since else set()
+    assert codes(answer) == wanted, (version, answer)
+    if there.topic_id != ZERO_UUID and str(there.topic_id) in repr(answer):
+        # an id is no secret, and may be said to be unknown; but the name that belongs to it is not told
+        assert f"'{THERE}'" not in repr(answer), (version, answer)
+    else:
+        other = await client.ask(fill(kind, version, missing), version)
+        assert repr(answer).replace(f"'{THERE}'", f"'{MISSING}'") == repr(other), version
+
+
+async def prepare(client: Asker) -> UUID:
+    """A topic with a record, a group with an offset, a transactional id."""
+    await create(client, THERE)
+    await produce(client, batch(b"v"), THERE)
+    await client.ask(FindCoordinatorRequest(key=THERE), 3)
+    await client.ask(FindCoordinatorRequest(key=THERE, key_type=1), 3)
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+    committed = OffsetCommitRequest(group_id=THERE, topics=[OffsetCommitRequestTopic(name=THERE, partitions=[offset])])
+    assert codes(await client.ask(committed, 8)) == set()
+    request = InitProducerIdRequest(transactional_id=THERE, transaction_timeout_ms=1000)
+    assert (await client.ask(request, 4)).error_code == 0
+    return client.services.image.topics[THERE].id
+
+
+def state(client: Asker) -> tuple[object, ...]:
+    """What requests could change."""
+    image, log = client.services.image, client.services.partitions.led(TopicPartition(THERE, 0))
+    assert log is not None
+    return image.topics, image.options, image.features, log.log.log_start_offset, log.log.log_end_offset
+
+
+def fill(kind: type[Request[Any]], version: int, about: About) -> Request[Any]:
+    """A request with one of everything that it can have."""
+    return kind(**dict(_filled(kind, version, about)))
+
+
+def _filled(kind: type[Struct], version: int, about: About) -> Iterator[tuple[str, Any]]:
+    has_id = any(field.name == "topic_id" and field.in_version(version) for field in kind.FIELDS)
+    has_id = has_id and about.topic_id != ZERO_UUID
+    for field in kind.FIELDS:
+        if field.in_version(version) and field.tag is None:
+            value = VALUES[field.name] if field.name in VALUES else _value(field, field.name, version, about)
+            yield field.name, None if has_id and field.name == "name" else value
+
+
+def _value(field: Field, name: str, version: int, about: About) -> Any:
+    if field.kind == "array":
+        element = field.element
+        return [
+            _value(element, name, version, about) if isinstance(element, Field) else _struct(element, version, about)
+        ]
+    if field.kind == "struct":
+        return None if field.nullable_in(version) else _struct(field.element, version, about)
+    if field.kind == "string" and name in NAMES:
+        return about.name
+    if field.kind == "uuid" and name == "topic_id":
+        return about.topic_id
+    return batch(b"v") if field.kind == "records" else field.default
+
+
+def _struct(element: type[Struct], version: int, about: About) -> Struct:
+    return element(**dict(_filled(element, version, about)))
