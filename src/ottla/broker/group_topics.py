@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.groups import Client
 from ottla.errors import TopicAuthorizationFailedError
 from ottla.model import ACLOperation
+
+
+def client_of(call: Call) -> Client:
+    """Who wants to be a member."""
+    sees = None if call.services.authorizer is None else partial(call.allows, ACLOperation.DESCRIBE, ResourceType.TOPIC)
+    return Client(call.client_id, "/" + call.connection.peer.rpartition(":")[0], sees)
 
 
 def check_subscription(names: Iterable[str] | None, call: Call) -> None:

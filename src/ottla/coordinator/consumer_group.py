@@ -86,8 +86,9 @@ class ConsumerGroup:
     """Whether Kafka before 4.1 left a record of the topics, which the hash has replaced."""
 
     timers: dict[str, Timers] = field(default_factory=dict)
-    seen: object = None
-    """The cluster's topics for which hash and regular expressions were last worked out."""
+    seen: dict[str, object] = field(default_factory=dict)
+    """The cluster's topics for which hash and regular expressions were last worked out; by expression where each member
+    works out its own."""
 
     @property
     def type(self) -> str:

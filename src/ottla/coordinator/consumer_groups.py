@@ -31,7 +31,7 @@ from ottla.coordinator.consumer_member import (
 )
 from ottla.coordinator.consumer_replay import group_of, replay
 from ottla.coordinator.conversion import Conversion
-from ottla.coordinator.draft import Draft
+from ottla.coordinator.draft import Draft, Sight
 from ottla.coordinator.effects import Effects, Token
 from ottla.coordinator.group import Group
 from ottla.coordinator.group_options import CONSUMER, GroupOptions
@@ -70,6 +70,7 @@ class ConsumerGroups:
         self._by_id = by_id
         self._conversion = conversion
         self._timers: dict[str, dict[str, Timers]] = {}
+        self._hides_topics = bool(config.authorizer_class_name)
         self.options = GroupOptions(CONSUMER, config, image)
 
     def heartbeat(
@@ -152,21 +153,36 @@ class ConsumerGroups:
             )
         return draft.replace(old, member_id)
 
-    def advance(self, draft: Draft, after: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """The three steps of a heartbeat, for a member as it describes itself now."""
+    def advance(
+        self,
+        draft: Draft,
+        after: ConsumerMember,
+        owned: Assignment | None,
+        sees: Callable[[str], bool] | None = None,
+    ) -> ConsumerMember:
+        """The three steps of a heartbeat, for a member as it describes itself now; `sees`: of its Client."""
         before = draft.group.members.get(after.id)
         draft.describe(after)
-        image = self._image()
-        bump = before is None or (before.topics, before.regex) != (after.topics, after.regex)
-        if bump or image.topics is not draft.live.seen:
-            bump |= draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
-            if not bump and not draft.records:
-                draft.live.seen = image.topics
-        if bump:
+        if self._has_changed(draft, before, after, sees):
             draft.bump()
         if draft.group.epoch > draft.group.target_epoch:
             draft.assign(self.assignor(draft.group)[1])
         return draft.advance(after.id, owned)
+
+    def _has_changed(
+        self, draft: Draft, before: ConsumerMember | None, after: ConsumerMember, sees: Callable[[str], bool] | None
+    ) -> bool:
+        """Whether the group has other members, or other topics, than it was assigned for."""
+        image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
+        sight = Sight(after.regex, sees or _nothing) if self._hides_topics else None
+        key = "" if sight is None else sight.expression
+        changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
+        looks = changed or draft.live.seen.get(key) is not image.topics
+        if looks or (sight is not None and draft.is_outdated(sight, max_age_ms)):
+            changed |= draft.look_at_topics(max_age_ms) if sight is None else draft.look_for(sight, max_age_ms)
+            if not changed and not draft.records:
+                draft.live.seen[key] = image.topics
+        return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
         """The assignor that most members ask for; the first one that is configured where none does."""
@@ -185,7 +201,10 @@ class ConsumerGroups:
         draft = self.draft(group)
         for member_id in sorted(member_ids):
             draft.remove(member_id)
-        draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
+        if self._hides_topics:
+            draft.forget_regexes()  # those that stay are resolved with the heartbeats of who may see the topics
+        else:
+            draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
         draft.bump()
         effects.records += draft.records
 
@@ -221,7 +240,7 @@ class ConsumerGroups:
         member_id = request.member_id or str(uuid.uuid4())
         owned = None if request.topic_partitions is None else flat(request.topic_partitions)
         before = self._member(draft, request, member_id, owned)
-        member = self.advance(draft, _described(before, request, client), owned)
+        member = self.advance(draft, _described(before, request, client), owned, client.sees)
         self.touch(group_id, member_id, self.options.session_timeout_ms(group_id))
         effects.records += draft.records
         upgraded = self._by_id.get(group_id)
@@ -282,6 +301,10 @@ class ConsumerGroups:
             timers = self.touch(group.id, member.id, member.classic.session_timeout_ms if member.classic else told)
         gives_up = member.state is MemberState.UNREVOKED and member.classic is None
         timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
+
+
+def _nothing(_: str) -> bool:
+    return False
 
 
 def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:

@@ -6,8 +6,10 @@ method below does to the copy what its record will do to the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from ottla.cluster.metadata import ClusterImage
 from ottla.coordinator import consumer_records as records
@@ -18,6 +20,13 @@ from ottla.coordinator.consumer_member import JOINING, NOTHING, Assignment, Cons
 from ottla.coordinator.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.effects import Record
 from ottla.coordinator.reconciliation import reconcile
+
+
+class Sight(NamedTuple):
+    """A member's regular expression (or none), and which topics the member may describe."""
+
+    expression: str
+    sees: Callable[[str], bool]
 
 
 class Draft:
@@ -58,13 +67,36 @@ class Draft:
 
     def look_at_topics(self, max_age_ms: int) -> bool:
         """Resolve regular expressions again; True when the subscribed topics are not what was assigned for."""
-        wanted = {m.regex for m in self.group.members.values() if m.regex}
+        self.forget_regexes()
+        for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
+            self._resolve(expression, max_age_ms)
+        return self._hash() != self.group.metadata_hash
+
+    def look_for(self, sight: Sight, max_age_ms: int) -> bool:
+        """As `look_at_topics`, where members may not see all topics: resolve what one of them asks for, as it sees it.
+
+        What members share an expression for is what all of them see: a result loses what the next one may not see, and
+        gains nothing until other topics match it or it is too old. So they do not undo each other's results in turn.
+        """
+        self.forget_regexes()
+        if sight.expression:
+            self._resolve_seen(sight, max_age_ms)
+        return self._hash() != self.group.metadata_hash
+
+    def forget_regexes(self) -> None:
+        """Drop regular expressions that nobody subscribes with any more."""
+        wanted = {m.regex for m in self.group.members.values()}
         for expression in sorted(self.group.regexes.keys() - wanted):
             self._write(records.regex_record(self.group.id, expression, None))
             del self.group.regexes[expression]
-        for expression in sorted(wanted):
-            self._resolve(expression, max_age_ms)
-        return self._hash() != self.group.metadata_hash
+            self.live.seen.pop(expression, None)
+
+    def is_outdated(self, sight: Sight, max_age_ms: int) -> bool:
+        """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""
+        found = self.group.regexes.get(sight.expression)
+        if found is None:
+            return False
+        return self._now_ms - found.timestamp_ms >= max_age_ms or not all(map(sight.sees, found.topics))
 
     def bump(self) -> None:
         """The group begins a new epoch, for which a target has to be made."""
@@ -109,6 +141,18 @@ class Draft:
         self._write(records.regex_record(self.group.id, expression, found))
         self.group.regexes[expression] = found
 
+    def _resolve_seen(self, sight: Sight, max_age_ms: int) -> None:
+        old = self.group.regexes.get(sight.expression)
+        matching = regex.matching(sight.expression, self._image.topics)
+        mark = _mark(matching)
+        if old is not None and old.version == mark and self._now_ms - old.timestamp_ms < max_age_ms:
+            found = replace(old, topics=frozenset(filter(sight.sees, old.topics)))
+        else:
+            found = ResolvedRegex(frozenset(filter(sight.sees, matching)), mark, self._now_ms)
+        if found != old:
+            self._write(records.regex_record(self.group.id, sight.expression, found))
+            self.group.regexes[sight.expression] = found
+
     def _set_target(self, member_id: str, target: Assignment) -> None:
         self._write(records.target_record(self.group.id, member_id, target))
         self.group.targets[member_id] = target
@@ -120,3 +164,9 @@ class Draft:
         if self.group is self.live:
             self.group = self.live.copy()
         self.records += new
+
+
+def _mark(topics: Iterable[str]) -> int:
+    """Tells whether the same topics matched. It stands where Kafka has a version of its metadata; being negative, it is
+    older than all of those, so that Kafka resolves expressions anew."""
+    return -1 - zlib.crc32("\n".join(sorted(topics)).encode())

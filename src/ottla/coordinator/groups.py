@@ -56,6 +56,8 @@ class Client(NamedTuple):
 
     id: str
     host: str
+    sees: Callable[[str], bool] | None = None
+    """Whether it may describe a topic; None where everybody may."""
 
 
 class Join(NamedTuple):
@@ -279,7 +281,7 @@ class Groups:
         timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
         member.rebalance_timeout = timeout / 1000
         member.protocols = join.offered
-        member.client_id, member.client_host = join.client
+        member.client_id, member.client_host = join.client.id, join.client.host
         member.touch(self._clock.monotonic())
 
     def _check_room(self, group: Group, member_id: str) -> None:

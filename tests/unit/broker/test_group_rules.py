@@ -390,6 +390,19 @@ def test_a_group_that_reads_a_hidden_topic_is_not_described(tmp_path: Path, kind
     with_rules(test, tmp_path)
 
 
+def test_a_regular_expression_finds_topics_that_may_be_described(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        topic_id = await prepare(client)
+        only(client, READS_G, SEES_T)
+        join = ConsumerGroupHeartbeatRequest(
+            **MEMBER, member_epoch=0, rebalance_timeout_ms=1, subscribed_topic_regex=".*", topic_partitions=[]
+        )
+        answer = await client.ask(join, 1)
+        assert [found.topic_id for found in answer.assignment.topic_partitions] == [topic_id]
+
+    with_rules(test, tmp_path)
+
+
 async def begin_sharing(client: Asker, topic_id: UUID) -> None:
     await client.ask(ROWS["ShareGroupHeartbeat"].request(topic_id), 1)
     await client.ask(acquire(topic_id), 1)

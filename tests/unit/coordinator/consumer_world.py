@@ -43,6 +43,7 @@ class World:
         self.ids = count(1)
         self.coordinator = self.new_coordinator()
         self.answers: dict[object, Any] = {}
+        self.client = CLIENT
 
     def new_coordinator(self) -> Membership:
         return Membership(self.config, self.clock, lambda: self.image, lambda: str(next(self.ids)))
@@ -83,7 +84,7 @@ class World:
 
     def ask(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         token = object()
-        self.take(self.coordinator.consumer_heartbeat(request, version, CLIENT, token))
+        self.take(self.coordinator.consumer_heartbeat(request, version, self.client, token))
         answer = self.answers[token]
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         return answer

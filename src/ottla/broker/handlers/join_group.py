@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
+from ottla.broker.group_topics import client_of
 from ottla.broker.services import Call
-from ottla.coordinator.groups import Client
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -19,6 +19,5 @@ def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:
     if request.group_id:
         runtime.check(request.group_id)
     token = runtime.token()
-    client = Client(call.client_id, "/" + call.connection.peer.rpartition(":")[0])
-    runtime.carry_out(request.group_id, runtime.groups.join(request, call.version, client, token))
+    runtime.carry_out(request.group_id, runtime.groups.join(request, call.version, client_of(call), token))
     return token

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
-from ottla.broker.group_topics import check_subscription
+from ottla.broker.group_topics import check_subscription, client_of
 from ottla.broker.services import Call
-from ottla.coordinator.groups import Client
 from ottla.errors import UnsupportedVersionError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
@@ -24,6 +23,5 @@ def handle(request: ShareGroupHeartbeatRequest, call: Call) -> Awaitable[Respons
     if request.group_id:
         runtime.check(request.group_id)
     token = runtime.token()
-    client = Client(call.client_id, "/" + call.connection.peer.rpartition(":")[0])
-    runtime.carry_out(request.group_id, runtime.groups.share_heartbeat(request, client, token))
+    runtime.carry_out(request.group_id, runtime.groups.share_heartbeat(request, client_of(call), token))
     return token

@@ -1,0 +1,113 @@
+"""Regular expressions of members that may not see every topic (where there is an authorizer)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.coordinator.consumer_world import CLIENT, World, given
+
+REFRESH_MS = 600_000
+EVERYTHING = {"ta", "tb", "tc"}
+
+
+def world_of(*topics: str) -> World:
+    return World(dict.fromkeys(topics, 1), authorizer_class_name="AclAuthorizer")
+
+
+def be(world: World, *seen: str) -> World:
+    """The next requests come from somebody who may describe these topics."""
+    world.client = CLIENT._replace(sees=set(seen).__contains__)
+    return world
+
+
+def join(world: World, member: str, expression: str = "t.*") -> Any:
+    return world.join(member, None, subscribed_topic_regex=expression)
+
+
+def beats_until_quiet(world: World, **sees: set[str]) -> int:
+    """Heartbeats of all members in turn, until none changes the group; how many rounds it took."""
+    for rounds in range(10):
+        epoch = world.group.epoch
+        for name, seen in sees.items():
+            member = world.group.members[name]
+            owned: dict[str, list[int]] = {}
+            for tip in member.assigned:
+                owned.setdefault(tip.topic_id.bytes.rstrip(b".").decode(), []).append(tip.partition)
+            be(world, *seen).beat(name, member.epoch, owned)
+        if world.group.epoch == epoch:
+            return rounds
+    raise AssertionError("the members undo each other's work")
+
+
+def resolved(world: World, expression: str = "t.*") -> set[str]:
+    return set(world.group.regexes[expression].topics)
+
+
+def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
+    world = world_of("ta", "tb")
+    assert given(join(be(world, "ta"), "m")) == {"ta": [0]}
+
+
+def test_without_an_authorizer_everything_matches() -> None:
+    assert given(join(World({"ta": 1, "tb": 1}), "m")) == {"ta": [0], "tb": [0]}
+
+
+def test_a_new_topic_is_found_by_those_who_may_see_it() -> None:
+    world = world_of("ta")
+    join(be(world, "ta", "tc"), "m")
+    assert beats_until_quiet(world, m={"ta", "tc"}) == 0
+    world.topics({"ta": 1, "tb": 1, "tc": 1})
+    assert beats_until_quiet(world, m={"ta", "tc"}) == 1
+    assert resolved(world) == {"ta", "tc"}
+
+
+def test_members_that_share_an_expression_read_what_all_of_them_may_see() -> None:
+    world = world_of("ta", "tb")
+    join(be(world, *EVERYTHING), "wide")
+    assert resolved(world) == {"ta", "tb"}
+    assert given(join(be(world, "ta"), "narrow")) in ({}, {"ta": [0]})
+    assert resolved(world) == {"ta"}
+    beats_until_quiet(world, wide=EVERYTHING, narrow={"ta"})
+    assert resolved(world) == {"ta"}
+
+
+def test_members_with_expressions_of_their_own_do_not_hide_topics_from_each_other() -> None:
+    world = world_of("ta", "tb")
+    join(be(world, *EVERYTHING), "wide", "t.*")
+    join(be(world, "ta"), "narrow", "t[a-z]")
+    world.topics({"ta": 1, "tb": 1, "tc": 1})
+    beats_until_quiet(world, wide=EVERYTHING, narrow={"ta"})
+    assert (resolved(world), resolved(world, "t[a-z]")) == (EVERYTHING, {"ta"})
+    world.topics({"ta": 1, "tb": 1})
+    beats_until_quiet(world, narrow={"ta"}, wide=EVERYTHING)
+    assert (resolved(world), resolved(world, "t[a-z]")) == ({"ta", "tb"}, {"ta"})
+
+
+def test_what_is_forbidden_later_is_given_up_with_the_next_heartbeat() -> None:
+    world = world_of("ta", "tb")
+    answer = join(be(world, "ta", "tb"), "m")
+    answer = be(world, "ta").beat("m", answer.member_epoch, {"ta": [0], "tb": [0]})
+    assert given(answer) == {"ta": [0]}
+
+
+def test_what_is_allowed_later_is_found_when_expressions_are_refreshed() -> None:
+    world = world_of("ta", "tb")
+    join(be(world, "ta"), "m")
+    beats_until_quiet(world, m={"ta"})
+    beats_until_quiet(world, m=EVERYTHING)
+    assert resolved(world) == {"ta"}
+    world.clock.advance(REFRESH_MS)
+    assert beats_until_quiet(world, m=EVERYTHING) == 1
+    assert resolved(world) == {"ta", "tb"}
+
+
+def test_when_a_member_goes_nothing_is_shown_to_those_who_stay() -> None:
+    world = world_of("ta", "tb")
+    join(be(world, "ta"), "m")
+    join(be(world, "ta"), "n")
+    world.leave("n")
+    assert resolved(world) == {"ta"}
+
+
+def test_a_member_that_nobody_vouches_for_sees_nothing() -> None:
+    assert given(join(world_of("ta"), "m")) == {}
