@@ -21,6 +21,8 @@ pytestmark = pytest.mark.interop
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="secret";'
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -36,12 +38,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             f"advertised.listeners=SASL_PLAINTEXT://127.0.0.1:{port}\n"
             "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT\n"
             "inter.broker.listener.name=SASL_PLAINTEXT\n"
-            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n"
+            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER\n"
             "sasl.mechanism.inter.broker.protocol=PLAIN\n"
             "connections.max.reauth.ms=2000\n"
             f'listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN[:-1]} username="ann" password="secret";\n'
             f"listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={SCRAM}\n"
             f"listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config={SCRAM}\n"
+            f"listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={OAUTH};\n"
         )
     with server(command, port, folder / "out.txt"):
         with KafkaAdminClient(**options(f"127.0.0.1:{port}", "PLAIN")) as admin:
@@ -52,10 +55,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def options(address: str, mechanism: str, password: str = "secret") -> dict[str, Any]:
     login = {"sasl_mechanism": mechanism, "sasl_plain_username": "ann", "sasl_plain_password": password}
+    if mechanism == "OAUTHBEARER":
+        claims = 'unsecuredLoginStringClaim_sub="ann" unsecuredLoginLifetimeSeconds="2" extension_site="x"'
+        login = {"sasl_mechanism": mechanism, "sasl_jaas_config": f"{OAUTH} {claims};"}
     return {"bootstrap_servers": address, "security_protocol": "SASL_PLAINTEXT", **login}
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_records_go_there_and_back(secured: str, mechanism: str) -> None:
     how, topic = options(secured, mechanism), f"t-{mechanism}"
     with KafkaAdminClient(**how) as admin:
@@ -69,6 +75,14 @@ def test_records_go_there_and_back(secured: str, mechanism: str) -> None:
     reading = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 30_000, "group_id": topic}
     with KafkaConsumer(topic, **how, **reading) as consumer:
         assert [int(next(consumer).value) for _ in range(number)] == list(range(number))
+
+
+def test_a_token_that_is_not_taken_is_told(secured: str) -> None:
+    how = options(secured, "OAUTHBEARER")
+    how |= {"sasl_jaas_config": None, "sasl_oauth_token_provider": lambda: "eyJhbGciOiJub25lIn0.e30."}
+    with KafkaProducer(**how) as producer:
+        with pytest.raises(SaslAuthenticationFailedError, match="invalid_token"):
+            producer.send("t", b"v").get(30)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

@@ -41,6 +41,8 @@ class Mechanism(Protocol):
 
     user: str | None
     """Who it is, once that is proven."""
+    expires: float | None
+    """Until when that holds, in seconds since 1970; None: as long as the listener's options say."""
 
     def step(self, message: bytes) -> bytes:
         """The answer to a message; SaslAuthenticationFailedError ends it."""
@@ -65,7 +67,7 @@ class Stage(enum.Enum):
 class Session:
     """What is known of one connection."""
 
-    __slots__ = ("expires", "mechanism", "name", "raw", "renewed", "stage", "user")
+    __slots__ = ("expires", "lifetime_ms", "mechanism", "name", "raw", "renewed", "stage", "user")
 
     def __init__(self) -> None:
         self.stage = Stage.OPEN
@@ -74,6 +76,7 @@ class Session:
         self.raw = False
         self.user: str | None = None
         self.expires: float | None = None
+        self.lifetime_ms = 0
         self.renewed = 0.0
 
 
@@ -147,7 +150,7 @@ class Door:
         except SaslAuthenticationFailedError as error:
             told = SaslAuthenticateResponse(error_code=error.code or 0, error_message=_told(error, session))
             return self._fail(framed(told, header), connection, error.message)
-        lifetime_ms = self._offers[session.name].lifetime_ms if session.stage is Stage.KNOWN else 0
+        lifetime_ms = session.lifetime_ms if session.stage is Stage.KNOWN else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
 
     def _step(self, token: bytes, session: Session, connection: Connection) -> bytes:
@@ -160,7 +163,7 @@ class Door:
             raise SaslAuthenticationFailedError(
                 f"Cannot change principals during re-authentication from {session.user} to {mechanism.user}"
             )
-        lifetime_ms = self._offers[session.name].lifetime_ms
+        lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
         session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
         session.stage, session.user, session.mechanism = Stage.KNOWN, mechanism.user, None
         connection.state[USER] = mechanism.user
@@ -171,6 +174,14 @@ class Door:
         log.warning("%s: authentication failed on listener %s: %s", connection.peer, connection.listener.name, why)
         await asyncio.sleep(self._delay)
         raise HangupError(why, answer)
+
+
+def _lifetime_ms(offer: Offer, mechanism: Mechanism) -> int:
+    """For how long a client is known: what the listener allows, and no longer than its token holds; 0: for ever."""
+    if mechanism.expires is None:
+        return offer.lifetime_ms
+    left = max(1, int((mechanism.expires - time.time()) * 1000))
+    return min(left, offer.lifetime_ms) if offer.lifetime_ms else left
 
 
 def _told(error: KafkaError, session: Session) -> str:

@@ -1,4 +1,5 @@
-"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the registry (KIP-554)."""
+"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the registry (KIP-554),
+OAUTHBEARER with those that a token names (KIP-255)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from functools import partial
 from ottla.broker.authentication import Mechanism, Offer
 from ottla.cluster import entities
 from ottla.config.broker import BrokerConfig
+from ottla.net.sasl.oauthbearer import MECHANISM, OAuthBearerServer, Proven
 from ottla.net.sasl.plain import PlainServer
 from ottla.net.sasl.scram import Credential, ScramServer
 
@@ -29,7 +31,24 @@ def offers(config: BrokerConfig, listener: str, options: Options) -> dict[str, O
 def _mechanism(name: str, config: BrokerConfig, listener: str, options: Options) -> Callable[[], Mechanism]:
     if name == "PLAIN":
         return partial(PlainServer, config.passwords(listener))
+    if name == MECHANISM:
+        return partial(OAuthBearerServer, _tokens(config, listener))
     return partial(ScramServer, name, partial(_credential, name, options))
+
+
+def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
+    """What says whose a token is."""
+    from ottla.broker.bearer_tokens import SignedTokens, UnsecuredTokens  # what it loads costs others their start-up
+
+    wanted = config.oauth_of(listener)
+    if wanted.sasl_oauthbearer_jwks_endpoint_url is not None:
+        return SignedTokens(wanted).check
+    log.warning(
+        "listener %s takes tokens that nobody has signed; for anything but tests set "
+        "sasl.oauthbearer.jwks.endpoint.url",
+        listener,
+    )
+    return UnsecuredTokens(config.oauth_jaas(listener).options).check
 
 
 def _credential(mechanism: str, options: Options, user: str) -> Credential | None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ottla.client.introduction import Connection, introduce
+from ottla.client.introduction import Connection, introduce, login_of
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
@@ -98,6 +98,7 @@ class Connections:
         self._making: dict[tuple[int, str], asyncio.Task[Connection]] = {}
         self._back_off: dict[int, BackOff] = {}
         self._options = _socket_options(config)
+        self._login = login_of(config)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
@@ -237,7 +238,7 @@ class Connections:
         try:
             await channel.connect()
             self.metrics.created.record()
-            connection = await introduce(channel, self.config)
+            connection = await introduce(channel, self.config, self._login)
             if self.config.security_protocol != "PLAINTEXT":
                 self.metrics.authenticated.record()
         except BaseException as error:

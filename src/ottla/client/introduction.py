@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla import errors
 from ottla.config.client import ClientConfig
@@ -12,6 +12,11 @@ from ottla.protocol.message import Request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.net.sasl.login import Login
 
 SOFTWARE: Final = ("ottla", "0.1.0")
 """What a client tells the broker about itself (KIP-511)."""
@@ -44,7 +49,33 @@ class Connection:
         return best
 
 
-async def introduce(channel: Channel, config: ClientConfig) -> Connection:
+def login_of(config: ClientConfig) -> Login | None:
+    """Who we are, where brokers ask. ConfigurationError where the options do not say."""
+    if not config.security_protocol.startswith("SASL"):
+        return None
+    from ottla.net.sasl.login import Login  # what it loads costs others their start-up
+
+    mechanism = config.sasl_mechanism
+    if mechanism != "OAUTHBEARER":
+        return Login(mechanism, *config.credentials)
+    from ottla.net.sasl.tokens import provided, tokens_of
+
+    if config.sasl_oauth_token_provider is not None:
+        return Login(mechanism, tokens=provided(config.sasl_oauth_token_provider))
+    jaas = config.sasl_jaas_config
+    return Login(mechanism, tokens=tokens_of(config, {} if jaas is None else jaas.options, _endpoint_tls(config)))
+
+
+def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
+    """TLS with who gives tokens: by the same options as with brokers, where they say whom to trust."""
+    if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.given):
+        return None
+    from ottla.net.tls import client_context
+
+    return client_context(config)
+
+
+async def introduce(channel: Channel, config: ClientConfig, login: Login | None) -> Connection:
     """Learn the broker's versions; then tell it who we are. Raises what the broker answers."""
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
@@ -57,17 +88,17 @@ async def introduce(channel: Channel, config: ClientConfig) -> Connection:
         raise errors.for_code(response.error_code)
     features = {feature.name: feature.max_version_level for feature in response.finalized_features}
     connection = Connection(channel, _versions(response), features)
-    if config.security_protocol.startswith("SASL"):
-        await _authenticate(connection, config, timeout)
+    if login is not None:
+        await _authenticate(connection, login, timeout)
     return connection
 
 
-async def _authenticate(connection: Connection, config: ClientConfig, timeout: float) -> None:
-    from ottla.net.sasl.login import Login, log_in  # what it loads costs others their start-up
+async def _authenticate(connection: Connection, login: Login, timeout: float) -> None:
+    from ottla.net.sasl.login import log_in  # as above
 
     connection.lifetime_ms = await log_in(
         connection.channel,
-        Login(config.sasl_mechanism, *config.credentials),
+        login,
         timeout,
         handshake=connection.version(SaslHandshakeRequest),
         authenticate=connection.version(SaslAuthenticateRequest),

@@ -229,7 +229,12 @@ def _peer_login(config: BrokerConfig) -> Login | None:
         return None
     from ottla.net.sasl.login import Login  # as above
 
-    return Login(*config.broker_login())
+    mechanism, told = config.broker_login()
+    if mechanism != "OAUTHBEARER":
+        return Login(mechanism, told["username"], told["password"])
+    from ottla.net.sasl.tokens import tokens_of
+
+    return Login(mechanism, tokens=tokens_of(config, told))
 
 
 async def agreed_cluster_id(registry: Registry, expected: str | None) -> str:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.config.jaas import MECHANISMS, PLAIN_MODULE, Jaas, jaas
+from ottla.config.jaas import MECHANISMS, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
+from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
 from ottla.config.principal_rules import checked as principal_rules
 from ottla.config.tls import SslConfig, TlsConfig
@@ -116,7 +117,7 @@ def principals(value: Any) -> tuple[str, ...]:
     return found
 
 
-class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
+class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broker", prefixes=("listener.name.",)):
     """Options of one broker."""
 
     # Who and where
@@ -155,7 +156,7 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ("GSSAPI",),
         words(),
-        "What SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; not the default, Kerberos.",
+        "What SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; not the default, Kerberos.",
     )
     sasl_mechanism_inter_broker_protocol = Option("GSSAPI", text, "The one of them that brokers use among themselves.")
     sasl_server_max_receive_size = Option(524288, integer(1), "The largest request from those who are not known yet.")
@@ -484,6 +485,8 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             )
         if "PLAIN" in self.mechanisms(listener):
             self.passwords(listener)
+        if "OAUTHBEARER" in self.mechanisms(listener):
+            self.oauth_of(listener)
 
     def _check_bounds(self, name: str) -> None:
         least, most = (self.values[f"group.consumer.{bound}.{name}"] for bound in ("min", "max"))
@@ -545,8 +548,23 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
             )
         return {name[5:]: password for name, password in login.options.items() if name.startswith("user_")}
 
-    def broker_login(self) -> tuple[str, str, str]:
-        """Mechanism, user and password by which this broker is known to the others."""
+    def oauth_of(self, listener: str) -> OAuthCheckConfig:
+        """Which tokens a listener takes: by the options set for it alone, over those set for all."""
+        own = {key: self.of_listener(listener, key) for key in OAuthCheckConfig.options}
+        common = {key: self.given[key] for key in OAuthCheckConfig.options if key in self.given}
+        return OAuthCheckConfig({**common, **{key: value for key, value in own.items() if value is not None}})
+
+    def oauth_jaas(self, listener: str) -> Jaas:
+        """A listener's line of JAAS for OAUTHBEARER: which unsecured tokens it takes, and what this broker shows."""
+        login = self._jaas(listener, "OAUTHBEARER")
+        if login.module != OAUTH_MODULE:
+            raise ConfigurationError(
+                f"{_jaas_option(listener, 'OAUTHBEARER')}: …{OAUTH_MODULE} is wanted, not {login.module}"
+            )
+        return login
+
+    def broker_login(self) -> tuple[str, Mapping[str, str]]:
+        """The mechanism by which this broker is known to the others, and what its line of JAAS says for that."""
         listener, mechanism = self.inter_broker_listener, self.sasl_mechanism_inter_broker_protocol
         assert listener is not None
         if mechanism not in self.mechanisms(listener.name):
@@ -556,10 +574,10 @@ class BrokerConfig(SslConfig, subject="broker", prefixes=("listener.name.",)):
                 f"where brokers meet; {offered} is"
             )
         options = self._jaas(listener.name, mechanism).options
-        if not {"username", "password"} <= options.keys():
+        if mechanism != "OAUTHBEARER" and not {"username", "password"} <= options.keys():
             option = _jaas_option(listener.name, mechanism)
             raise ConfigurationError(f'{option}: username="…" and password="…" are wanted, for the other brokers')
-        return mechanism, options["username"], options["password"]
+        return mechanism, options
 
     def _jaas(self, listener: str, mechanism: str) -> Jaas:
         option = _jaas_option(listener, mechanism)

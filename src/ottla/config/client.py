@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from ottla.config.jaas import MECHANISMS, login
+from ottla.config.jaas import MECHANISMS, Jaas, login
+from ottla.config.oauth import OAuthLoginConfig
 from ottla.config.options import (
     REQUIRED,
     Option,
@@ -86,10 +87,15 @@ NO_EFFECT = {
     "config.providers.": "values are given as they are",
     "ssl.engine.factory.class": "TLS is OpenSSL's, not Java's; ssl.context takes a context of your own",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
-    "sasl.login.": "PLAIN and SCRAM have no login that would be renewed",
-    "sasl.oauthbearer.": "OAUTHBEARER is not spoken yet",
-    "sasl.oauth.token.provider": "OAUTHBEARER is not spoken yet",
-    "sasl.client.callback.handler.class": "PLAIN and SCRAM ask nobody",
+    "sasl.login.class": "there is one way to log in",
+    "sasl.login.callback.handler.class": "where tokens come from is told by the other options",
+    "sasl.login.refresh.": "a new token is asked for when four fifths of the life of the old one are over",
+    "sasl.client.callback.handler.class": "nobody is asked while logging in",
+    "sasl.oauthbearer.jwks.": "keys are what brokers check tokens with",
+    "sasl.oauthbearer.expected.": "it is brokers that check tokens",
+    "sasl.oauthbearer.clock.": "it is brokers that check tokens",
+    "sasl.oauthbearer.scope.claim.name": "it is brokers that check tokens",
+    "sasl.oauthbearer.sub.claim.name": "it is brokers that check tokens",
     "api.version": "versions are negotiated with each broker",
     "api.version.auto.timeout.ms": "versions are negotiated with each broker",
     "bootstrap.timeout.ms": "the cluster is waited for by the first call that needs it",
@@ -108,7 +114,7 @@ A name that ends with a dot stands for all that begin so.
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 
-class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
+class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_EFFECT):
     """Options of every client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
@@ -154,10 +160,15 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
         "How to speak with brokers.",
     )
     sasl_mechanism = Option(
-        "PLAIN", one_of(*MECHANISMS, aliases={None: "PLAIN"}), "SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."
+        "PLAIN",
+        one_of(*MECHANISMS, aliases={None: "PLAIN"}),
+        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     )
-    sasl_jaas_config: Option[tuple[str, str] | None] = Option(
-        None, nullable(login), "User and password for SASL as a line of JAAS."
+    sasl_jaas_config: Option[Jaas | None] = Option(
+        None, nullable(login), "User and password for SASL as a line of JAAS; for OAUTHBEARER how to get a token."
+    )
+    sasl_oauth_token_provider = Option[Any](
+        None, anything, "kafka-python's: a function that gives a token for OAUTHBEARER, or an object with token()."
     )
     sasl_plain_username = Option(None, nullable(text), "User for SASL, with any mechanism.")
     sasl_plain_password = Option(None, nullable(text), "Password for SASL, with any mechanism.")
@@ -177,7 +188,8 @@ class ClientConfig(TlsConfig, subject="client", no_effect=NO_EFFECT):
     def credentials(self) -> tuple[str, str]:
         """User and password for SASL."""
         if self.sasl_jaas_config is not None:
-            return self.sasl_jaas_config
+            told = self.sasl_jaas_config.options
+            return told.get("username", ""), told.get("password", "")
         return self.sasl_plain_username or "", self.sasl_plain_password or ""
 
 

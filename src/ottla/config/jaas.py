@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The mechanisms of SASL that are spoken."""
 PLAIN_MODULE: Final = "PlainLoginModule"
 SCRAM_MODULE: Final = "ScramLoginModule"
+OAUTH_MODULE: Final = "OAuthBearerLoginModule"
 # Texts, as most programs read no such line, and patterns take time to be made.
 _HEAD: Final = r"(?i)\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b"
 _OPTION: Final = r"""(?s)\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))"""
@@ -39,9 +40,11 @@ def jaas(value: Any) -> Jaas:
     return Jaas(head[1].rpartition(".")[2], options)
 
 
-def login(value: Any) -> tuple[str, str]:
-    """User and password of a line of JAAS for PLAIN or SCRAM."""
-    module, options = jaas(value)
-    if module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= options.keys():
+def login(value: Any) -> Jaas:
+    """A client's line of JAAS: user and password for PLAIN or SCRAM, or what OAUTHBEARER asks for a token with."""
+    found = jaas(value)
+    if found.module == OAUTH_MODULE:
+        return found
+    if found.module not in (PLAIN_MODULE, SCRAM_MODULE) or not {"username", "password"} <= found.options.keys():
         raise ValueError('…PlainLoginModule (or ScramLoginModule) required username="…" password="…"; is wanted')
-    return options["username"], options["password"]
+    return found

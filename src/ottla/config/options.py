@@ -105,7 +105,8 @@ class Config:
         cls.no_effect = {**cls.no_effect, **(no_effect or {})}
         cls.prefixes = prefixes or cls.prefixes
         cls.subject = subject or cls.subject
-        cls.options = {**cls.options, **{o.key: o for o in vars(cls).values() if isinstance(o, Option)}}
+        inherited = {key: option for base in reversed(cls.__mro__[1:-1]) for key, option in base.options.items()}  # type: ignore[attr-defined]
+        cls.options = {**inherited, **{o.key: o for o in vars(cls).values() if isinstance(o, Option)}}
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given: dict[str, Any] = dict(given)

@@ -27,7 +27,7 @@ from .marked_options import marked
 from .scripted import ScriptedBroker
 from .test_consumer import TP, consumer, fill, poll_until, read
 
-TESTED = marked("test_*.py", "../net/test_tls.py")
+TESTED = marked("test_*.py", "../net/test_tls.py", "../net/sasl/test_tokens.py")
 JAVA = """
 bootstrap.servers client.dns.lookup group.id group.instance.id session.timeout.ms heartbeat.interval.ms
 partition.assignment.strategy metadata.max.age.ms enable.auto.commit auto.commit.interval.ms client.id

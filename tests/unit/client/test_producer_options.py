@@ -40,7 +40,7 @@ from ottla.records.batch import read_header
 from .marked_options import marked
 from .scripted import SILENCE, ScriptedBroker
 
-TESTED = marked("test_*.py", "../net/test_tls.py")
+TESTED = marked("test_*.py", "../net/test_tls.py", "../net/sasl/test_tokens.py")
 
 
 @pytest.mark.parametrize("option", sorted({*ProducerConfig.options, *ClientConfig.options}))

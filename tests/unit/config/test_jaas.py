@@ -36,7 +36,9 @@ def test_what_is_no_such_line_is_refused_without_being_shown(line: str) -> None:
 
 def test_clients_log_in_by_plain_and_scram() -> None:
     for module in ("plain.PlainLoginModule", "scram.ScramLoginModule"):
-        assert login(f'org.apache.kafka.common.security.{module} required username="u" password="p";') == ("u", "p")
+        told = login(f'org.apache.kafka.common.security.{module} required username="u" password="p";').options
+        assert told == {"username": "u", "password": "p"}
+    assert login('x.OAuthBearerLoginModule required clientId="c";').options == {"clientId": "c"}
     with pytest.raises(ValueError, match="PlainLoginModule"):
         login('com.sun.security.auth.module.Krb5LoginModule required username="u" password="p";')
 
@@ -80,7 +82,32 @@ def test_a_broker_logs_in_as_its_line_says() -> None:
     line = f'{PLAIN} required username="broker" password="b" user_broker="b";'
     between = {"zookeeper.connect": "zk:1", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
     config = BrokerConfig({**LISTENERS, **between, OPTION: line, "sasl.mechanism.inter.broker.protocol": "PLAIN"})
-    assert config.broker_login() == ("PLAIN", "broker", "b")
+    mechanism, told = config.broker_login()
+    assert (mechanism, told["username"], told["password"]) == ("PLAIN", "broker", "b")
+
+
+def test_a_broker_shows_a_token_as_its_line_says() -> None:
+    option = OPTION.replace("plain.sasl", "oauthbearer.sasl")
+    given = {
+        **LISTENERS,
+        "zookeeper.connect": "zk:1",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    }
+    config = BrokerConfig({**given, option: 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'})
+    assert config.broker_login() == ("OAUTHBEARER", {"unsecuredLoginStringClaim_sub": "b"})
+
+
+def test_a_listener_has_its_own_rules_of_tokens() -> None:
+    own = "listener.name.sasl_plaintext.sasl.oauthbearer.expected.audience"
+    given = {**LISTENERS, "sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.expected.issuer": "me"}
+    tokens = BrokerConfig({**given, own: "kafka"}).oauth_of("SASL_PLAINTEXT")
+    assert tokens.sasl_oauthbearer_expected_audience == ("kafka",)
+    assert tokens.sasl_oauthbearer_expected_issuer == "me"
+    option = "sasl.oauthbearer.jwks.endpoint.url"
+    with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url: 'keys'"):
+        BrokerConfig({**given, f"listener.name.sasl_plaintext.{option}": "keys"})
 
 
 def test_how_long_a_client_is_known_may_differ_by_listener_and_mechanism() -> None:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from ottla.errors import for_code
 from ottla.net.channel import Channel
+from ottla.net.sasl.oauthbearer import SEPARATOR, first_message
 from ottla.net.sasl.scram import HASHES, ScramClient
+from ottla.net.sasl.tokens import Tokens
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -15,8 +17,10 @@ class Login(NamedTuple):
     """A mechanism, and what it needs to know."""
 
     mechanism: str
-    user: str
-    password: str
+    user: str = ""
+    password: str = ""
+    tokens: Tokens | None = None
+    """What OAUTHBEARER has instead of user and password."""
 
 
 async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: int = 1, authenticate: int = 2) -> int:
@@ -34,6 +38,13 @@ async def log_in(channel: Channel, login: Login, timeout: float, *, handshake: i
             raise for_code(answer.error_code)(answer.error_message)
         return answer
 
+    if login.tokens is not None:
+        token = await login.tokens.token()
+        answer = await step(first_message(token.value, token.extensions))
+        if answer.auth_bytes:
+            # why the token is not taken; the error comes with the answer to this byte
+            await step(SEPARATOR.encode())
+        return answer.session_lifetime_ms
     if login.mechanism not in HASHES:
         return (await step(f"\0{login.user}\0{login.password}".encode())).session_lifetime_ms
     scram = ScramClient(login.mechanism, login.user, login.password)

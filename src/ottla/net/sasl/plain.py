@@ -11,6 +11,8 @@ from ottla.errors import SaslAuthenticationFailedError
 class PlainServer:
     """One message, no answer; `user` is set when all is well."""
 
+    expires: float | None = None
+
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
         self._passwords = passwords

@@ -95,6 +95,8 @@ class ScramClient:
 class ScramServer:
     """The server's side of one exchange: `step` takes each message of the client's; `user` is set when all is well."""
 
+    expires: float | None = None
+
     def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None]) -> None:
         self.user: str | None = None
         self._hash = HASHES[mechanism]

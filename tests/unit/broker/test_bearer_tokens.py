@@ -1,0 +1,238 @@
+"""Which tokens a listener takes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from ottla import KafkaConsumer, KafkaProducer
+from ottla.broker import bearer_tokens
+from ottla.broker.bearer_tokens import SignedTokens, UnsecuredTokens
+from ottla.broker.embedded import OPTIONS, Broker
+from ottla.config.oauth import OAuthCheckConfig
+from ottla.errors import ConfigurationError, SaslAuthenticationFailedError, StartupError
+from ottla.net.sasl.oauthbearer import InvalidTokenError
+from ottla.net.sasl.tokens import based
+
+NOW = 1000.0
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+def unsigned(header: Any = None, **claims: Any) -> str:
+    return f"{based(json.dumps(header or {'alg': 'none'}).encode())}.{based(json.dumps(claims).encode())}."
+
+
+class Issuer:
+    """Makes keys and tokens."""
+
+    def __init__(self, path: Path, *, kid: str = "k1") -> None:
+        self.path, self.kid = path, kid
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.publish()
+
+    def publish(self) -> None:
+        public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+        self.path.write_text(json.dumps({"keys": [{**public, "kid": self.kid, "use": "sig"}]}))
+
+    def token(self, *, algorithm: str = "RS256", key: Any = None, kid: str | None = None, **claims: Any) -> str:
+        told = {"sub": "alice", "exp": time.time() + 60, **claims}
+        told = {name: value for name, value in told.items() if value is not None}
+        return jwt.encode(told, key or self.key, algorithm, headers={"kid": kid or self.kid})
+
+    def options(self, **more: Any) -> OAuthCheckConfig:
+        own = {f"sasl.oauthbearer.{name.replace('_', '.')}": value for name, value in more.items()}
+        return OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": self.path.as_uri(), **own})
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("keys") / "jwks.json")
+
+
+def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
+    assert UnsecuredTokens({}, lambda: NOW).check(unsigned(sub="alice", exp=1001)) == ("alice", 1001.0)
+    named = UnsecuredTokens({"unsecuredValidatorPrincipalClaimName": "user"}, lambda: NOW)
+    assert named.check(unsigned(user="bob", sub="x", exp=1001)).user == "bob"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "x",
+        "a.b.c",
+        "..",
+        unsigned(sub="alice"),
+        unsigned(sub="alice", exp=999),
+        unsigned(sub="alice", exp="1001"),
+        unsigned(sub="alice", exp=True),
+        unsigned(exp=1001),
+        unsigned(sub="", exp=1001),
+        unsigned(sub=5, exp=1001),
+        unsigned(sub="alice", exp=1001, iat=1000.5),
+        unsigned({"alg": "RS256"}, sub="alice", exp=1001),
+        unsigned(sub="alice", exp=1001) + "sig",
+        f"{based(b'[1]')}.{based(b'{}')}.",
+        f"{based(b'[' * 100_000)}.{based(b'{}')}.",
+        unsigned(sub="alice", exp=float("inf")),
+    ],
+)
+def test_what_is_no_token_or_out_of_date_is_not_taken(token: str) -> None:
+    with pytest.raises(InvalidTokenError):
+        UnsecuredTokens({}, lambda: NOW).check(token)
+
+
+def test_clocks_may_differ_by_what_is_allowed() -> None:
+    tokens = UnsecuredTokens({"unsecuredValidatorAllowableClockSkewMs": "2000"}, lambda: NOW)
+    assert tokens.check(unsigned(sub="alice", exp=999)).user == "alice"
+    with pytest.raises(InvalidTokenError):
+        tokens.check(unsigned(sub="alice", exp=998))
+    with pytest.raises(ConfigurationError, match="AllowableClockSkewMs"):
+        UnsecuredTokens({"unsecuredValidatorAllowableClockSkewMs": "-1"})
+
+
+def test_a_token_has_to_be_good_for_what_is_wanted() -> None:
+    tokens = UnsecuredTokens({"unsecuredValidatorRequiredScope": "read write"}, lambda: NOW)
+    assert tokens.check(unsigned(sub="a", exp=1001, scope=["write", "read", "x"])).user == "a"
+    assert tokens.check(unsigned(sub="a", exp=1001, scope="read write")).user == "a"
+    with pytest.raises(InvalidTokenError) as error:
+        tokens.check(unsigned(sub="a", exp=1001, scope="read"))
+    assert (error.value.status, error.value.scope) == ("insufficient_scope", "read write")
+
+
+def test_a_signed_token_is_its_makers_word(issuer: Issuer) -> None:
+    tokens = SignedTokens(issuer.options(expected_audience="kafka,other", expected_issuer="me"))
+    proven = tokens.check(issuer.token(aud="kafka", iss="me", exp=time.time() + 60))
+    assert proven.user == "alice"
+    assert 50 < proven.expires - time.time() <= 60
+    named = SignedTokens(issuer.options(sub_claim_name="client_id"))
+    assert named.check(issuer.token(client_id="app")).user == "app"
+
+
+def test_what_its_maker_did_not_say_is_not_taken(issuer: Issuer) -> None:
+    tokens = SignedTokens(issuer.options(expected_audience="kafka", expected_issuer="me"))
+    good = {"aud": "kafka", "iss": "me"}
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    public = json.loads(issuer.path.read_text())["keys"][0]["n"]
+    head, body, signature = issuer.token(**good).split(".")
+    for token in (
+        issuer.token(aud="other", iss="me"),
+        issuer.token(iss="me"),
+        issuer.token(aud="kafka", iss="you"),
+        issuer.token(aud="kafka"),
+        issuer.token(exp=None, **good),
+        issuer.token(exp=time.time() - 31, **good),
+        issuer.token(nbf=time.time() + 60, **good),
+        issuer.token(sub=None, **good),
+        issuer.token(sub="", **good),
+        issuer.token(key=other, **good),
+        issuer.token(kid="k2", **good),
+        issuer.token(key=public, algorithm="HS256", **good),
+        issuer.token(key=ec.generate_private_key(ec.SECP256R1()), algorithm="ES256", **good),
+        f"{head}.{body}.",
+        f"{head}.{body}.{signature[:-6]}AAAAAA",
+        unsigned(sub="alice", exp=time.time() + 60, **good),
+        "opaque",
+        "",
+    ):
+        with pytest.raises(InvalidTokenError):
+            tokens.check(token)
+
+
+def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    issuer = Issuer(tmp_path / "jwks.json")
+    tokens = SignedTokens(issuer.options())
+    issuer.key, issuer.kid = rsa.generate_private_key(public_exponent=65537, key_size=2048), "k2"
+    issuer.publish()
+    with pytest.raises(InvalidTokenError):
+        tokens.check(issuer.token())
+    assert tokens._reading is None, "the keys were read a moment ago"
+    monkeypatch.setattr(bearer_tokens, "UNKNOWN_KEY_PAUSE_SECONDS", -1.0)
+    with pytest.raises(InvalidTokenError):
+        tokens.check(issuer.token())
+    assert tokens._reading is not None
+    tokens._reading.join()
+    assert tokens.check(issuer.token()).user == "alice"
+
+
+def test_keys_that_cannot_be_read_again_stay_as_they_were(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    issuer = Issuer(tmp_path / "jwks.json")
+    tokens = SignedTokens(issuer.options(jwks_endpoint_refresh_ms=0))
+    issuer.path.write_text("{")
+    assert tokens.check(issuer.token()).user == "alice"
+    assert tokens._reading is not None
+    tokens._reading.join()
+    assert "cannot be read again" in caplog.text
+    assert tokens.check(issuer.token()).user == "alice"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"keys":[]}', '{"keys":[{"kty":"oct","k":"eA"}]}'])
+def test_a_broker_does_not_start_without_keys(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "jwks.json"
+    if content is not None:
+        path.write_text(content)
+    options = OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": path.as_uri()})
+    with pytest.raises(StartupError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url: no keys"):
+        SignedTokens(options)
+
+
+def broker(data: Path, **more: Any) -> Broker:
+    options = {
+        **OPTIONS,
+        "log.dirs": str(data),
+        "listeners": "SASL_PLAINTEXT://localhost:0",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f"{MODULE};",
+        "connection.failed.authentication.delay.ms": "1",
+        **more,
+    }
+    return Broker(options)
+
+
+def client(node: Broker, **more: Any) -> dict[str, Any]:
+    options = {"bootstrap_servers": node.bootstrap_servers, "security_protocol": "SASL_PLAINTEXT"}
+    return {**options, "sasl_mechanism": "OAUTHBEARER", **more}
+
+
+def test_clients_show_tokens_of_their_own_making_where_no_signature_is_asked_for(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        options = client(node, sasl_jaas_config=f'{MODULE} unsecuredLoginStringClaim_sub="alice" extension_x="y";')
+        with KafkaProducer(**options) as producer:
+            producer.send("t", b"v").get(20)
+        with KafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
+            assert next(consumer).value == b"v"
+
+
+def test_a_client_with_a_bad_token_hears_why_at_once(tmp_path: Path, issuer: Issuer) -> None:
+    keys = {"sasl.oauthbearer.jwks.endpoint.url": issuer.path.as_uri()}
+    with broker(tmp_path, **keys) as node:
+        expired = issuer.token(exp=time.time() - 100)
+        with (
+            KafkaProducer(**client(node, sasl_oauth_token_provider=lambda: expired)) as producer,
+            pytest.raises(SaslAuthenticationFailedError, match="invalid_token"),
+        ):
+            producer.send("t", b"v").get(20)
+        with KafkaProducer(**client(node, sasl_oauth_token_provider=issuer.token)) as producer:
+            producer.send("t", b"v").get(20)
+
+
+def test_a_client_shows_a_new_token_before_the_old_one_is_over(tmp_path: Path) -> None:
+    shown: list[float] = []
+
+    def provider() -> str:
+        shown.append(time.time())
+        return unsigned(sub="alice", exp=time.time() + 1.0)
+
+    async def until_renewed(producer: KafkaProducer) -> None:
+        while len(shown) < 4:
+            await producer.send("t", b"v")
+
+    with broker(tmp_path) as node, KafkaProducer(**client(node, sasl_oauth_token_provider=provider)) as producer:
+        asyncio.run(asyncio.wait_for(until_renewed(producer), 20))

@@ -1,0 +1,237 @@
+"""Where tokens come from, and how long one is used."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from ottla.config.oauth import OAuthLoginConfig
+from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
+from ottla.net.sasl.tokens import Token, Tokens, based, expiry, provided, tokens_of, unbased, unsecured_token
+
+
+def token(**claims: Any) -> str:
+    return f"{based(b'{}')}.{based(json.dumps(claims).encode())}.x"
+
+
+def claims_of(made: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(unbased(made.split(".")[1]))
+    return found
+
+
+def get(tokens: Tokens) -> Token:
+    return asyncio.run(tokens.token())
+
+
+class Endpoint:
+    """Gives the answers that it was told, one after the other."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[dict[str, str], dict[str, list[str]]]] = []
+        self.url = ""
+
+
+@contextmanager
+def serving(*answers: tuple[int, Any]) -> Iterator[Endpoint]:
+    endpoint = Endpoint(*answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            endpoint.asked.append((dict(self.headers), form))
+            code, told = endpoint.answers.pop(0)
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(told if isinstance(told, bytes) else json.dumps(told).encode())
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    endpoint.url = f"http://127.0.0.1:{server.server_port}/token"
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def config(url: str, **more: Any) -> OAuthLoginConfig:
+    keys = {name.replace("_", "."): value for name, value in more.items()}
+    return OAuthLoginConfig({"sasl.oauthbearer.token.endpoint.url": url, "sasl.login.retry.backoff.ms": 1, **keys})
+
+
+SECRET = {
+    "sasl_oauthbearer_client_credentials_client_id": "id:1",
+    "sasl_oauthbearer_client_credentials_client_secret": "s ü",
+}
+
+
+@pytest.mark.option(
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.scope",
+)
+def test_an_endpoint_gives_a_token_for_id_and_secret() -> None:
+    made = token(exp=time.time() + 100)
+    with serving((200, {"access_token": made})) as endpoint:
+        found = get(tokens_of(config(endpoint.url, sasl_oauthbearer_scope="read", **SECRET), {"extension_a": "b"}))
+    assert (found.value, found.extensions) == (made, {"a": "b"})
+    headers, form = endpoint.asked[0]
+    assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")).decode() == "id:1:s ü"
+    assert form == {"grant_type": ["client_credentials"], "scope": ["read"]}
+
+
+@pytest.mark.option("sasl.oauthbearer.header.urlencode")
+def test_id_and_secret_stand_in_the_line_of_jaas_too_and_are_encoded_where_that_is_wanted() -> None:
+    jaas = {"clientId": "id:1", "clientSecret": "s ü", "scope": "x y"}
+    with serving((200, {"access_token": "opaque"})) as endpoint:
+        get(tokens_of(config(endpoint.url, sasl_oauthbearer_header_urlencode=True), jaas))
+    headers, form = endpoint.asked[0]
+    assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"id%3A1:s+%C3%BC"
+    assert form["scope"] == ["x y"]
+
+
+@pytest.mark.option("sasl.login.retry.backoff.ms")
+def test_an_endpoint_in_trouble_is_asked_again() -> None:
+    with serving((503, b""), (429, b""), (200, {"access_token": "opaque"})) as endpoint:
+        assert get(tokens_of(config(endpoint.url, **SECRET), {})).value == "opaque"
+    assert len(endpoint.asked) == 3
+
+
+@pytest.mark.parametrize("answer", [(401, b""), (200, b"x"), (200, {}), (200, []), (200, {"access_token": 5})])
+def test_who_is_refused_hears_why_and_does_not_ask_again(answer: tuple[int, Any]) -> None:
+    with serving(answer) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="gives no token") as error:
+        get(tokens_of(config(endpoint.url, **SECRET), {}))
+    assert len(endpoint.asked) == 1
+    assert "s ü" not in str(error.value)
+
+
+@pytest.mark.option("sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms")
+def test_an_endpoint_that_says_nothing_is_not_waited_for_longer_than_allowed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        waits = {"sasl_login_connect_timeout_ms": 20, "sasl_login_read_timeout_ms": 50}
+        with pytest.raises(SaslAuthenticationFailedError, match="timed out"):
+            get(tokens_of(config(url, sasl_login_retry_backoff_max_ms=0, **waits, **SECRET), {}))
+
+
+@pytest.mark.option("sasl.login.retry.backoff.max.ms")
+def test_trouble_does_not_last_for_ever() -> None:
+    with serving((503, b""), (503, b"")) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="503"):
+        get(tokens_of(config(endpoint.url, sasl_login_retry_backoff_max_ms=0, **SECRET), {}))
+
+
+def test_a_file_is_read_anew_for_each_token(tmp_path: Path) -> None:
+    path = tmp_path / "to ken"
+    path.write_text("one\n")
+    tokens = tokens_of(config(path.as_uri()), {})
+    assert get(tokens).value == "one"
+    path.write_text("two")
+    assert get(tokens).value == "two"
+    path.unlink()
+    with pytest.raises(SaslAuthenticationFailedError, match="to ken"):
+        get(tokens)
+
+
+def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
+    found = Token("t", 100.0, 200.0, {})
+    assert found.is_fresh(179.0)
+    assert not found.is_fresh(181.0)
+    assert not Token("t", 100.0, None, {}).is_fresh(100.0)
+    asked = []
+
+    def provider() -> str:
+        asked.append(1)
+        return token(exp=time.time() + 1000)
+
+    async def several() -> None:
+        tokens = provided(provider)
+        await asyncio.gather(*(tokens.token() for _ in range(5)))
+
+    asyncio.run(several())
+    assert len(asked) == 1
+
+
+@pytest.mark.option("sasl.oauth.token.provider")
+def test_a_provider_is_a_function_or_has_one_and_may_be_async() -> None:
+    class Like:
+        def token(self) -> str:
+            return "kafka-python's"
+
+        def extensions(self) -> dict[str, str]:
+            return {"a": "b"}
+
+    class Async:
+        async def token(self) -> str:
+            return "aiokafka's"
+
+    assert get(provided(lambda: "own")).value == "own"
+    assert get(provided(Like()))[0] == "kafka-python's"
+    assert get(provided(Like())).extensions == {"a": "b"}
+    assert get(provided(Async())).value == "aiokafka's"
+    with pytest.raises(ConfigurationError, match=r"sasl\.oauth\.token\.provider"):
+        provided(object())
+    with pytest.raises(SaslAuthenticationFailedError, match="int"):
+        get(provided(lambda: 5))
+
+
+def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
+    made = unsecured_token(
+        {
+            "unsecuredLoginStringClaim_sub": "alice",
+            "unsecuredLoginListClaim_scope": "|read|write",
+            "unsecuredLoginNumberClaim_level": "2",
+            "unsecuredLoginLifetimeSeconds": "60",
+        }
+    )
+    assert made.endswith(".")
+    claims = claims_of(made)
+    assert (claims["sub"], claims["scope"], claims["level"]) == ("alice", ["read", "write"], 2.0)
+    assert claims["exp"] - claims["iat"] == 60
+    assert expiry(made) == claims["exp"]
+
+
+@pytest.mark.parametrize(
+    ("jaas", "url", "option"),
+    [
+        ({}, None, "unsecuredLoginStringClaim_sub"),
+        ({"unsecuredLoginPrincipalClaimName": "user"}, None, "unsecuredLoginStringClaim_user"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "x"}, None, "LifetimeSeconds"),
+        ({"unsecuredLoginStringClaim_sub": "a", "extension_auth": "x"}, None, "extension 'auth'"),
+        ({}, "https://host/token", "client.credentials.client.id"),
+        ({"clientId": "x"}, "https://host/token", "client.credentials.client.id"),
+    ],
+)
+def test_what_is_missing_is_told_before_anything_is_asked(jaas: dict[str, str], url: str | None, option: str) -> None:
+    given = {} if url is None else {"sasl.oauthbearer.token.endpoint.url": url}
+    with pytest.raises(ConfigurationError, match=option):
+        tokens_of(OAuthLoginConfig(given), jaas)
+
+
+@pytest.mark.parametrize("value", ["ftp://h/x", "host", "https://", "file:"])
+def test_an_endpoint_has_a_url(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="file:///"):
+        config(value)
+
+
+@pytest.mark.parametrize("value", ["", "opaque", "a.b.c", "a.bm8.c", f"a.{based(b'[1]')}.c", token(exp="soon")])
+def test_who_cannot_read_a_token_does_not_know_how_long_it_holds(value: str) -> None:
+    assert expiry(value) is None
