@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from ottla.config.options import Config, Option, boolean, integer, nullable, text, words
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def url(value: Any) -> str:
     """The address of something on the web, or of a file."""
+    from urllib.parse import urlsplit  # few programs have tokens, and none that has not should wait for this
+
     parts = urlsplit(text(value))
     if not (parts.scheme in ("http", "https") and parts.hostname) and not (parts.scheme == "file" and parts.path):
         raise ValueError("http://…, https://… or file:///… is wanted")
@@ -19,6 +22,9 @@ def url(value: Any) -> str:
 
 def file_of(address: str) -> Path | None:
     """The file that a URL names; None for one on the web."""
+    from pathlib import Path  # as above
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
