@@ -381,7 +381,7 @@ class BrokerNode:
         from ottla.cluster.acls import AclStore  # others start without it
 
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
-        self._acls = AclStore(registry, authorizer.replace)
+        self._acls = AclStore(registry, authorizer.replace, self._clock.monotonic)
         return authorizer
 
     def _embedded(self) -> EmbeddedRegistry:

@@ -51,10 +51,11 @@ Rules = frozenset[ACL]
 class AclStore:
     """The rules that this broker knows of."""
 
-    def __init__(self, registry: Registry, listener: Listener) -> None:
+    def __init__(self, registry: Registry, listener: Listener, monotonic: Callable[[], float] = time.monotonic) -> None:
         """`listener` is told all rules whenever they are others."""
         self._registry = registry
         self._listener = listener
+        self._monotonic = monotonic
         self._rules: dict[ResourcePattern, Rules] = {}
         self._unreadable: set[ResourcePattern] = set()
         self._is_told = True
@@ -185,8 +186,11 @@ class AclStore:
                 writes = [_write(path, node, after), Create(note, znodes.acl_change(pattern), sequence=True)]
                 try:
                     await self._registry.multi(writes)
-                except (BadVersionError, NodeExistsError, NoNodeError):
+                except (BadVersionError, NodeExistsError):
                     continue  # another broker was faster
+                except NoNodeError:  # as before, or it is the first rule about this type of resources
+                    await tree.make_persistent_nodes(self._registry, [path.rpartition("/")[0]])
+                    continue
                 log.info("access rules about %s: %d added, %d removed", path, len(after - before), len(before - after))
             self._take(pattern, after)
             return
@@ -237,7 +241,7 @@ class AclStore:
     async def _hear(self) -> None:
         """Take what others have changed since."""
         async with self._lock:
-            now = time.monotonic()
+            now = self._monotonic()
             paths = [
                 f"{parent}/{name}"
                 for parent in znodes.ACL_CHANGES.values()

@@ -72,10 +72,14 @@ ACL_KINDS: Final[Mapping[ResourceType, str]] = {
 """How nodes name the types of resources: TransactionalId."""
 ACL_NODES: Final = (
     "/kafka-acl-extended",
-    *(node for parent in ACLS.values() for node in (parent, *(f"{parent}/{kind}" for kind in ACL_KINDS.values()))),
+    *(f"{parent}{below}" for parent in ACLS.values() for below in ("", "/Topic", "/Group", "/Cluster")),
     *ACL_CHANGES.values(),
 )
-"""Nodes that exist where access rules are kept, parents before their children."""
+"""Nodes that exist where access rules are kept, parents before their children.
+
+Other types of resources have theirs from the first rule on: tools of Kafka 0.9 to 1 fail where they see a type that
+they do not know.
+"""
 
 
 def broker(broker_id: int) -> str:

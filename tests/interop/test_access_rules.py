@@ -1,0 +1,200 @@
+"""Access rules that Apache Kafka's tool sets through our broker, or beside it in ZooKeeper, and reads of ours."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scripts import apache_kafka, maven
+from tests.crash.process import BrokerProcess
+from tests.interop.eventually import eventually
+from tests.interop.kafka_jars import run_tool
+
+from ottla import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    Broker,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+    errors,
+)
+
+pytestmark = pytest.mark.interop
+
+WITH_ZOOKEEPER = "3.9.2"
+SECONDS = 30.0
+ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
+LITERAL, PREFIXED = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
+WITH_RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+ENTRY = re.compile(r"\(principal=(\S+), host=(\S+), operation=(\S+), permissionType=(\S+)\)")
+DEPRECATED = (
+    "Warning: support for ACL configuration directly through the authorizer is deprecated and will be removed in a "
+    "future release. Please use --bootstrap-server instead to set ACLs through the admin client."
+)
+"""What the tool says of ZooKeeper."""
+RESOURCES = re.compile(r"ResourcePattern\(resourceType=(\S+), name=(\S+), patternType=(\S+)\)")
+Tool = Callable[..., str]
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr.removeprefix(DEPRECATED).strip(), done.stderr
+    return done.stdout
+
+
+def listed(text: str) -> set[ACL]:
+    """The rules that Kafka's tool prints."""
+    found, resources = set(), None
+    for line in text.splitlines():
+        if (heading := RESOURCES.search(line)) is not None:
+            kind, name, how = heading.groups()
+            resources = ResourcePattern(ResourceType[kind], name, ACLResourcePatternType[how])
+        if (entry := ENTRY.search(line)) is not None:
+            assert resources is not None
+            principal, host, operation, permission = entry.groups()
+            found.add(ACL(principal, host, ACLOperation[operation], ACLPermissionType[permission], resources))
+    return found
+
+
+TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
+GROUPS = ResourcePattern(ResourceType.GROUP, "app-", PREFIXED)
+WRITERS = {
+    ACL("User:alice", host, operation, ALLOW, TOPIC)
+    for operation in (ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE)
+    for host in ("10.0.0.1", "10.0.0.2")
+}
+TO_WRITE = ("--add", "--allow-principal", "User:alice", "--producer", "--topic", "orders")
+FROM = ("--allow-host", "10.0.0.1", "--allow-host", "10.0.0.2")
+TO_READ = ("--add", "--deny-principal", "User:*", "--operation", "Read", "--group", "app-")
+AS_PREFIX = ("--resource-pattern-type", "prefixed")
+READERS = {ACL("User:*", "*", ACLOperation.READ, DENY, GROUPS)}
+
+
+def exercise(tool: Tool) -> None:
+    """Add, list and remove."""
+    tool(*TO_WRITE, *FROM)
+    tool(*TO_READ, *AS_PREFIX)
+    assert listed(tool("--list")) == WRITERS | READERS
+    assert listed(tool("--list", "--topic", "orders")) == WRITERS
+    assert listed(tool("--list", "--group", "app-7", "--resource-pattern-type", "match")) == READERS
+    assert listed(tool("--list", "--group", "app-7")) == set()
+    tool("--remove", "--force", "--allow-principal", "User:alice", "--operation", "Create", *FROM, "--topic", "orders")
+    left = {acl for acl in WRITERS if acl.operation is not ACLOperation.CREATE}
+    assert listed(tool("--list")) == left | READERS
+    tool("--remove", "--force", "--topic", "orders")
+    assert listed(tool("--list")) == READERS
+    tool("--remove", "--force", "--group", "app-", *AS_PREFIX)
+    assert listed(tool("--list")) == set()
+
+
+def may_describe(admin: KafkaAdminClient) -> bool:
+    """Whether rules allow us to see the rules."""
+    try:
+        admin.describe_acls()
+    except errors.ClusterAuthorizationFailedError:
+        return False
+    return True
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest) -> str:
+    """A chroot of this file's own."""
+    pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
+    pytest.importorskip("kazoo")
+    return f"{request.getfixturevalue('zookeeper').connect}/rules"
+
+
+@pytest.mark.compatibility("Kafka's tools", "access rules", "AclCommand: add, list, remove")
+def test_kafkas_tool_sets_rules_through_our_broker() -> None:
+    with Broker({**WITH_RULES, "super.users": "User:ANONYMOUS"}) as node:
+        at = ("--bootstrap-server", node.bootstrap_servers)
+        exercise(lambda *arguments: succeeded(run_tool("org.apache.kafka.tools.AclCommand", *at, *arguments)))
+
+
+def test_kafkas_tool_hears_that_there_are_no_rules(bootstrap: str) -> None:
+    done = run_tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", bootstrap, "--list")
+    assert "No Authorizer is configured" in done.stdout + done.stderr
+
+
+def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
+    connect: str, tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
+) -> None:
+    reason = apache_kafka.missing(WITH_ZOOKEEPER)
+    if reason:
+        pytest.skip(reason)
+
+    def theirs(*arguments: str) -> str:
+        at = ("--authorizer-properties", f"zookeeper.connect={connect}")
+        return succeeded(apache_kafka.tool("kafka.admin.AclCommand", *at, *arguments, version=WITH_ZOOKEEPER))
+
+    options = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES}
+    with (
+        BrokerProcess(tmp_path, **options) as node,
+        KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin,
+    ):
+        with pytest.raises(errors.ClusterAuthorizationFailedError):
+            admin.describe_acls()
+        theirs("--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Alter", "--cluster")
+        eventually(lambda: may_describe(admin), SECONDS)
+        theirs(*TO_WRITE, *FROM)
+        theirs(*TO_READ, *AS_PREFIX)
+        cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+        own = ACL("User:ANONYMOUS", "*", ACLOperation.ALTER, ALLOW, cluster)
+        eventually(lambda: set(admin.describe_acls()) == {*WRITERS, *READERS, own}, SECONDS)
+        special = [
+            ACL("User:CN=ä,O=b", "h", ACLOperation.IDEMPOTENT_WRITE, DENY, cluster),
+            ACL("User:bob", "*", ACLOperation.DESCRIBE_CONFIGS, ALLOW, ResourcePattern(ResourceType.TOPIC, "*")),
+            ACL("User:bob", "*", ACLOperation.WRITE, ALLOW, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b c")),
+            ACL("User:bob", "*", ACLOperation.ALL, DENY, ResourcePattern(ResourceType.TRANSACTIONAL_ID, "t", PREFIXED)),
+            ACL("User:bob", "*", ACLOperation.CREATE_TOKENS, ALLOW, ResourcePattern(ResourceType.USER, "User:eve")),
+        ]
+        assert admin.create_acls(special) == special
+        found = theirs("--list")
+        for acl in special:
+            entry = f"(principal={acl.principal}, host={acl.host}, operation={acl.operation.name}, "
+            assert entry + f"permissionType={acl.permission_type.name})" in found
+        writers = ACLFilter(resource_pattern=ResourcePatternFilter(ResourceType.TOPIC, "orders", LITERAL))
+        assert set(admin.delete_acls([writers])[writers]) == WRITERS
+        assert listed(theirs("--list", "--topic", "orders", "--resource-pattern-type", "literal")) == set()
+        theirs("--remove", "--force", "--cluster")
+        eventually(lambda: not may_describe(admin), SECONDS)
+    what = ["AclAuthorizer's rules are obeyed, ours are read by it"]
+    compatibility("Apache Kafka", WITH_ZOOKEEPER, "access rules in ZooKeeper", what)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.11:0.9.0.1", "2.12:1.1.1", "2.12:2.8.2"])
+def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: str, tmp_path: Path) -> None:
+    reason = maven.missing()
+    if reason:
+        pytest.skip(reason)
+    scala, _, number = version.partition(":")
+    connect += number
+    libs = maven.jars(f"kafka_{scala}-{number}", f"org.apache.kafka:kafka_{scala}:{number}", maven.NO_LOGS)
+    command = ["java", "-Xmx128M", *apache_kafka.SHORT_LIVED, "-cp", f"{libs}/*", "kafka.admin.AclCommand"]
+
+    def theirs(*arguments: str) -> str:
+        at = ("--authorizer-properties", f"zookeeper.connect={connect}")
+        done = subprocess.run(
+            [*command, *at, *arguments], input="y\n", capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    options = {"broker.id": 0, "zookeeper.connect": connect, **WITH_RULES, "super.users": "User:ANONYMOUS"}
+    with BrokerProcess(tmp_path, **options) as node, KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
+        ours = ACL("User:bob", "*", ACLOperation.DESCRIBE, ALLOW, TOPIC)
+        assert admin.create_acls([ours]) == [ours]
+        theirs("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+        alice = ACL("User:alice", "*", ACLOperation.READ, ALLOW, TOPIC)
+        eventually(lambda: set(admin.describe_acls()) == {ours, alice}, SECONDS)
+        assert {name for name in ("User:alice", "User:bob") if name in theirs("--list")} == {"User:alice", "User:bob"}
+        theirs("--remove", "--topic", "orders")
+        eventually(lambda: admin.describe_acls() == [], SECONDS)
