@@ -30,6 +30,10 @@ eventually = partial(until_found, seconds=60.0)
 STORES = "ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.truststore.type=PEM\nssl.truststore.location={key}\n"
 MODULES = "org.apache.kafka.common.security"
 LOGIN = 'username="broker" password="secret"'
+TOKEN = (
+    f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+    ' unsecuredLoginStringClaim_sub="broker" unsecuredLoginLifetimeSeconds="3"'
+)
 SASL = (
     "listeners=SASL_SSL://localhost:{{port}}\nsecurity.inter.broker.protocol=SASL_SSL\n"
     "sasl.enabled.mechanisms={mechanism}\nsasl.mechanism.inter.broker.protocol={mechanism}\n"
@@ -48,6 +52,9 @@ SECURED = {
         name="scram-sha-512",
         line=f"{MODULES}.scram.ScramLoginModule required {LOGIN};",
     ),
+    # tokens that hold for three seconds, and rules by which nobody but the brokers may do anything
+    "OAUTHBEARER": SASL.format(mechanism="OAUTHBEARER", name="oauthbearer", line=f"{TOKEN};")
+    + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:broker\n",
 }
 
 
@@ -95,6 +102,8 @@ def options(cluster: LocalCluster, identities: dict[str, Path], how: str) -> dic
     if how == "SSL":
         return {"bootstrap_servers": servers, "security_protocol": "SSL", **pem}
     login = {"sasl_mechanism": how, "sasl_plain_username": "broker", "sasl_plain_password": "secret"}
+    if how == "OAUTHBEARER":
+        login = {"sasl_mechanism": how, "sasl_jaas_config": f"{TOKEN};"}
     return {"bootstrap_servers": servers, "security_protocol": "SASL_SSL", "ssl_cafile": key, **login}
 
 
