@@ -18,9 +18,13 @@ ZOOKEEPER_MS = 15_000
 
 
 def add_connection(
-    parser: argparse.ArgumentParser, *old_names: str, required: bool = True, zookeeper: bool = False
+    parser: argparse.ArgumentParser,
+    *old_names: str,
+    required: bool = True,
+    zookeeper: bool = False,
+    controllers: bool = False,
 ) -> None:
-    """`--bootstrap-server` (or what it was called; with `zookeeper` also `--zookeeper`) and `--command-config`."""
+    """`--bootstrap-server` (or what it was called), `--command-config`; where wanted what stands for the first, too."""
     where = parser.add_mutually_exclusive_group(required=required)
     where.add_argument(
         "--bootstrap-server",
@@ -36,6 +40,13 @@ def add_connection(
             action=_Servers,
             metavar="HOST:PORT[,…][/CHROOT]",
             help="as in old Kafka: the brokers found in ZooKeeper",
+        )
+    if controllers:
+        where.add_argument(
+            "--bootstrap-controller",
+            action=_Servers,
+            metavar="HOST:PORT[,…]",
+            help="controllers of Apache Kafka (KRaft) instead; those of Ottla are reached through brokers",
         )
     parser.add_argument("--command-config", metavar="FILE", help="a properties file with client options")
 
@@ -86,17 +97,20 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
         options["bootstrap.servers"] = brokers_in(connect)
     elif args.bootstrap_server:
         options["bootstrap.servers"] = args.bootstrap_server
-        _check_names(args.bootstrap_server)
+        _check_names("--bootstrap-server", args.bootstrap_server)
+    elif getattr(args, "bootstrap_controller", None):
+        options["bootstrap.controllers"] = args.bootstrap_controller
+        _check_names("--bootstrap-controller", args.bootstrap_controller)
     return options
 
 
-def _check_names(servers: str) -> None:
+def _check_names(option: str, servers: str) -> None:
     """ConfigurationError where no server has an address, as Java's clients do; others go on trying for a minute."""
     from ottla.net.names import is_known
 
     hosts = [host for server in servers.split(",") if (host := server.strip().rpartition(":")[0].strip("[]"))]
     if hosts and not any(map(is_known, hosts)):
-        raise ConfigurationError(f"--bootstrap-server: no server of {servers} has an address; is the name right?")
+        raise ConfigurationError(f"{option}: no server of {servers} has an address; is the name right?")
 
 
 def not_reached(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:

@@ -1,0 +1,319 @@
+"""`ottla acls` with an admin client that keeps rules in memory."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from ottla.acl import ACL, CLUSTER_NAME, ACLFilter, ACLPermissionType, ACLResourcePatternType, ResourcePattern
+from ottla.acl import ResourceType as Kind
+from ottla.cli import acls as command
+from ottla.cli.main import main
+from ottla.errors import ClusterAuthorizationFailedError
+from ottla.model import ACLOperation
+
+AT = ("--bootstrap-server", "127.0.0.1:1")
+ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
+READ, WRITE, DESCRIBE, CREATE = ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE
+LITERAL = ACLResourcePatternType.LITERAL
+T = "ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)"
+G = "ResourcePattern(resourceType=GROUP, name=g, patternType=LITERAL)"
+
+
+class Admin:
+    """Rules, and which filters they were looked for with."""
+
+    def __init__(self) -> None:
+        self.rules: set[ACL] = set()
+        self.filters: list[ACLFilter] = []
+        self.options: dict[str, Any] = {}
+
+    def __call__(self, options: dict[str, Any]) -> Admin:
+        self.options = options
+        return self
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    def describe_acls(self, wanted: ACLFilter) -> list[ACL]:
+        self.filters.append(wanted)
+        return [rule for rule in self.rules if wanted.matches(rule)]
+
+    def create_acls(self, new: Iterable[ACL]) -> None:
+        for rule in new:
+            rule.check()
+            self.rules.add(rule)
+
+    def delete_acls(self, filters: list[ACLFilter]) -> dict[ACLFilter, list[ACL]]:
+        found = {wanted: self.describe_acls(wanted) for wanted in filters}
+        self.rules -= {rule for rules in found.values() for rule in rules}
+        return found
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    fake = Admin()
+    monkeypatch.setattr(command, "KafkaAdminClient", fake)
+    return fake
+
+
+Acls = Callable[..., str]
+
+
+@pytest.fixture
+def acls(admin: Admin, capsys: pytest.CaptureFixture[str]) -> Acls:
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main(["acls", *AT, *arguments]) == code
+        printed = capsys.readouterr()
+        return printed.err if code else printed.out
+
+    return run
+
+
+def rule(
+    kind: Kind,
+    name: str,
+    operation: ACLOperation,
+    who: str = "User:a",
+    host: str = "*",
+    permission: ACLPermissionType = ALLOW,
+) -> ACL:
+    return ACL(who, host, operation, permission, ResourcePattern(kind, name, LITERAL))
+
+
+def test_rules_are_made_of_all_that_was_named(acls: Acls, admin: Admin) -> None:
+    told = acls(
+        *("--add", "--topic", "t", "--group", "g", "--operation", "Read", "--operation", "describe"),
+        *("--allow-principal", "User:a", "--allow-host", "h1", "--allow-host", "h2", "--deny-principal", "User:b"),
+    )
+    assert admin.rules == {
+        rule(kind, name, operation, who, host, permission)
+        for kind, name in ((Kind.TOPIC, "t"), (Kind.GROUP, "g"))
+        for operation in (READ, DESCRIBE)
+        for who, host, permission in (("User:a", "h1", ALLOW), ("User:a", "h2", ALLOW), ("User:b", "*", DENY))
+    }
+    assert told.startswith(
+        f"Adding ACLs for resource `{T}`: \n \t(principal=User:a, host=h1, operation=READ, permissionType=ALLOW)\n\t("
+    )
+    assert f"permissionType=DENY)\n\nAdding ACLs for resource `{G}`: \n" in told
+
+
+def test_a_rule_that_is_there_is_said_to_be(acls: Acls, admin: Admin) -> None:
+    add = ("--add", "--topic", "t", "--allow-principal", "User:a")
+    acls(*add, "--operation", "Read")
+    told = acls(*add, "--operation", "Read", "--operation", "Write")
+    entry = "(principal=User:a, host=*, operation={}, permissionType=ALLOW)"
+    assert told == (
+        f"Acl (pattern={T}, entry={entry.format('READ')}) already exists.\n"
+        f"Adding ACLs for resource `{T}`: \n \t{entry.format('WRITE')}\n\n"
+    )
+    assert admin.rules == {rule(Kind.TOPIC, "t", READ), rule(Kind.TOPIC, "t", WRITE)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rules"),
+    [
+        (("--topic", "*"), {rule(Kind.TOPIC, "*", ACLOperation.ALL)}),
+        (
+            ("--cluster", "--operation", "ClusterAction"),
+            {rule(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.CLUSTER_ACTION)},
+        ),
+        (("--transactional-id", "x"), {rule(Kind.TRANSACTIONAL_ID, "x", ACLOperation.ALL)}),
+        (("--delegation-token", "x"), {rule(Kind.DELEGATION_TOKEN, "x", ACLOperation.ALL)}),
+        (
+            ("--user-principal", "User:x", "--operation", "CREATE_TOKENS"),
+            {rule(Kind.USER, "User:x", ACLOperation.CREATE_TOKENS)},
+        ),
+        (
+            ("--producer", "--topic", "t", "--transactional-id", "x", "--idempotent"),
+            {
+                *(rule(Kind.TOPIC, "t", operation) for operation in (WRITE, DESCRIBE, CREATE)),
+                *(rule(Kind.TRANSACTIONAL_ID, "x", operation) for operation in (WRITE, DESCRIBE)),
+                rule(Kind.CLUSTER, CLUSTER_NAME, ACLOperation.IDEMPOTENT_WRITE),
+            },
+        ),
+        (
+            ("--consumer", "--topic", "t", "--group", "g"),
+            {rule(Kind.TOPIC, "t", READ), rule(Kind.TOPIC, "t", DESCRIBE), rule(Kind.GROUP, "g", READ)},
+        ),
+        (
+            ("--consumer", "--producer", "--topic", "t", "--group", "g"),
+            {*(rule(Kind.TOPIC, "t", o) for o in (WRITE, DESCRIBE, CREATE, READ)), rule(Kind.GROUP, "g", READ)},
+        ),
+    ],
+)
+def test_each_kind_of_resource_and_role_has_its_rules(
+    arguments: tuple[str, ...], rules: set[ACL], acls: Acls, admin: Admin
+) -> None:
+    acls("--add", "--allow-principal", "User:a", *arguments)
+    assert admin.rules == rules
+
+
+def test_beginnings_of_names_are_a_pattern(acls: Acls, admin: Admin) -> None:
+    acls("--add", "--allow-principal", "User:a", "--topic", "visits-", "--resource-pattern-type", "prefixed")
+    (made,) = admin.rules
+    assert made.resource_pattern == ResourcePattern(Kind.TOPIC, "visits-", ACLResourcePatternType.PREFIXED)
+
+
+def test_rules_are_told_by_resource(acls: Acls, admin: Admin) -> None:
+    admin.rules = {
+        rule(Kind.TOPIC, "t", READ),
+        rule(Kind.TOPIC, "t", WRITE, "User:b", "h", DENY),
+        rule(Kind.GROUP, "g", READ),
+    }
+    mine = "\t(principal=User:a, host=*, operation=READ, permissionType=ALLOW)\n"
+    others = "\t(principal=User:b, host=h, operation=WRITE, permissionType=DENY)\n"
+    about_t, about_g = f"Current ACLs for resource `{T}`:\n", f"Current ACLs for resource `{G}`:\n"
+    assert acls("--list") == f"{about_t}{mine}{others}\n{about_g}{mine}\n"
+    assert acls("--list", "--group", "g", "--group", "none") == f"{about_g}{mine}\n"
+    assert acls("--list", "--principal", "User:b", "--principal", "User:c") == (
+        f"ACLs for principal `User:b`\n{about_t}{others}\nACLs for principal `User:c`\n"
+    )
+
+
+def test_a_filter_may_be_any_pattern_or_what_counts_for_a_name(acls: Acls, admin: Admin) -> None:
+    for text in ("any", "Match"):
+        acls("--list", "--topic", "t", "--resource-pattern-type", text)
+    patterns = [wanted.resource_pattern.pattern_type.name for wanted in admin.filters]
+    assert patterns == ["ANY", "MATCH"]
+
+
+def test_rules_are_removed_after_a_yes(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, gone = rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ)
+    remove = ("--remove", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read")
+    for answer, left in (("n", {kept, gone}), ("Y", {kept})):
+        admin.rules = {kept, gone}
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
+        assert acls(*remove) == (
+            "Are you sure you want to remove ACLs: \n"
+            " \t(principal=User:a, host=*, operation=READ, permissionType=ALLOW)\n"
+            f" from resource filter `{T}`? (y/n)\n"
+        )
+        assert admin.rules == left
+
+
+def test_all_rules_of_a_resource_are_removed_where_none_is_named(
+    acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = rule(Kind.TOPIC, "other", READ)
+    admin.rules = {rule(Kind.TOPIC, "t", WRITE), rule(Kind.TOPIC, "t", READ), others}
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert acls("--remove", "--topic", "t") == (
+        f"Are you sure you want to delete all ACLs for resource filter `{T}`? (y/n)\n"
+    )
+    assert admin.rules == {others}
+
+
+def test_nothing_is_removed_where_nobody_can_be_asked_unless_by_force(
+    acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.rules = {rule(Kind.TOPIC, "t", READ)}
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "--force" in acls("--remove", "--topic", "t", code=1)
+    assert admin.rules
+    assert acls("--remove", "--topic", "t", "--force") == ""
+    assert not admin.rules
+
+
+def test_answers_in_json_tell_rules_with_all_their_parts(acls: Acls) -> None:
+    add = ("--add", "--topic", "t", "--allow-principal", "User:a", "--operation", "Read", "--json")
+    told = {
+        "resource_type": "TOPIC",
+        "resource_name": "t",
+        "pattern_type": "LITERAL",
+        "principal": "User:a",
+        "host": "*",
+        "operation": "READ",
+        "permission_type": "ALLOW",
+    }
+    assert json.loads(acls(*add)) == {"added": [told], "existing": []}
+    assert json.loads(acls(*add)) == {"added": [], "existing": [told]}
+    assert json.loads(acls("--list", "--json")) == {"acls": [told]}
+    assert json.loads(acls("--list", "--json", "--principal", "User:b")) == {"acls": []}
+    assert json.loads(acls("--remove", "--topic", "t", "--force", "--json")) == {"removed": [told]}
+
+
+def test_controllers_of_kafka_are_asked_where_they_are_named(admin: Admin, tmp_path: Any) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me\n")
+    assert main(["acls", "--bootstrap-controller", "127.0.0.1:2", "--command-config", str(file), "--list"]) == 0
+    assert admin.options == {"bootstrap.controllers": "127.0.0.1:2", "client.id": "me"}
+
+
+def test_what_a_broker_refuses_is_one_line(acls: Acls, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: ACLFilter) -> list[ACL]:
+        raise ClusterAuthorizationFailedError
+
+    monkeypatch.setattr(admin, "describe_acls", refuse)
+    told = acls("--list", code=1)
+    assert told.startswith("Error while executing ACL command: ")
+    assert told.count("\n") == 1
+
+
+ADD = ("--add", "--allow-principal", "User:a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (ADD, "--add needs a resource: --topic or --group or"),
+        (("--add", "--topic", "t"), "--add needs --allow-principal or --deny-principal"),
+        (("--add", "--topic", "t", "--allow-host", "h"), "--allow-host needs --allow-principal"),
+        (("--add", "--topic", "t", "--allow-principal", "a"), "principalType:principalName but got a"),
+        ((*ADD, "--topic", " "), "a name is wanted, or '*' for all"),
+        ((*ADD, "--topic", "t", "--operation", "Raed"), "there is no operation 'Raed'; did you mean Read?"),
+        (
+            (*ADD, "--group", "g", "--operation", "Write"),
+            "ResourceType GROUP only supports operations [ALL, ALTER_CONF",
+        ),
+        ((*ADD, "--topic", "t", "--resource-pattern-type", "match"), "'MATCH' is not valid when adding acls."),
+        ((*ADD, "--topic", "t", "--producer", "--operation", "Read"), "--operation cannot be used with --producer"),
+        ((*ADD, "--group", "g", "--producer"), "With --producer you must specify a --topic"),
+        ((*ADD, "--topic", "t", "--consumer"), "With --consumer you must specify a --topic and a --group"),
+        ((*ADD, "--topic", "t", "--group", "g", "--cluster", "--consumer"), "no --cluster or --transactional-id"),
+        ((*ADD, "--topic", "t", "--idempotent"), "The --idempotent option is only available if --producer is set"),
+        ((*ADD, "--topic", "t", "--principal", "User:a"), "--principal cannot be used with --add"),
+        (("--list", "--operation", "Read"), "--operation cannot be used with --list"),
+        (("--list", "--principal", "a"), "principalType:principalName but got a"),
+        (("--remove", "--topic", "t", "--operation", "Read"), "--remove with --operation needs --allow-principal or"),
+        (("--list", "--authorizer-properties", "zookeeper.connect=z:2181"), "--authorizer-properties: rules are not"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(arguments: tuple[str, ...], words: str, acls: Acls, admin: Admin) -> None:
+    said = acls(*arguments, code=1)
+    assert words in said
+    assert said.count("\n") == 1
+    assert not admin.options
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--add", "--list"),
+        ("--list", "--resource-pattern-type", "some"),
+        ("--list", "--bootstrap-controller", "h:1"),
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], admin: Admin) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["acls", *AT, *arguments])
+    assert ended.value.code == 2
+    assert not admin.options
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["acls", "--version"])
+    assert ended.value.code == 0
+    alone = capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == alone
