@@ -159,7 +159,9 @@ ROWS = {
     "JoinGroup": Row(
         5, lambda _: JoinGroupRequest(group_id="g", protocols=[JoinGroupRequestProtocol(name="range")]), (READS_G,)
     ),
-    "SyncGroup": Row(5, lambda _: SyncGroupRequest(**MEMBER), (READS_G,)),
+    "SyncGroup": Row(
+        5, lambda _: SyncGroupRequest(**MEMBER, protocol_type="consumer", protocol_name="range"), (READS_G,)
+    ),
     "Heartbeat": Row(4, lambda _: HeartbeatRequest(**MEMBER), (READS_G,)),
     "LeaveGroup": Row(2, lambda _: LeaveGroupRequest(**MEMBER), (READS_G,)),
     "LeaveGroup of several": Row(

@@ -1,0 +1,136 @@
+"""What a request of groups or transactions needs of us it needs of Apache Kafka, which refuses it with the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from scripts import apache_kafka
+from tests.interop.eventually import eventually
+from tests.interop.kafka_jars import server
+from tests.unit.broker.allowing import REFUSALS, codes
+from tests.unit.broker.test_group_rules import CODES, ROWS
+
+from ottla import ACL, ACLFilter, KafkaAdminClient, NewTopic, TopicPartition
+from ottla.client.introduction import introduce
+from ottla.config.client import ClientConfig
+from ottla.net.channel import Channel
+from ottla.net.ports import free_port
+from ottla.net.sasl.login import Login
+from ottla.protocol.message import Request, Struct
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+pytestmark = pytest.mark.interop
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+SECONDS = 30.0
+OTHERWISE = {
+    "OffsetCommit of the registry": "Kafka without ZooKeeper refuses it",
+    "OffsetFetch of the registry": "Kafka without ZooKeeper refuses it",
+    "DescribeShareGroupOffsets": "Kafka looks for the group last, and we before we look at topics",
+}
+"""Rows that cannot be compared, and why."""
+
+
+class Guarded(NamedTuple):
+    """A node that obeys everybody on the first port, and alice by its rules on the third."""
+
+    version: str
+    port: int
+    admin: KafkaAdminClient
+    topic_id: UUID
+
+
+@pytest.fixture(scope="module", params=["3.9.2", "4.3.1"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    version: str = request.param
+    if reason := apache_kafka.missing(version):
+        pytest.skip(reason)
+    folder, port = tmp_path_factory.mktemp("kafka"), free_port(in_a_row=3)
+    command = apache_kafka.prepare_node(folder, port, version)
+    with (folder / "server.properties").open("a") as properties:
+        properties.write(
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1},"
+            f"SASL_PLAINTEXT://127.0.0.1:{port + 2}\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{port + 2}\n"
+            "listener.security.protocol.map="
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT\n"
+            "sasl.enabled.mechanisms=PLAIN\n"
+            f"listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN}\n"
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+            "super.users=User:ANONYMOUS\n"
+            "transaction.two.phase.commit.enable=true\n"
+        )
+    with (
+        server(command, port, folder / "out.txt", kill=True),
+        KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin,
+    ):
+        admin.create_topics([NewTopic(name, 1, 1) for name in ("t", "s")])
+        admin.alter_consumer_group_offsets("known", {TopicPartition("t", 0): 1})
+        asyncio.run(ask(port, None, FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4))
+        yield Guarded(version, port, admin, admin.describe_topics(["t"])["t"].topic_id)
+
+
+def only(admin: KafkaAdminClient, rules: Iterable[ACL]) -> None:
+    """Alice may do this, and nothing else."""
+    wanted = set(rules)
+    known = set(admin.describe_acls())
+    admin.delete_acls(list(known - wanted))
+    admin.create_acls(wanted - known)
+    eventually(lambda: set(admin.describe_acls(ACLFilter())) == wanted, SECONDS)
+
+
+async def ask(port: int, login: Login | None, request: Request[Any], version: int) -> Any:
+    """The answer, or None where this version is not spoken."""
+    channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id="me")
+    await channel.connect()
+    try:
+        connection = await introduce(channel, ClientConfig({"bootstrap.servers": f"127.0.0.1:{port}"}), login)
+        low, high = connection.versions.get(request.API_KEY, (0, -1))
+        return await channel.ask(request, version, SECONDS) if low <= version <= high else None
+    finally:
+        channel.close()
+
+
+def as_alice(guarded: Guarded, request: Request[Any], version: int) -> Any:
+    return asyncio.run(ask(guarded.port + 2, Login("PLAIN", "alice", "secret"), request, version))
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """A request with other names of groups and transactional ids, so that rows do not meet."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, list):
+        return [renamed(item, names) for item in value]
+    if isinstance(value, Struct):
+        for field in type(value).FIELDS:
+            setattr(value, field.name, renamed(getattr(value, field.name), names))
+    return value
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in OTHERWISE])
+def test_kafka_needs_the_same_and_refuses_with_the_same(name: str, guarded: Guarded) -> None:
+    if guarded.version == "3.9.2" and name == "InitProducerId of prepared transactions":
+        pytest.skip("there is no such operation")
+    row, number = ROWS[name], list(ROWS).index(name)
+    names = {"g": f"g-{number}", "tx": f"tx-{number}"}
+    needs = [
+        rule._replace(
+            resource_pattern=rule.resource_pattern._replace(
+                resource_name=renamed(rule.resource_pattern.resource_name, names)
+            )
+        )
+        for rule in row.needs
+    ]
+    for missing in needs:
+        only(guarded.admin, (rule for rule in needs if rule is not missing))
+        answer = as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
+        if answer is None:
+            pytest.skip("not spoken")
+        assert codes(answer) == {CODES[missing.resource_pattern.resource_type]}, answer
+    only(guarded.admin, needs)
+    answer = as_alice(guarded, renamed(row.request(guarded.topic_id), names), row.version)
+    assert not codes(answer) & REFUSALS, answer
