@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.acl import ACLPermissionType, ACLResourcePatternType, ResourceType
+from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.broker import acl_requests
+from ottla.cluster.acls import AclStore
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.registry import RegistryTimeoutError
 from ottla.model import ACLOperation
@@ -107,6 +108,19 @@ def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
 
     with_broker(test, tmp_path, **WITH_RULES)
     with_broker(again, tmp_path, **WITH_RULES)
+
+
+def test_rules_that_another_broker_was_told_a_moment_ago_are_seen(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        assert client.services.acls is not None
+        assert client.node._registry is not None
+        await client.services.acls.close()  # nothing is heard but for the sake of who asks
+        other = AclStore(client.node._registry, lambda _: None)
+        topic = ResourcePattern(TOPIC, "t")
+        await other.add([ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, topic)])
+        assert await rules(client) == [(TOPIC, "t", LITERAL, "User:alice", 3)]
+
+    with_broker(test, tmp_path, **WITH_RULES)
 
 
 def test_who_may_not_alter_the_cluster_changes_no_rules(tmp_path: Path) -> None:

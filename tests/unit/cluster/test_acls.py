@@ -220,6 +220,21 @@ def test_what_other_versions_write_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("note", "pattern"),
+    [
+        (b"Topic:orders", TOPIC),
+        (b"TOPIC:a:b", ResourcePattern(ResourceType.TOPIC, "a:b")),
+        (b"TransactionalId:x", ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")),
+        (b"TRANSACTIONAL_ID:x", ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")),
+        (znodes.acl_change(PREFIX), PREFIX),
+        (znodes.acl_change(TOPIC), TOPIC),
+    ],
+)
+def test_what_a_note_is_about(note: bytes, pattern: ResourcePattern) -> None:
+    assert znodes.changed_acls(note) == pattern
+
+
+@pytest.mark.parametrize(
     "note",
     [
         *(b"", b"Topic", b"Topic:", b"Topic:a/b", b"Drink:tea", b"\xff:a", b"{", b"{}", b"[1]"),
