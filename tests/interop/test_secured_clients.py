@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import ssl
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import apache_kafka
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
@@ -16,6 +18,7 @@ from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertio
 from ottla.errors import SaslAuthenticationFailedError, SslAuthenticationError
 
 from .certified import identities as identities
+from .kafka_jars import run_tool
 from .secured import COPIES, Access, Copy
 
 pytestmark = pytest.mark.interop
@@ -109,3 +112,31 @@ def test_a_fetch_of_many_megabytes_comes_whole(access: Access) -> None:
     reading = {"fetch_max_bytes": 50_000_000, "max_partition_fetch_bytes": 50_000_000, "fetch_min_bytes": 30_000_000}
     with KafkaConsumer(topic, **options, **reading, auto_offset_reset="earliest") as consumer:
         assert [next(consumer).value for _ in values] == values
+
+
+def test_kafkas_tool_has_certificates_read_anew(broker: Broker, identities: dict[str, Path], tmp_path: Path) -> None:
+    if reason := apache_kafka.missing():
+        pytest.skip(f"Apache Kafka's tools: {reason}")
+    host, _, port = address(broker, "SSL").partition(":")
+    store = tmp_path / "new.pem"
+    option = "listener.name.ssl.ssl.keystore.location"
+
+    def shown() -> str:
+        return ssl.get_server_certificate((host, int(port))).strip()
+
+    def alter(*change: str) -> None:
+        how = ("--bootstrap-server", address(broker, "PLAINTEXT"), "--entity-type", "brokers", "--entity-name", "0")
+        done = run_tool("kafka.admin.ConfigCommand", *how, "--alter", *change)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    before = shown()
+    store.write_text(identities["stranger"].read_text())
+    alter("--add-config", f"{option}={store}")
+    try:
+        assert shown() in identities["stranger"].read_text()
+        store.write_text(identities["broker"].read_text())
+        alter("--add-config", f"{option}={store}")
+        assert shown() in identities["broker"].read_text()
+    finally:
+        alter("--delete-config", option)
+    assert shown() == before

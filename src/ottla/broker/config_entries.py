@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.broker.live_config import LiveConfig
-from ottla.config.broker import DYNAMIC, BrokerConfig
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.config.options import REQUIRED, Config, Option, is_secret
 from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 
@@ -69,10 +69,15 @@ def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
-    """Options that the broker does not know, set on it or on all brokers: they may be secrets, so no value is told."""
+    """What is set on the broker, or on all, and is no option of every broker.
+
+    Nothing but what is said of a listener's certificates has its value told: others may be secrets.
+    """
     for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
         for name in options.keys() - BrokerConfig.options.keys():
-            yield Entry(name, None, source, STRING, "", sensitive=True, synonyms=((name, None, source),))
+            hidden = renewed_listener(name) is None or is_secret(name)
+            value = None if hidden else options[name]
+            yield Entry(name, value, source, STRING, "", sensitive=hidden, synonyms=((name, value, source),))
 
 
 def class_entries(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
-from ottla.config.broker import DYNAMIC, BrokerConfig
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
 from ottla.net.admission import Limits
 
@@ -32,17 +32,16 @@ class LiveConfig:
 
     def follow(self, image: ClusterImage) -> bool:
         """Take over what is set on all brokers and on this one; tells whether anything is different now."""
-        self.own, self.for_all = (
-            {k: v for k, v in image.options.get(path, {}).items() if k in DYNAMIC}
-            for path in (self._own_path, self._path_for_all)
-        )
+        own, for_all = (image.options.get(path, {}) for path in (self._own_path, self._path_for_all))
+        self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
+        self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}
         try:
             now = self.static.replace({**self.for_all, **self.own})
         except ConfigurationError as error:
             # checked when it was set; another broker's file may not go with it
             log.error("options set on brokers are left out: %s", error.message)
             return False
-        changed = now.values != self.current.values
+        changed = now.given != self.current.given
         self.current = now
         return changed
 

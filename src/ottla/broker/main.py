@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ottla.broker import certificates
 from ottla.broker.authorizer import Authorizer
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.fetch_sessions import FetchSessions
@@ -39,9 +40,9 @@ from ottla.coordinator.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.net.admission import Admission
-from ottla.net.connection import Connection, Service
+from ottla.net.connection import Service
 from ottla.net.frame_memory import FrameMemory
-from ottla.net.listener import Connects, Listener
+from ottla.net.listener import Listener
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
@@ -147,6 +148,7 @@ class BrokerNode:
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
+                renew_certificates=self._renew_certificates,
                 authorizer=authorizer,
                 acls=self._acls,
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
@@ -403,7 +405,7 @@ class BrokerNode:
                 idle_ms=config.connections_max_idle_ms,
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                connection=_connections(config, endpoint.name),
+                connection=certificates.connections(config, endpoint.name),
             )
             self._listeners.append(listener)
             port = listener.bind(endpoint.host, endpoint.port, config.socket_listen_backlog_size)
@@ -438,8 +440,11 @@ class BrokerNode:
         """Work by the options that were set while the broker runs."""
         if before.options is after.options:
             return  # the change was about topics
+        before_config = self._live.current
         if self._live.follow(after):
             config = self._live.current
+            if certificates.differ(before_config, config):
+                self._renew_certificates()
             self._defaults = topic_defaults(config.given)
             if self._services is not None:
                 self._services.partitions.reconfigure(after)
@@ -453,6 +458,9 @@ class BrokerNode:
             partitions.follower_quota.bytes_per_second = self._live.current.follower_replication_throttled_rate
         self._quotas.follow(after)
         self._admission.limits = connection_limits(self._live.current, after)
+
+    def _renew_certificates(self) -> None:
+        certificates.renew(self._live.current, self._listeners, None if self._member is None else self._member.peers)
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())
@@ -487,15 +495,6 @@ def _stored_id(data_dirs: Sequence[str]) -> int | None:
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
     in_logs = max((partition.log.producers.highest_id for partition in partitions), default=-1)
     return max(in_logs, transactions.highest_producer_id)
-
-
-def _connections(config: BrokerConfig, listener: str) -> Connects:
-    """What makes the connections of a listener, by its security protocol."""
-    if not config.security_protocol(listener).endswith("SSL"):
-        return Connection
-    from ottla.net.listener_tls import accepting  # what TLS loads costs others their start-up
-
-    return accepting(config, listener)
 
 
 def _own_host_name() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -85,6 +85,8 @@ class Services:
     quotas: Quotas
     telemetry: Telemetry
     sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+    renew_certificates: Callable[[], None] = lambda: None
+    """Have listeners with TLS read their stores again."""
     authorizer: Authorizer | None = None
     """Says who may do what; None: everybody may do everything."""
     acls: AclStore | None = None

@@ -78,7 +78,8 @@ class Peers:
         self._listener = listener_name or protocol
         self._protocol = protocol
         self._client_id = client_id
-        self._options = options
+        self.options = options
+        """Of the next connections; replaced when certificates are renewed."""
         self._links: dict[tuple[int, str], Link] = {}
         self._replaced: set[Channel] = set()
         self._closed = False
@@ -136,7 +137,7 @@ class Peers:
         from ottla.net.dialing import SocketOptions
 
         link.close()
-        loop, options = asyncio.get_running_loop(), self._options or SocketOptions()
+        loop, options = asyncio.get_running_loop(), self.options or SocketOptions()
         channel = Channel(
             loop,
             endpoint.host,

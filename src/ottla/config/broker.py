@@ -637,3 +637,19 @@ DYNAMIC = frozenset(
     }
 )
 """Options that can be set while the broker runs (KIP-226): the defaults of topics, and those read at each use."""
+
+RENEWED = frozenset(
+    {
+        "ssl.key.password",
+        *(f"ssl.keystore.{part}" for part in ("certificate.chain", "key", "location", "password", "type")),
+        *(f"ssl.truststore.{part}" for part in ("certificates", "location", "password", "type")),
+    }
+)
+"""Options of one listener that can be set on a running broker, so that certificates do not outlive their dates."""
+
+
+def renewed_listener(option: str) -> str | None:
+    """The listener, in small letters, that one of `RENEWED` is set for: `listener.name.<listener>.<option>`."""
+    prefix, _, rest = option.partition("listener.name.")
+    listener, _, key = rest.partition(".")
+    return listener if not prefix and key in RENEWED else None

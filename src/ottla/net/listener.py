@@ -48,7 +48,8 @@ class Listener:
         self.name = name
         self.connections: set[Connection] = set()
         self._service = service
-        self._connection = connection
+        self.connects = connection
+        """What makes the next connection; may be replaced, as certificates are renewed."""
         self._admission = admission
         self._memory = memory
         self._max_frame_bytes = max_frame_bytes
@@ -142,7 +143,7 @@ class Listener:
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         peer = f"{ip}:{address[1]}"
-        connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
+        connection = self.connects(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
         self.connections.add(connection)
         connection.start()
         return True

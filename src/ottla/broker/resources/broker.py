@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from ottla.acl import ResourceType
+from ottla.broker.certificates import check_certificates
 from ottla.broker.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
 from ottla.broker.services import Call
 from ottla.cluster import entities
-from ottla.config.broker import DYNAMIC, BrokerConfig
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
 log = logging.getLogger("ottla.broker")
@@ -49,17 +51,33 @@ class BrokerResource:
                 raise InvalidRequestError(f"Cannot update these configs dynamically: {key}")
             if value is None:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
-            if key not in BrokerConfig.options:
+            listener = renewed_listener(key)
+            if listener is not None:
+                _check_renewed(name, key, call.services.config)
+            elif key not in BrokerConfig.options:
                 log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
             checked[key] = value
+        listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}
         try:
-            call.services.config.replace({key: value for key, value in checked.items() if key in DYNAMIC})
+            given = {key: value for key, value in checked.items() if key in DYNAMIC or renewed_listener(key)}
+            check_certificates(call.services.config.replace(given), listeners)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        is_again = options == call.services.image.options.get(self.path(name))
         await call.services.options.set(self.path(name), options)
+        if is_again:
+            call.services.renew_certificates()  # who sets what is set already says that the file is another one
+
+
+def _check_renewed(name: str, key: str, config: BrokerConfig) -> None:
+    """Raise InvalidRequestError for an option of a listener's certificates that cannot be set like this."""
+    if name == "":
+        raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
+    if is_secret(key) and config.zookeeper_connect is not None:
+        raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
 
 
 def _check_name(name: str, call: Call) -> None:
