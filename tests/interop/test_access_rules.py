@@ -11,7 +11,7 @@ import pytest
 from scripts import apache_kafka, maven
 from tests.crash.process import BrokerProcess
 from tests.interop.eventually import eventually
-from tests.interop.kafka_jars import run_tool
+from tests.interop.kafka_jars import run_tool, server
 
 from ottla import (
     ACL,
@@ -21,11 +21,13 @@ from ottla import (
     ACLResourcePatternType,
     Broker,
     KafkaAdminClient,
+    NewTopic,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
     errors,
 )
+from ottla.net.ports import free_port
 
 pytestmark = pytest.mark.interop
 
@@ -198,3 +200,35 @@ def test_older_tools_find_and_leave_rules_in_zookeeper(version: str, connect: st
         assert {name for name in ("User:alice", "User:bob") if name in theirs("--list")} == {"User:alice", "User:bob"}
         theirs("--remove", "--topic", "orders")
         eventually(lambda: admin.describe_acls() == [], SECONDS)
+
+
+def test_rules_of_a_node_without_zookeeper_are_taken_over(
+    tmp_path: Path, compatibility: Callable[[str, str, str, list[str]], None]
+) -> None:
+    reason = apache_kafka.missing()
+    if reason:
+        pytest.skip(reason)
+    port = free_port(in_a_row=2)
+    command = apache_kafka.prepare_node(tmp_path, port)
+    restricted = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    restricted |= {"super.users": "User:ANONYMOUS"}
+    with (tmp_path / "server.properties").open("a") as properties:
+        properties.writelines(f"{name}={value}\n" for name, value in restricted.items())
+    deny = ACL("User:bob", "10.0.0.1", ACLOperation.DESCRIBE_CONFIGS, DENY, ResourcePattern(ResourceType.TOPIC, "*"))
+    gone = ACL("User:eve", "*", ACLOperation.ALL, ALLOW, TOPIC)
+    rules = [*WRITERS, *READERS, deny]
+    with (
+        server(command, port, tmp_path / "out.txt"),
+        KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin,
+    ):
+        admin.create_topics([NewTopic("orders", 1, 1)])
+        admin.create_acls([*rules, gone])
+        only_eve = ACLFilter(principal="User:eve")
+        assert admin.delete_acls([only_eve]) == {only_eve: [gone]}
+    with (
+        Broker(restricted, data_dir=tmp_path / "log") as node,
+        KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin,
+    ):
+        assert set(admin.describe_acls()) == set(rules)
+    what = ["its rules (KRaft) are taken over"]
+    compatibility("Apache Kafka", apache_kafka.VERSION, "access rules", what)

@@ -1,4 +1,4 @@
-"""Taking over the data directories of Apache Kafka: its topics and options are written to an empty registry.
+"""Taking over the data directories of Apache Kafka: its topics, options and access rules go to an empty registry.
 
 A node that ran without ZooKeeper (KRaft) has its metadata beside its logs. Of a node that ran with ZooKeeper only the
 logs are here: their directories tell topics, partitions and ids, and options are at their defaults, unless its registry
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.acl import ACL, ACLPermissionType, ResourcePattern
 from ottla.cluster import entities, kraft, znodes
 from ottla.cluster.registry import Create, Operation, Registry, Set
 from ottla.cluster.tree import make_persistent_nodes
+from ottla.errors import StartupError
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from ottla.protocol.messages.metadata_records import PartitionRecord
 from ottla.storage.checkpoints import LEADER_EPOCHS
@@ -65,6 +67,7 @@ async def adopt(registry: Registry, log_dirs: Sequence[LogDir], broker_id: int) 
         if known.next_producer_id:
             block = znodes.producer_ids_value(broker_id, known.next_producer_id)
             operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
+        operations += _access_rules(known.acls.values())
     else:
         topics = _of_directories(logs, broker_id)
     for name, topic in topics.items():
@@ -130,6 +133,27 @@ def _operations(name: str, topic: _Topic) -> list[Operation]:
         state = znodes.state_value(0, p.leader, p.leader_epoch, p.isr)
         found += [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), state)]
     return found
+
+
+def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
+    """The nodes of access rules. StartupError for one that forbids what would be allowed, as it cannot be kept."""
+    by_pattern: dict[ResourcePattern, list[ACL]] = {}
+    for acl in acls:
+        if znodes.has_place(acl.resource_pattern.resource_name):
+            by_pattern.setdefault(acl.resource_pattern, []).append(acl)
+        elif acl.permission_type is ACLPermissionType.ALLOW:
+            log.error("%s is left out: the registry cannot keep such a name", acl)
+        else:
+            raise StartupError(
+                f"log.dirs: {acl} cannot be kept, as the registry cannot have such a name; remove it first"
+            )
+    if not by_pattern:
+        return []
+    nodes = dict.fromkeys(znodes.ACL_NODES, b"")
+    for pattern, rules in sorted(by_pattern.items()):
+        path = znodes.acls(pattern)
+        nodes |= {path.rpartition("/")[0]: b"", path: znodes.acls_value(rules)}
+    return [Create(path, value) for path, value in nodes.items()]
 
 
 def _parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:

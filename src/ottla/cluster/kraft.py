@@ -9,8 +9,10 @@ from functools import singledispatchmethod
 from pathlib import Path
 from uuid import UUID
 
+from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.cluster import entities
 from ottla.errors import KafkaError, StartupError
+from ottla.model import ACLOperation
 from ottla.protocol.message import Data, decode
 from ottla.protocol.messages import metadata_records as m
 from ottla.protocol.wire import read_uvarint
@@ -41,6 +43,7 @@ class Metadata:
     options: dict[str, dict[str, str]] = field(default_factory=dict)
     """By the paths of `entities`."""
     next_producer_id: int = 0
+    acls: dict[UUID, ACL] = field(default_factory=dict)
 
     @singledispatchmethod
     def replay(self, record: Data) -> None:
@@ -101,6 +104,17 @@ class Metadata:
     @replay.register
     def _(self, record: m.RemoveUserScramCredentialRecord) -> None:
         _set(self.options, entities.entity(entities.USERS, record.name), SCRAM[record.mechanism], None)
+
+    @replay.register
+    def _(self, record: m.AccessControlEntryRecord) -> None:
+        how = ACLResourcePatternType(record.pattern_type)
+        pattern = ResourcePattern(ResourceType(record.resource_type), record.resource_name, how)
+        who, operation = (record.principal, record.host), ACLOperation(record.operation)
+        self.acls[record.id] = ACL(*who, operation, ACLPermissionType(record.permission_type), pattern)
+
+    @replay.register
+    def _(self, record: m.RemoveAccessControlEntryRecord) -> None:
+        self.acls.pop(record.id, None)
 
     @replay.register
     def _(self, record: m.ProducerIdsRecord) -> None:

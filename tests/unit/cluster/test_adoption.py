@@ -18,6 +18,7 @@ from ottla.errors import StartupError
 from ottla.model import TopicPartition
 from ottla.protocol.message import Data, encode
 from ottla.protocol.messages import metadata_records as m
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.wire import write_uvarint
 from ottla.records.builder import BatchBuilder
 from ottla.storage.log_dir import META_PROPERTIES, LogDir
@@ -158,6 +159,44 @@ def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
     log_directories(tmp_path, "a-0", "a-1")
     (tmp_path / META_PROPERTIES).write_text("version=1\nnode.id=3\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
     with_broker(test, tmp_path)
+
+
+def access_rule(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
+    who = {"principal": "User:alice", "host": "*"}
+    told = {
+        "resource_type": 5,
+        "resource_name": name,
+        "pattern_type": how,
+        "operation": 4,
+        "permission_type": permission,
+    }
+    return m.AccessControlEntryRecord(id=uuid.UUID(int=number), **who, **told)
+
+
+def test_access_rules_are_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(client: Asker) -> None:
+        told = await client.ask(DescribeAclsRequest(**everything), 3)
+        found = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in told.resources]
+        assert found == [(5, "app-", 4, 1), (5, "t", 3, 1)]
+        assert told.resources[1].acls[0].principal == "User:alice"
+        assert "a/b" in caplog.text
+
+    everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    rules = [access_rule(1, "t"), access_rule(2, "app-", how=4), access_rule(3, "gone"), access_rule(4, "a/b")]
+    metadata(tmp_path, *RECORDS, *rules, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
+    log_directories(tmp_path, "a-0")
+    with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer", super_users="User:ANONYMOUS")
+
+
+def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
+    async def test(_: Asker) -> None:
+        raise AssertionError("it starts")
+
+    metadata(tmp_path, *RECORDS, access_rule(1, "a/b", permission=2))
+    log_directories(tmp_path, "a-0")
+    with pytest.raises(StartupError, match="a/b"):
+        with_broker(test, tmp_path)
 
 
 def test_logs_without_metadata_tell_their_topics(tmp_path):

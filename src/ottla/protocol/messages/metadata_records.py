@@ -111,6 +111,25 @@ class ProducerIdsRecord(Data, versions="0", flexible="0+"):
     next_producer_id: int = f.int64("0+")
 
 
+class AccessControlEntryRecord(Data, versions="0", flexible="0+"):
+    """An access rule was added."""
+
+    id: UUID = f.uuid("0+")
+    resource_type: int = f.int8("0+")
+    resource_name: str = f.string("0+")
+    pattern_type: int = f.int8("0+")
+    principal: str = f.string("0+")
+    host: str = f.string("0+")
+    operation: int = f.int8("0+")
+    permission_type: int = f.int8("0+")
+
+
+class RemoveAccessControlEntryRecord(Data, versions="0", flexible="0+"):
+    """An access rule was removed."""
+
+    id: UUID = f.uuid("0+")
+
+
 class BeginTransactionRecord(Data, versions="0", flexible="0+"):
     """What follows counts only when it is ended."""
 
@@ -136,6 +155,8 @@ RECORDS: dict[int, type[Data]] = {
     11: UserScramCredentialRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
+    18: AccessControlEntryRecord,
+    19: RemoveAccessControlEntryRecord,
     22: RemoveUserScramCredentialRecord,
     23: BeginTransactionRecord,
     24: EndTransactionRecord,
