@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ZOOKEEPER_MS = 15_000
 """How long ZooKeeper may take to be reached, and to answer."""
+SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
+"""Options that name what turns values into bytes, and back."""
 
 
 def add_connection(
@@ -102,6 +104,19 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
         options["bootstrap.controllers"] = args.bootstrap_controller
         _check_names("--bootstrap-controller", args.bootstrap_controller)
     return options
+
+
+def without_serialization(options: dict[str, Any]) -> dict[str, Any]:
+    """These options but for those that name serializers: a file may be for other programs, and tools take bytes."""
+    return {name: value for name, value in options.items() if name not in SERIALIZATION}
+
+
+def check_positive(args: argparse.Namespace, *options: str) -> None:
+    """ConfigurationError for a number that has to be greater than zero, where one was given."""
+    for option in options:
+        value = getattr(args, option)
+        if value is not None and value <= 0:
+            raise ConfigurationError(f"{as_typed(option)} should be greater than zero, and not {value}")
 
 
 def _check_names(option: str, servers: str) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, as_typed, client_options, not_reached
+from ottla.cli.connection import add_connection, check_positive, client_options, not_reached, without_serialization
 from ottla.cli.consumer_perf_report import DETAILED_HEADER, HEADER, Joining, Read, Span
 from ottla.cli.deprecated import take_over
 from ottla.cli.java_dates import DateFormat
@@ -91,10 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """ConfigurationError for numbers that make no sense, and for what is no expression."""
-    for option in ("num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval"):
-        value = getattr(args, option)
-        if value is not None and value <= 0:
-            raise ConfigurationError(f"{as_typed(option)} should be greater than zero, and not {value}")
+    check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     try:
         re.compile(args.include or "")
     except re.error as error:
@@ -103,9 +100,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Options of the consumer, by Kafka's names; defaults are the tool's, where nothing was given."""
-    options = client_options(args, args.command_property)
-    for deserializer in ("key.deserializer", "value.deserializer"):
-        options.pop(deserializer, None)  # bytes are counted
+    options = without_serialization(client_options(args, args.command_property))  # bytes are counted
     for name, given, default in (
         ("client.id", None, CLIENT_ID),
         ("group.id", args.group, f"perf-consumer-{random.randrange(100_000)}"),

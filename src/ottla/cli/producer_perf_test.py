@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from ottla.cli import payloads
-from ottla.cli.connection import add_connection, as_typed, client_options
+from ottla.cli.connection import add_connection, check_positive, client_options
 from ottla.cli.deprecated import deprecation, take_over
 from ottla.cli.java_texts import metric_lines, metrics_as_json
 from ottla.cli.producer_perf_load import Load
@@ -115,10 +115,7 @@ def _tell(producer: KafkaProducer, args: argparse.Namespace, reports: list[Repor
 
 def _check(args: argparse.Namespace) -> None:
     """ConfigurationError for what makes no sense, or cannot go together."""
-    for option in ("num_records", "record_size", "transaction_duration_ms", "reporting_interval"):
-        value = getattr(args, option)
-        if value is not None and value <= 0:
-            raise ConfigurationError(f"{as_typed(option)} should be greater than zero, and not {value}")
+    check_positive(args, "num_records", "record_size", "transaction_duration_ms", "reporting_interval")
     if math.isnan(args.throughput) or args.throughput == 0:
         raise ConfigurationError(f"--throughput {args.throughput:g}: nothing would be sent; -1 is without a limit")
     if args.warmup_records >= args.num_records:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, client_options, not_reached
+from ottla.cli.connection import add_connection, client_options, not_reached, without_serialization
 from ottla.cli.deprecated import deprecation, take_over
 from ottla.cli.json_events import Events
 from ottla.cli.stopping import Stop, stopping
@@ -80,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Options of the consumer; those of the command line count, as with Kafka's tool."""
-    options = client_options(args)
-    for deserializer in ("key.deserializer", "value.deserializer"):
-        options.pop(deserializer, None)
+    options = without_serialization(client_options(args))
     options["group.id"] = args.group_id
     options["group.protocol"] = args.group_protocol
     options["enable.auto.commit"] = args.enable_autocommit

@@ -9,7 +9,7 @@ import time
 from functools import partial
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, client_options
+from ottla.cli.connection import add_connection, client_options, without_serialization
 from ottla.cli.deprecated import deprecation, take_over
 from ottla.cli.java_errors import java_class
 from ottla.cli.json_events import Events
@@ -57,10 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Options of the producer. Those of the file count, as with Kafka's tool: acks and retries, too."""
-    options = {"acks": args.acks, "retries": 0, **client_options(args)}
-    for serializer in ("key.serializer", "value.serializer"):
-        options.pop(serializer, None)
-    return options
+    return {"acks": args.acks, "retries": 0, **without_serialization(client_options(args))}
 
 
 class _Load:
