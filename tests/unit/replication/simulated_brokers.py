@@ -19,6 +19,7 @@ from tests.unit.replication.virtual_loop import Inline, LoopClock
 
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets
+from ottla.broker.services import Call
 from ottla.cluster.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import Endpoint
 from ottla.config.topic import LogConfig
@@ -68,6 +69,7 @@ class Broker:
             partitions=self.partitions,
             clock=self.clock,
             broker_id=broker_id,
+            authorizer=None,
         )
         self.alive = True
         self._checks = asyncio.ensure_future(self._check_isr())
@@ -93,7 +95,7 @@ class Broker:
         asked: Any = decode(type(request), memoryview(frame), version)
         await self.brokers.travel(self.id, broker_id, timeout)
         other = self.brokers.live[broker_id]
-        call: Any = SimpleNamespace(services=other.services, version=version)
+        call = asked_of(other.services, version)
         handler: Any = fetch if isinstance(asked, fetch.FetchRequest) else list_offsets
         answer = handler.handle(asked, call)
         response = await answer if isinstance(answer, Awaitable) else answer
@@ -112,6 +114,12 @@ class Broker:
             partition.close()
         self.log_dir.take_offline("killed")
         self.log_dir.close()
+
+
+def asked_of(services: Any, version: int) -> Call:
+    """What a handler is told of a request."""
+    connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={})
+    return Call(services, connection, version, "")
 
 
 class Brokers:

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.broker.asking import batch
-from tests.unit.replication.simulated_brokers import TP, Brokers
+from tests.unit.replication.simulated_brokers import TP, Brokers, asked_of
 from tests.unit.replication.virtual_loop import run
 
 from ottla.broker.handlers import delete_records, list_offsets
@@ -339,7 +338,7 @@ def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path
         new.partition.log.high_watermark = 0  # it has not heard yet
         brokers.cut.update((0, 2))
         await now(brokers, leader=1, leader_epoch=1)
-        call: Any = SimpleNamespace(services=new.services, version=version)
+        call = asked_of(new.services, version)
 
         def ask(time: int, replica_id: int = -1) -> tuple[int, int]:
             want = ListOffsetsPartition(partition_index=0, timestamp=time)
@@ -370,7 +369,7 @@ def test_records_are_deleted_when_the_followers_that_live_have_none_of_them(tmp_
         async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
             want = DeleteRecordsPartition(partition_index=0, offset=offset)
             topic = DeleteRecordsTopic(name="t", partitions=[want])
-            call: Any = SimpleNamespace(services=broker.services, version=2)
+            call = asked_of(broker.services, 2)
             answer = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
             assert isinstance(answer, Awaitable)
             (result,) = (await answer).topics[0].partitions
