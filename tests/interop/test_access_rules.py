@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +23,19 @@ from ottla import (
     ACLResourcePatternType,
     Broker,
     KafkaAdminClient,
+    KafkaProducer,
     NewTopic,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
     errors,
 )
+from ottla.cluster.acls import AclStore
+from ottla.cluster.zookeeper import ZooKeeperRegistry
 from ottla.net.ports import free_port
+from ottla.protocol.header import decode_response_header, encode_request_header
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 pytestmark = pytest.mark.interop
 
@@ -170,6 +178,61 @@ def test_rules_of_kafkas_authorizer_are_obeyed_and_ours_are_read_by_it(
         eventually(lambda: not may_describe(admin), SECONDS)
     what = ["AclAuthorizer's rules are obeyed, ours are read by it"]
     compatibility("Apache Kafka", WITH_ZOOKEEPER, "access rules in ZooKeeper", what)
+
+
+def test_brokers_of_a_cluster_obey_what_any_of_them_is_told(connect: str, tmp_path: Path) -> None:
+    connect += "-of-two"
+    cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+    every = ("User:ANONYMOUS", "*")
+    brokers = ACL(*every, ACLOperation.CLUSTER_ACTION, ALLOW, cluster)
+    clients = [ACL(*every, operation, ALLOW, cluster) for operation in (ACLOperation.CREATE, ACLOperation.ALTER)]
+    writing = ACL(*every, ACLOperation.WRITE, ALLOW, TOPIC)
+
+    async def let_in() -> None:
+        """Without this rule no broker could speak with the other."""
+        registry = ZooKeeperRegistry(connect)
+        await registry.open()
+        store = AclStore(registry, lambda _: None)
+        await store.start()
+        assert await store.add([brokers, *clients, writing]) == [None] * 4
+        await store.close()
+        await registry.close()
+
+    asyncio.run(let_in())
+    options = {"zookeeper.connect": connect, **WITH_RULES}
+    with (
+        BrokerProcess(tmp_path / "0", **options, **{"broker.id": 0}) as one,
+        BrokerProcess(tmp_path / "1", **options, **{"broker.id": 1}) as two,
+        KafkaAdminClient(bootstrap_servers=one.bootstrap) as admin,
+    ):
+        layout = {0: [0, 1], 1: [1, 0]}
+        admin.create_topics([NewTopic("orders", replica_assignments=layout)], wait_for_metadata=True)
+        with KafkaProducer(bootstrap_servers=one.bootstrap, acks="all", enable_idempotence=False) as producer:
+            for partition in layout:
+                producer.send("orders", b"x", partition=partition).get(SECONDS)
+        eventually(
+            lambda: all(len(p.isr) == 2 for p in admin.describe_topics(["orders"])["orders"].partitions), SECONDS
+        )
+        assert [refusal(node) for node in (one, two)] == [0, 0]
+        deny = ACL(*every, ACLOperation.DESCRIBE, DENY, cluster)
+        assert admin.create_acls([deny]) == [deny]
+        eventually(lambda: refusal(one) == refusal(two) == errors.ClusterAuthorizationFailedError.code, SECONDS)
+        denials = ACLFilter(permission_type=DENY)
+        assert admin.delete_acls([denials]) == {denials: [deny]}
+        eventually(lambda: refusal(one) == refusal(two) == 0, SECONDS)
+
+
+def refusal(node: BrokerProcess) -> int:
+    """What this broker, and no other, says to who asks for the rules."""
+    request = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    frame = bytearray()
+    encode_request_header(frame, request.API_KEY, 3, 7, "test")
+    encode(request, 3, frame)
+    with socket.create_connection(("127.0.0.1", node.port), SECONDS) as connection, connection.makefile("rb") as answer:
+        connection.sendall(len(frame).to_bytes(4, "big") + frame)
+        body = memoryview(answer.read(int.from_bytes(answer.read(4), "big")))
+    _, pos = decode_response_header(body, request.API_KEY, 3)
+    return int(decode(DescribeAclsResponse, body, 3, pos).error_code)
 
 
 @pytest.mark.slow
