@@ -1,0 +1,115 @@
+"""Every client on a listener with SASL where rules say what it may do: just enough of them, or none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    Broker,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    NewTopic,
+    ResourcePattern,
+    ResourceType,
+    errors,
+)
+
+from .clients import TIMEOUT, module_missing
+from .secured import COPIES, Access, Copy
+
+pytestmark = pytest.mark.interop
+
+PASSWORD = "not-told"
+LOGIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required user_admin={PASSWORD} user_ann={PASSWORD};"
+VALUES = [f"v{i}" for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    options = {
+        "listeners": "SASL_PLAINTEXT://localhost:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with Broker(options) as running:
+        yield running
+
+
+def access(broker: Broker, user: str) -> Access:
+    return Access(broker.bootstrap_servers, "SASL_PLAINTEXT", Path(), None, "PLAIN", user, PASSWORD)
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
+    """A topic that ann may do nothing with."""
+    name = f"{request.node.name.partition('[')[0]}-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(**access(broker, "admin").python) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)])
+    return name
+
+
+def allow(
+    broker: Broker,
+    operation: ACLOperation,
+    kind: ResourceType,
+    name: str,
+    pattern: ACLResourcePatternType = ACLResourcePatternType.LITERAL,
+) -> None:
+    rule = ACL("User:ann", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name, pattern))
+    with KafkaAdminClient(**access(broker, "admin").python) as admin:
+        admin.create_acls([rule])
+
+
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy.__name__)
+def test_a_rule_to_write_and_two_to_read_are_enough(copy: Copy, broker: Broker, topic: str, tmp_path: Path) -> None:
+    for operation, kind in (
+        (ACLOperation.WRITE, ResourceType.TOPIC),
+        (ACLOperation.READ, ResourceType.TOPIC),
+        (ACLOperation.READ, ResourceType.GROUP),
+    ):
+        allow(broker, operation, kind, topic)
+    allow(broker, ACLOperation.READ, ResourceType.GROUP, "console-consumer-", ACLResourcePatternType.PREFIXED)  # Java's
+    assert copy(access(broker, "ann"), topic, VALUES, tmp_path) == VALUES
+
+
+def test_librdkafka_hears_what_is_not_allowed(broker: Broker, topic: str) -> None:
+    if reason := module_missing("confluent_kafka"):
+        pytest.skip(reason)
+    from confluent_kafka import Consumer, KafkaError, Producer
+
+    options = access(broker, "ann").librdkafka
+    heard: list[int] = []
+    producer = Producer(options)
+    producer.produce(topic, b"v", callback=lambda error, _: heard.append(error.code()))
+    assert producer.flush(TIMEOUT) == 0
+    assert heard == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+    allow(broker, ACLOperation.READ, ResourceType.GROUP, topic)
+    consumer = Consumer({**options, "group.id": topic})
+    consumer.subscribe([topic])
+    message = consumer.poll(TIMEOUT)
+    consumer.close()
+    assert message is not None
+    assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_our_clients_hear_what_is_not_allowed(broker: Broker, topic: str) -> None:
+    options = access(broker, "ann").python
+    with KafkaProducer(**options) as producer:
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            producer.send(topic, b"v").get(TIMEOUT)
+    with KafkaConsumer(topic, **options, group_id=topic) as consumer:
+        with pytest.raises(errors.GroupAuthorizationFailedError):
+            consumer.poll(timeout_ms=int(TIMEOUT * 1000))
