@@ -27,6 +27,7 @@ from tests.unit.broker.test_produce_and_fetch import create, fetch_request, prod
 from tests.unit.broker.transacting import Transactor, find_coordinator
 
 from ottla.acl import ACL, ACLPermissionType, ResourceType
+from ottla.broker.fetch_sessions import Wanted
 from ottla.model import ACLOperation, TopicPartition
 from ottla.net.connection import HangupError
 from ottla.protocol.apis import BY_NAME
@@ -380,6 +381,22 @@ def test_followers_act_for_the_cluster(tmp_path: Path) -> None:
         only(client, allow(CLUSTER_ACTION, CLUSTER))
         assert not codes(await client.ask(fetch_request(replica_id=1), 12)) & REFUSALS
         assert codes(await client.ask(fetch_request(), 12)) == {TOPIC_REFUSED}
+
+    with_rules(test, tmp_path)
+
+
+def test_a_follower_that_has_all_is_refused_as_well_when_it_may_no_longer_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        only(client, allow(CLUSTER_ACTION, CLUSTER))
+        opened = await client.ask(fetch_request(replica_id=1, session_epoch=0), 12)
+        monkeypatch.setattr(Wanted, "is_quiet", lambda *_: True)
+        only(client)
+        request = fetch_request(replica_id=1, session_id=opened.session_id, session_epoch=1)
+        request.topics = []
+        assert codes(await client.ask(request, 12)) == {TOPIC_REFUSED}
 
     with_rules(test, tmp_path)
 
