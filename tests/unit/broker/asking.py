@@ -62,8 +62,16 @@ class Asker:
 
 def with_broker(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
     """Run a test against a broker with these options (`num_partitions=3`)."""
-    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data), "offsets.topic.num.partitions": 3}
-    given |= {"group.initial.rebalance.delay.ms": 0, **{k.replace("_", "."): v for k, v in options.items()}}
+    given = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(data),
+        "group.initial.rebalance.delay.ms": 0,
+        # with Kafka's 50, making their files is what most tests would take time for
+        "offsets.topic.num.partitions": 3,
+        "transaction.state.log.num.partitions": 3,
+        "share.coordinator.state.topic.num.partitions": 3,
+        **{k.replace("_", "."): v for k, v in options.items()},
+    }
 
     async def run() -> None:
         async with BrokerNode(BrokerConfig(given)) as node:
