@@ -144,6 +144,11 @@ class ACL(NamedTuple):
     permission_type: ACLPermissionType
     resource_pattern: ResourcePattern
 
+    def __str__(self) -> str:
+        kind, name, pattern = self.resource_pattern
+        what = f"{self.permission_type.name} {self.operation.name} on {kind.name} {pattern.name} {name}"
+        return f"{what} for {self.principal} from {self.host}"
+
     def check(self) -> None:
         """ValueError for a rule that is a filter."""
         kind, _, pattern = self.resource_pattern

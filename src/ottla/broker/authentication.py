@@ -149,7 +149,8 @@ class Door:
             said = self._step(bytes(token), session, connection)
         except SaslAuthenticationFailedError as error:
             told = SaslAuthenticateResponse(error_code=error.code or 0, error_message=_told(error, session))
-            return self._fail(framed(told, header), connection, error.message)
+            why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
+            return self._fail(framed(told, header), connection, why)
         lifetime_ms = session.lifetime_ms if session.stage is Stage.KNOWN else 0
         return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
 

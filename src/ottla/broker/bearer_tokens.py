@@ -95,7 +95,8 @@ class SignedTokens:
         try:
             self._keys = self._read()
         except (OSError, ValueError, jwt.PyJWTError) as error:
-            raise StartupError(f"sasl.oauthbearer.jwks.endpoint.url: no keys at {self._url}: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise StartupError(f"sasl.oauthbearer.jwks.endpoint.url: no keys at {self._url}: {why}") from None
         self._read_at = time.monotonic()
 
     def check(self, token: str) -> Proven:

@@ -382,6 +382,8 @@ class BrokerNode:
             return None
         from ottla.cluster.acls import AclStore  # others start without it
 
+        if not self.config.super_users:
+            log.warning("super.users: there are none; where nobody may alter the cluster, no access rule can be made")
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
         self._acls = AclStore(registry, authorizer.replace, self._clock.monotonic)
         return authorizer

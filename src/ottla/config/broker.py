@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.config.jaas import MECHANISMS, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
+from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
 from ottla.config.principal_rules import checked as principal_rules
@@ -112,8 +112,12 @@ def principals(value: Any) -> tuple[str, ...]:
     """`Type:name`, several with semicolons, as names by a certificate have commas."""
     parts = value.split(";") if isinstance(value, str) else list(value)
     found = tuple(part.strip() for part in parts if part.strip())
-    if any(":" not in principal.strip(":") for principal in found):
-        raise ValueError("Type:name is wanted, such as User:admin, several with semicolons")
+    for principal in found:
+        kind, _, name = principal.partition(":")
+        if not kind or not name or ",User:" in name.replace(" ", ""):
+            raise ValueError("Type:name is wanted, such as User:admin, several with semicolons")
+        if kind.lower() == "user" and kind != "User":
+            raise ValueError(f"the type of a user is User, with a capital, not {kind}")
     return found
 
 
@@ -583,7 +587,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         option = _jaas_option(listener, mechanism)
         line = self.given.get(option)
         if line is None:
-            raise ConfigurationError(f"{option}: it is needed: …LoginModule required …;")
+            raise ConfigurationError(f"{option}: it is needed: …{MODULES[mechanism]};")
         try:
             return jaas(line)
         except ValueError as error:

@@ -11,6 +11,13 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PLAIN_MODULE: Final = "PlainLoginModule"
 SCRAM_MODULE: Final = "ScramLoginModule"
 OAUTH_MODULE: Final = "OAuthBearerLoginModule"
+MODULES: Final = {
+    "PLAIN": f'{PLAIN_MODULE} required user_<name>="<password>"',
+    "SCRAM-SHA-256": f"{SCRAM_MODULE} required",
+    "SCRAM-SHA-512": f"{SCRAM_MODULE} required",
+    "OAUTHBEARER": f"{OAUTH_MODULE} required",
+}
+"""What a broker's line begins with, by mechanism."""
 # Texts, as most programs read no such line, and patterns take time to be made.
 _HEAD: Final = r"(?i)\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b"
 _OPTION: Final = r"""(?s)\s*([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([\w.$-]+))"""

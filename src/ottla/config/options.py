@@ -241,7 +241,7 @@ def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[st
         for a in allowed:
             if word.lower() == a.lower():
                 return a
-        raise ValueError(f"one of {', '.join(allowed)} is wanted")
+        raise ValueError(f"one of {', '.join(filter(None, allowed))} is wanted")
 
     return parse
 

@@ -210,7 +210,9 @@ def test_clients_show_tokens_of_their_own_making_where_no_signature_is_asked_for
             assert next(consumer).value == b"v"
 
 
-def test_a_client_with_a_bad_token_hears_why_at_once(tmp_path: Path, issuer: Issuer) -> None:
+def test_a_client_with_a_bad_token_is_refused_at_once_and_the_log_says_why(
+    tmp_path: Path, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
     keys = {"sasl.oauthbearer.jwks.endpoint.url": issuer.path.as_uri()}
     with broker(tmp_path, **keys) as node:
         expired = issuer.token(exp=time.time() - 100)
@@ -219,6 +221,8 @@ def test_a_client_with_a_bad_token_hears_why_at_once(tmp_path: Path, issuer: Iss
             pytest.raises(SaslAuthenticationFailedError, match="invalid_token"),
         ):
             producer.send("t", b"v").get(20)
+        assert "Signature has expired" in caplog.text
+        assert expired not in caplog.text
         with KafkaProducer(**client(node, sasl_oauth_token_provider=issuer.token)) as producer:
             producer.send("t", b"v").get(20)
 

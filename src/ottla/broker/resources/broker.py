@@ -53,7 +53,7 @@ class BrokerResource:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
             listener = renewed_listener(key)
             if listener is not None:
-                _check_renewed(name, key, call.services.config)
+                _check_renewed(name, key, call.services.config, is_new=key not in self.options(name, call))
             elif key not in BrokerConfig.options:
                 log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
             checked[key] = value
@@ -72,10 +72,13 @@ class BrokerResource:
             call.services.renew_certificates()  # who sets what is set already says that the file is another one
 
 
-def _check_renewed(name: str, key: str, config: BrokerConfig) -> None:
+def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
     """Raise InvalidRequestError for an option of a listener's certificates that cannot be set like this."""
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
+    secure = [e.name.lower() for e in config.listeners if config.security_protocol(e.name).endswith("SSL")]
+    if is_new and renewed_listener(key) not in secure:
+        raise InvalidConfigError(f"{key}: no such listener has TLS; {', '.join(secure) or 'none'} has")
     if is_secret(key) and config.zookeeper_connect is not None:
         raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
 

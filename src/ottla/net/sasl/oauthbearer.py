@@ -57,12 +57,13 @@ class OAuthBearerServer:
         self.user: str | None = None
         self.expires: float | None = None
         self._check = check
-        self._refusal: str | None = None
+        self._refusal: InvalidTokenError | None = None
 
     def step(self, message: bytes) -> bytes:
         """The answer: nothing for a good token, the reason for another; who has heard that is refused."""
         if self._refusal is not None:
-            raise SaslAuthenticationFailedError(self._refusal)
+            # why is for the broker's log; who shows a token that is not taken is told what RFC 6750 has words for
+            raise SaslAuthenticationFailedError(_reason(self._refusal)) from self._refusal
         found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
         if found is None:
             raise SaslAuthenticationFailedError("Invalid OAUTHBEARER client first message")
@@ -73,8 +74,8 @@ class OAuthBearerServer:
         try:
             proven = self._check(bearer[1])
         except InvalidTokenError as error:
-            self._refusal = _reason(error)
-            return self._refusal.encode()
+            self._refusal = error
+            return _reason(error).encode()
         if found[1] not in (None, "", proven.user):
             raise SaslAuthenticationFailedError(
                 "Authentication failed: Client requested an authorization id that is different from the token's"
