@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from ottla import (
     NewTopic,
     ResourcePattern,
     ResourceType,
+    TopicPartition,
     errors,
 )
 
@@ -105,11 +108,27 @@ def test_librdkafka_hears_what_is_not_allowed(broker: Broker, topic: str) -> Non
     assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+def poll_until_assigned(consumer: KafkaConsumer) -> None:
+    """What was refused a moment ago may be told once more."""
+    end = time.monotonic() + TIMEOUT
+    while not consumer.assignment():
+        assert time.monotonic() < end, "nothing was assigned"
+        with contextlib.suppress(errors.TopicAuthorizationFailedError):
+            consumer.poll(timeout_ms=200)
+
+
 def test_our_clients_hear_what_is_not_allowed(broker: Broker, topic: str) -> None:
     options = access(broker, "ann").python
     with KafkaProducer(**options) as producer:
         with pytest.raises(errors.TopicAuthorizationFailedError):
             producer.send(topic, b"v").get(TIMEOUT)
     with KafkaConsumer(topic, **options, group_id=topic) as consumer:
-        with pytest.raises(errors.GroupAuthorizationFailedError):
-            consumer.poll(timeout_ms=int(TIMEOUT * 1000))
+        for error in (errors.TopicAuthorizationFailedError, errors.GroupAuthorizationFailedError):
+            with pytest.raises(error, match=topic):
+                consumer.poll(timeout_ms=int(TIMEOUT * 1000))
+        allow(broker, ACLOperation.READ, ResourceType.TOPIC, topic)
+        allow(broker, ACLOperation.READ, ResourceType.GROUP, topic)
+        poll_until_assigned(consumer)
+    with KafkaConsumer(**options) as consumer:
+        with pytest.raises(errors.TopicAuthorizationFailedError, match="nowhere"):
+            consumer.end_offsets([TopicPartition("nowhere", 0)])

@@ -31,6 +31,14 @@ TRANSACTION: Final = 1
 """What a coordinator looks after."""
 
 
+def group_error(code: int, group_id: str, message: str | None = None) -> KafkaError:
+    """The exception for a code. One about the group's permissions names the group: a broker does not."""
+    error = errors.for_code(code)
+    if issubclass(error, errors.GroupAuthorizationFailedError):
+        return error(f"group {group_id!r}: {message or error.__doc__}")
+    return error(message)
+
+
 class Coordinator:
     """Asks the coordinator of one group (or of one transactional id). On the loop's thread."""
 
@@ -65,7 +73,7 @@ class Coordinator:
                 response = await self.connections.ask_any_of(FindCoordinatorRequest, request)
                 found = response.coordinators[0] if response.coordinators else response
                 if found.error_code:
-                    raise errors.for_code(found.error_code)(found.error_message)
+                    raise group_error(found.error_code, self.group_id, found.error_message)
                 if found.node_id not in self.metadata.cluster.nodes:
                     await self.metadata.refresh(max(0.0, deadline - time.monotonic()))
                 self.node = found.node_id

@@ -231,7 +231,8 @@ class Metadata:
             complete = await self._refresh_once()
             # At least the first pause between two refreshes, whoever asks; longer while something is missing.
             pause = self._backoff if complete else min(pause * 2, self._backoff_max)
-            await asyncio.sleep(pause if not complete else self._backoff / 4)
+            quick = complete and not any(info.error for info in self.cluster.topics.values())
+            await asyncio.sleep(self._backoff / 4 if quick else pause)
             if not complete:
                 self._wanted.set()
 

@@ -15,13 +15,14 @@ import pytest
 
 from ottla import KafkaProducer, aio
 from ottla.clock import ManualClock
-from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, SaslAuthenticationFailedError
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.records.batch import read_header, records
 
 from .keyboard import ctrl_c
@@ -410,3 +411,18 @@ def test_stopping_that_is_cancelled_ends_all_the_same(broker: ScriptedBroker) ->
         balanced(p)
 
     asyncio.run(in_time(whole()))
+
+
+@pytest.mark.option("sasl.oauth.token.provider")
+def test_send_tells_why_there_is_no_token(broker: ScriptedBroker) -> None:
+    def down() -> str:
+        raise RuntimeError("vault is down")
+
+    offered = SaslHandshakeResponse(mechanisms=["OAUTHBEARER"])
+    broker.on(SaslHandshakeRequest, lambda _: offered, times=100_000)
+    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": down}
+    with (
+        producer(broker, **sasl, max_block_ms=60_000) as p,
+        pytest.raises(SaslAuthenticationFailedError, match="RuntimeError: vault is down"),
+    ):
+        p.send("t", b"x").get(10)

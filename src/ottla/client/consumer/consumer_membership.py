@@ -20,7 +20,7 @@ from ottla.client.consumer.group_heartbeat import GroupHeartbeat
 from ottla.client.consumer.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.coordinator import Coordinator
+from ottla.client.coordinator import Coordinator, group_error
 from ottla.client.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, UnsupportedVersionError
@@ -346,7 +346,7 @@ class ConsumerMembership(Member):
             self.coordinator.follow(error)
             asyncio.get_running_loop().call_later(self.coordinator.back_off, self._hurry.set)
         else:
-            self._fail(error(message))
+            self._fail(group_error(error.code or 0, self.group_id, message))
 
     # Leaving
 

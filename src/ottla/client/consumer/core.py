@@ -30,6 +30,7 @@ from ottla.client.consumer.membership import Membership
 from ottla.client.consumer.metrics import CoordinatorMetrics, PollMetrics
 from ottla.client.consumer.offsets import OffsetLookup
 from ottla.client.consumer.positions import Positions
+from ottla.client.consumer.refusals import Refusals
 from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
 from ottla.client.consumer.wakeups import Wakeups
 from ottla.client.coordinator import Coordinator
@@ -94,6 +95,7 @@ class ConsumerCore:
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
+        self.refusals = Refusals(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
         self.telemetry = telemetry_of(
             config.enable_metrics_push,
             self.connections,
@@ -212,6 +214,7 @@ class ConsumerCore:
     def _new_cluster(self, cluster: Cluster) -> None:
         if self.subscription.pattern is not None:
             self._match_pattern(cluster)
+        self.refusals.follow()
         if self.in_group:
             self.membership.metadata_changed()
         elif self.subscription.by_group:
@@ -279,6 +282,7 @@ class ConsumerCore:
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
         if self.metadata.all_topics:
             self.metadata.request_update()
+        self.refusals.subscribed()
         self.positions.unplaced = True
         self.buffer.drop_stale()
 
@@ -326,6 +330,7 @@ class ConsumerCore:
             self.positions.has_work
             or self.wakeups.is_wanted
             or self.commits.callbacks
+            or self.refusals.pending
             or self.fetcher.error is not None
             or self.commits.is_due
             or (self.in_group and self.membership.has_work)
@@ -351,6 +356,8 @@ class ConsumerCore:
             self.fetcher.arrived.clear()
             await self.commits.run_callbacks()
             self._raise_errors()
+            await self._describe(deadline)
+            self.refusals.check()
             joined = await self._settle(deadline)
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
@@ -367,6 +374,12 @@ class ConsumerCore:
                 return False
             if (joined or self.subscription.partitions) and not self.fetcher.arrived.is_set():
                 await self._wait(left)
+
+    async def _describe(self, deadline: float) -> None:
+        """Before a group is joined, which may take long: is there a topic that may not be read?"""
+        if self.in_group and not self.subscription.topics <= self.metadata.cluster.topics.keys():
+            left = 0.0 if self.subscription.partitions else max(0.0, deadline - time.monotonic())
+            await asyncio.wait({self.metadata.next_update()}, timeout=left)
 
     async def _settle(self, deadline: float) -> bool:
         """Whose partitions are they? False when that is not decided in time."""

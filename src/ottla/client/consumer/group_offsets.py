@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ottla import errors
 from ottla.client.consumer.member import Committer, Member
-from ottla.client.coordinator import Coordinator
+from ottla.client.coordinator import Coordinator, group_error
 from ottla.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages.offset_commit import (
@@ -138,6 +138,8 @@ class GroupOffsets:
             raise error(f"{tp}: {error.__doc__}")
         if issubclass(error, GONE_ON):
             raise CommitFailedError(f"{tp}: the group is rebalancing or has gone on without this member ({error.name})")
+        if issubclass(error, errors.GroupAuthorizationFailedError):
+            raise error(f"group {self.group_id!r}: {error.__doc__}")
         raise error(f"{tp}: {error.__doc__}")
 
     async def committed(
@@ -188,13 +190,14 @@ class GroupOffsets:
         response = await self.coordinator.ask(request, deadline, of=OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH)
         answer: Any = response.groups[0] if response.groups else response
         if answer.error_code:
-            raise errors.for_code(answer.error_code)()
+            raise group_error(answer.error_code, group_id)
         found = {}
         for topic in answer.topics:
             for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
                 if p.error_code:
-                    raise errors.for_code(p.error_code)()
+                    error = errors.for_code(p.error_code)
+                    raise error(f"{tp}: {error.__doc__}")
                 if p.committed_offset >= 0:
-                    tp = TopicPartition(topic.name, p.partition_index)
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
         return found

@@ -17,7 +17,7 @@ from ottla.client.consumer.assignors import Assignor, make_assignors
 from ottla.client.consumer.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.coordinator import Coordinator
+from ottla.client.coordinator import Coordinator, group_error
 from ottla.client.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError
@@ -220,7 +220,7 @@ class Membership(Member):
             error = errors.for_code(response.error_code)
             if error is errors.MemberIdRequiredError:
                 self.member_id = response.member_id
-            raise error()
+            raise group_error(response.error_code, self.group_id)
         self.member_id = response.member_id
         self.generation = response.generation_id
         self._reason = ""
@@ -251,7 +251,7 @@ class Membership(Member):
         response = await self.coordinator.ask(request, deadline, timeout=timeout)
         self.metrics.syncs.record((time.monotonic() - began) * 1000)
         if response.error_code:
-            raise errors.for_code(response.error_code)()
+            raise group_error(response.error_code, self.group_id)
         return response.assignment
 
     async def _decide(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
@@ -338,7 +338,7 @@ class Membership(Member):
             elif issubclass(error_class, FENCED):
                 return
             elif not error_class.retriable:
-                self.fail(error_class())
+                self.fail(group_error(response.error_code, self.group_id))
                 return
 
     # Leaving

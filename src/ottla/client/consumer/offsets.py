@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.connections import Connections
+from ottla.client.consumer.refusals import refusal
 from ottla.client.metadata import Metadata
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndTimestamp, TopicPartition
@@ -45,11 +46,13 @@ class OffsetLookup:
         deadline = time.monotonic() + timeout
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         last: KafkaError | None = None
+        known = self.metadata.version
         self.metadata.add_topics({tp.topic for tp in wanted})
         while True:
             missing = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
             if not missing:
                 return found
+            described = self._are_described(missing, known)
             left = deadline - time.monotonic()
             if left <= 0:
                 names = ", ".join(map(str, sorted(missing)[:5]))
@@ -63,10 +66,20 @@ class OffsetLookup:
             if len(found) < len(wanted):
                 self.metadata.request_update()
                 pause = min(self._back_off, max(0.0, deadline - time.monotonic()))
-                if isinstance(last, errors.LeaderNotAvailableError):
+                if isinstance(last, errors.LeaderNotAvailableError) and not described:
                     await asyncio.wait({update}, timeout=pause)  # a new client's first question, mostly
                 else:
                     await asyncio.sleep(pause)
+
+    def _are_described(self, wanted: Iterable[TopicPartition], known: int) -> bool:
+        """Whether brokers have told of the topics since the snapshot `known`. Raises when they refused to."""
+        topics = {tp.topic for tp in wanted}
+        if self.metadata.version == known:
+            return False
+        error = refusal(self.metadata.cluster, topics)
+        if error is not None:
+            raise error
+        return topics <= self.metadata.cluster.topics.keys()
 
     async def _try(
         self,
@@ -86,7 +99,8 @@ class OffsetLookup:
                 raise problem
             if isinstance(problem, KafkaError):
                 return problem
-        return errors.LeaderNotAvailableError() if len(by_node) == 0 else None
+        placed = sum(map(len, by_node.values()))
+        return errors.LeaderNotAvailableError() if placed < len(missing) else None
 
     async def _ask(
         self,

@@ -161,10 +161,16 @@ def provided(provider: Any) -> Tokens:
         )
 
     async def get() -> str:
-        found = await ask() if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask)
-        if inspect.isawaitable(found):
-            found = await found
-        if not isinstance(found, str) or not found:
+        try:
+            found = await ask() if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask)
+            if inspect.isawaitable(found):
+                found = await found
+        except Exception as error:  # a program's own code: it may raise anything, and whoever waits has to hear of it
+            what = f"{type(error).__name__}: {error}"
+            raise SaslAuthenticationFailedError(f"sasl.oauth.token.provider: {what}") from error
+        if found == "":
+            raise SaslAuthenticationFailedError("sasl.oauth.token.provider: the token is empty")
+        if not isinstance(found, str):
             raise SaslAuthenticationFailedError(
                 f"sasl.oauth.token.provider: a token as text is wanted, not {type(found).__name__}"
             )

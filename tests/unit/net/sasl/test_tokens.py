@@ -193,6 +193,23 @@ def test_a_provider_is_a_function_or_has_one_and_may_be_async() -> None:
         get(provided(lambda: 5))
 
 
+def test_what_a_provider_raises_is_told() -> None:
+    def down() -> str:
+        raise RuntimeError("vault is down")
+
+    async def down_too() -> str:
+        raise RuntimeError("vault is down")
+
+    for provider in (down, down_too):
+        with pytest.raises(
+            SaslAuthenticationFailedError, match=r"token\.provider: RuntimeError: vault is down"
+        ) as told:
+            get(provided(provider))
+        assert isinstance(told.value.__cause__, RuntimeError)
+    with pytest.raises(SaslAuthenticationFailedError, match="the token is empty"):
+        get(provided(lambda: ""))
+
+
 def test_an_unsecured_token_claims_what_the_line_of_jaas_says() -> None:
     made = unsecured_token(
         {

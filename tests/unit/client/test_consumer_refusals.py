@@ -1,0 +1,271 @@
+"""What a consumer that may not read something tells its user, and how it goes on when it is allowed to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla import KafkaConsumer, TopicPartition, aio
+from ottla.errors import (
+    GroupAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+from .scripted import SILENCE, ScriptedBroker
+from .test_consumer import TP, consumer, fill, poll_until, read
+
+ALWAYS = 100_000
+REFUSED = TopicAuthorizationFailedError.code or 0
+GROUP_REFUSED = GroupAuthorizationFailedError.code or 0
+SECRET = TopicPartition("secret", 0)
+PROMPTLY = 5.0
+"""Seconds; what is not told at once takes a minute, or for ever."""
+
+
+@pytest.fixture
+def refused(broker: ScriptedBroker) -> set[str]:
+    """Names of topics that the broker does not describe; emptied, it does."""
+    names = {"secret"}
+    broker.add_topic("secret")
+    refuse(broker, names, REFUSED)
+    return names
+
+
+def refuse(broker: ScriptedBroker, names: set[str], code: int) -> None:
+    def answer(request: MetadataRequest) -> Any:
+        response: Any = broker._metadata(request)
+        if request.topics is None:
+            response.topics = [topic for topic in response.topics if topic.name not in names]
+        for topic in response.topics:
+            if topic.name in names:
+                topic.error_code, topic.partitions = code, []
+        return response
+
+    broker.on(MetadataRequest, answer, times=ALWAYS)
+
+
+def raised(call: Callable[[], Any], error: type[KafkaError], match: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(error, match=match):
+        call()
+    assert time.monotonic() - began < PROMPTLY
+
+
+# Topics
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_poll_names_topics_that_may_not_be_read_and_goes_on_when_they_may(
+    broker: ScriptedBroker, refused: set[str], group_id: str | None, protocol: str
+) -> None:
+    with consumer(broker, "secret", group_id=group_id, group_protocol=protocol, retry_backoff_max_ms=20) as c:
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'secret'")
+        raised(lambda: next(c), TopicAuthorizationFailedError, "topics 'secret'")
+        if protocol == "consumer" and group_id:
+            return  # the scripted broker gives members nothing to read
+        refused.clear()
+        fill(broker, 3, topic="secret")
+        assert len(read_at_last(c, 3)) == 3
+
+
+def read_at_last(c: KafkaConsumer, count: int) -> list[Any]:
+    """Records; an answer of a moment ago may be told once more."""
+    try:
+        return read(c, count)
+    except TopicAuthorizationFailedError:
+        return read(c, count)
+
+
+def test_poll_tells_before_the_group_is_joined(broker: ScriptedBroker, refused: set[str]) -> None:
+    broker.on(JoinGroupRequest, lambda _: SILENCE, times=ALWAYS)
+    with consumer(broker, "secret", group_id="g") as c:
+        raised(lambda: c.poll(timeout_ms=10_000), TopicAuthorizationFailedError, "'secret'")
+
+
+def test_all_topics_that_may_not_be_read_are_named(broker: ScriptedBroker, refused: set[str]) -> None:
+    refused.add("other")
+    with consumer(broker, "t", "secret", "other") as c:
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "topics 'other', 'secret':")
+
+
+def test_the_other_topics_are_read_between_two_refusals(broker: ScriptedBroker, refused: set[str]) -> None:
+    fill(broker, 3)
+    with consumer(broker, "t", "secret", retry_backoff_max_ms=60_000) as c:
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        assert len(read(c, 3)) == 3
+
+
+def test_a_topic_that_may_not_be_read_any_more_is_told_although_records_are_ready(
+    broker: ScriptedBroker, refused: set[str]
+) -> None:
+    refused.clear()
+    fill(broker, 50)
+    with consumer(broker, metadata_max_age_ms=50, max_poll_records=1) as c:
+        c.assign([TP, SECRET])
+        c.position(SECRET)
+        read(c, 1)
+        refused.add("secret")
+        count = len(broker.asked(MetadataRequest))
+        broker.wait_for(lambda: len(broker.asked(MetadataRequest)) >= count + 3)  # the answer before is known by then
+        assert c._core.buffer.has_records
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+
+
+def test_a_name_that_is_none_is_told(broker: ScriptedBroker) -> None:
+    refuse(broker, {"no name"}, InvalidTopicError.code or 0)
+    with consumer(broker, "no name") as c:
+        raised(lambda: c.poll(timeout_ms=60_000), InvalidTopicError, "topics 'no name'")
+
+
+def test_a_pattern_leaves_out_what_may_not_be_read(broker: ScriptedBroker, refused: set[str]) -> None:
+    fill(broker, 3)
+    with consumer(broker) as c:
+        c.subscribe(pattern="t|secret")
+        assert len(read(c, 3)) == 3
+        assert c.subscription() == {"t"}
+
+
+def test_a_subscription_that_leaves_out_the_topic_is_read(broker: ScriptedBroker, refused: set[str]) -> None:
+    fill(broker, 3)
+    with consumer(broker, "secret") as c:
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+        c.subscribe(["t"])
+        assert len(read(c, 3)) == 3
+        c.subscribe(["secret"])
+        raised(lambda: c.poll(timeout_ms=60_000), TopicAuthorizationFailedError, "'secret'")
+
+
+def test_the_asyncio_face_tells_too(broker: ScriptedBroker, refused: set[str]) -> None:
+    async def run() -> None:
+        async with aio.KafkaConsumer("secret", bootstrap_servers=broker.address, retry_backoff_max_ms=100) as c:
+            for call in (lambda: c.getmany(timeout_ms=60_000), lambda: c.poll(60_000), c.getone, c.__anext__):
+                async with asyncio.timeout(PROMPTLY):
+                    with pytest.raises(TopicAuthorizationFailedError, match="'secret'"):
+                        await call()
+
+    asyncio.run(run())
+
+
+# Offsets
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda c: c.end_offsets([TP, SECRET]),
+        lambda c: c.beginning_offsets([SECRET]),
+        lambda c: c.offsets_for_times({SECRET: 0}),
+        lambda c: (c.assign([SECRET]), c.position(SECRET)),
+    ],
+)
+def test_offsets_of_a_topic_that_may_not_be_read_are_refused_at_once(
+    broker: ScriptedBroker, refused: set[str], ask: Callable[[KafkaConsumer], Any]
+) -> None:
+    with consumer(broker) as c:
+        for _ in range(2):
+            raised(lambda: ask(c), TopicAuthorizationFailedError, "topics 'secret'")
+        refused.clear()
+        ask(c)
+
+
+def test_unknown_partitions_are_asked_for_once_in_retry_backoff(broker: ScriptedBroker) -> None:
+    with consumer(broker, retry_backoff_ms=200, default_api_timeout_ms=900) as c:
+        c.partitions_for_topic("t")
+        before = len(broker.asked(MetadataRequest))
+        with pytest.raises(KafkaTimeoutError, match="t-9"):
+            c.end_offsets([TopicPartition("t", 9)])
+        assert len(broker.asked(MetadataRequest)) - before <= 6
+
+
+def test_committed_offsets_that_may_not_be_read_name_the_partition(broker: ScriptedBroker) -> None:
+    part = OffsetFetchResponsePartitions(partition_index=0, error_code=REFUSED)
+    topics = [OffsetFetchResponseTopics(name="t", partitions=[part])]
+    group = OffsetFetchResponseGroup(group_id="g", topics=topics)
+    broker.on(OffsetFetchRequest, lambda _: OffsetFetchResponse(groups=[group]))
+    with consumer(broker, group_id="g") as c:
+        raised(lambda: c.committed(TP), TopicAuthorizationFailedError, "t-0")
+
+
+# Groups
+
+
+def no_coordinator(request: Any) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(coordinators=[Coordinator(key="my-group", error_code=GROUP_REFUSED)])
+
+
+def no_offsets(request: Any) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="my-group", error_code=GROUP_REFUSED)])
+
+
+def no_commit(request: Any) -> OffsetCommitResponse:
+    part = OffsetCommitResponsePartition(partition_index=0, error_code=GROUP_REFUSED)
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
+
+
+@pytest.mark.parametrize(
+    ("request_type", "answer"),
+    [
+        (FindCoordinatorRequest, no_coordinator),
+        (JoinGroupRequest, lambda _: JoinGroupResponse(error_code=GROUP_REFUSED)),
+        (SyncGroupRequest, lambda _: SyncGroupResponse(error_code=GROUP_REFUSED)),
+        (HeartbeatRequest, lambda _: HeartbeatResponse(error_code=GROUP_REFUSED)),
+        (OffsetFetchRequest, no_offsets),
+    ],
+)
+def test_a_member_that_may_not_use_its_group_names_it(broker: ScriptedBroker, request_type: Any, answer: Any) -> None:
+    broker.on(request_type, answer, times=ALWAYS)
+    with (
+        consumer(broker, "t", group_id="my-group", heartbeat_interval_ms=20) as c,
+        pytest.raises(GroupAuthorizationFailedError, match="my-group"),
+    ):
+        poll_until(c, lambda: False)
+
+
+def test_a_member_of_the_newer_kind_names_its_group(broker: ScriptedBroker) -> None:
+    broker.on(
+        ConsumerGroupHeartbeatRequest,
+        lambda _: ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED, error_message=None),
+        times=ALWAYS,
+    )
+    with (
+        consumer(broker, "t", group_id="my-group", group_protocol="consumer") as c,
+        pytest.raises(GroupAuthorizationFailedError, match="my-group"),
+    ):
+        poll_until(c, lambda: False)
+
+
+def test_a_commit_that_is_refused_names_the_group(broker: ScriptedBroker) -> None:
+    broker.on(OffsetCommitRequest, no_commit)
+    with consumer(broker, group_id="my-group") as c:
+        c.assign([TP])
+        raised(lambda: c.commit({TP: 1}), GroupAuthorizationFailedError, "my-group")
