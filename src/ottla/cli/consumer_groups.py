@@ -1,4 +1,4 @@
-"""List, describe and delete consumer groups, as kafka-consumer-groups.sh does."""
+"""List, describe and delete consumer groups, reset and delete their offsets, as kafka-consumer-groups.sh does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+from ottla.cli import offset_deletion, offset_resetting
+from ottla.cli.action_options import check_belongs
 from ottla.cli.connection import add_connection, client_options
 from ottla.cli.table import lines
 from ottla.client.admin.admin import KafkaAdminClient
@@ -18,6 +20,11 @@ from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
 """What a group of consumers can be in."""
+BELONGS = {
+    "topic": ("reset-offsets", "delete-offsets"),
+    **dict.fromkeys(offset_resetting.OPTIONS, ("reset-offsets",)),
+}
+"""Actions by option."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--describe", action="store_const", const="describe", dest="action", help="tell offsets and lag"
     )
     action.add_argument("--delete", action="store_const", const="delete", dest="action", help="delete empty groups")
+    for name, what in (("reset-offsets", "set offsets of inactive groups"), ("delete-offsets", "forget offsets")):
+        action.add_argument(f"--{name}", action="store_const", const=name, dest="action", help=what)
     parser.add_argument("--group", action="append", default=[], help="a group; repeatable")
     parser.add_argument("--all-groups", action="store_true", help="every group")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="T[:P,P…]", help="a topic, or partitions of it; repeatable"
+    )
+    offset_resetting.add_arguments(parser)
     parser.add_argument("--state", nargs="?", const="", metavar="STATE", help="with --list: show, or choose by, states")
     parser.add_argument("--members", action="store_true", help="with --describe: members instead of offsets")
     parser.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (the default)")
@@ -57,6 +70,10 @@ def run(args: argparse.Namespace) -> int:
     """Do it; 1 where a group is not there or the broker refuses."""
     try:
         states = _states(args)
+        check_belongs(args, BELONGS)
+        request = offset_resetting.read(args) if args.action == "reset-offsets" else None
+        if args.action == "delete-offsets":
+            offset_deletion.check(args)
         with KafkaAdminClient(client_options(args)) as admin:
             if args.action == "list":
                 return list_groups(admin, args, states)
@@ -64,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
             if not groups and not args.all_groups:
                 print("--group or --all-groups is needed", file=sys.stderr)
                 return 2
+            if request is not None:
+                return offset_resetting.reset(admin, groups, request)
+            if args.action == "delete-offsets":
+                return offset_deletion.delete_offsets(admin, groups[0], args)
             return delete(admin, groups) if args.action == "delete" else describe(admin, groups, args)
     except KafkaError as error:
         print(f"Error: Executing consumer group command failed due to {error}", file=sys.stderr)

@@ -29,7 +29,7 @@ COMMANDS = (
     Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
     Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
     Command("acls", "acls", "add, remove and list access rules (kafka-acls.sh)"),
-    Command("consumer-groups", "consumer_groups", "list and describe consumer groups (kafka-consumer-groups.sh)"),
+    Command("consumer-groups", "consumer_groups", "consumer groups, their offsets and lag (kafka-consumer-groups.sh)"),
     Command("get-offsets", "get_offsets", "tell the offsets of partitions (kafka-get-offsets.sh)"),
     Command("delete-records", "delete_records", "delete the first records of partitions (kafka-delete-records.sh)"),
     Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),

@@ -1,0 +1,167 @@
+"""`ottla consumer-groups --reset-offsets` and `--delete-offsets` against a broker in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.cli.main import main
+
+Ask = Callable[..., tuple[str, str]]
+"""(arguments of the command, exit code) → stdout and stderr."""
+RESET, DELETE = "--reset-offsets", "--delete-offsets"
+NOON = 1_700_000_000_000
+
+
+@pytest.fixture
+def ask(ottla_broker: Broker, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main(["consumer-groups", "--bootstrap-server", ottla_broker.bootstrap_servers, *arguments]) == code
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def filled(ottla_broker: Broker, topic: str) -> str:
+    """A topic with four records in partition 0, a second apart, of which a group `g-…` has read two."""
+    with KafkaProducer(bootstrap_servers=ottla_broker.bootstrap_servers) as producer:
+        for i in range(4):
+            producer.send(topic, b"x", partition=0, timestamp_ms=NOON + 1000 * i).get(10)
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        admin.alter_consumer_group_offsets(f"g-{topic}", {TopicPartition(topic, 0): 2})
+    return topic
+
+
+def committed(broker: Broker, topic: str) -> dict[int, int]:
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        found = admin.list_consumer_group_offsets(f"g-{topic}")
+    return {tp.partition: place.offset for tp, place in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "offsets"),
+    [
+        ("--to-earliest", [0, 0]),
+        ("--to-latest", [4, 0]),
+        ("--to-current", [2, 0]),
+        ("--to-offset 3", [3, 0]),
+        ("--to-datetime 2023-11-14T22:13:21.000", [1, 0]),
+        ("--by-duration P1D", [4, 0]),
+    ],
+)
+def test_new_offsets_are_told(ask: Ask, ottla_broker: Broker, filled: str, spec: str, offsets: list[int]) -> None:
+    asked = (RESET, "--group", f"g-{filled}", "--topic", filled, "--dry-run", *spec.split())
+    told = json.loads(ask(*asked, "--json")[0])
+    assert [row["new_offset"] for row in told["offsets"]] == offsets
+    assert committed(ottla_broker, filled) == {0: 2}
+
+
+def test_without_execute_nothing_is_done_and_that_is_told(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+    group = f"g-{filled}"
+    out, err = ask(RESET, "--group", group, "--all-topics", "--shift-by", "-1")
+    width = max(15, len(filled))
+    assert out == (
+        f"\n{'GROUP':<{len(group)}} {'TOPIC':<{width}} PARTITION  NEW-OFFSET\n{group} {filled:<{width}} 0          1\n"
+    )
+    assert "No action will be performed as the --execute option is missing" in err
+    assert committed(ottla_broker, filled) == {0: 2}
+
+
+def test_offsets_are_set_within_the_log_with_a_warning(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+    _, err = ask(RESET, "--group", f"g-{filled}", "--topic", f"{filled}:0", "--shift-by", "9", "--execute")
+    assert err == (
+        f"WARN New offset (11) is higher than latest offset for topic partition {filled}-0. Value will be set to 4.\n"
+    )
+    assert committed(ottla_broker, filled) == {0: 4}
+
+
+def test_what_was_exported_is_set_from_the_file(ask: Ask, ottla_broker: Broker, filled: str, tmp_path: Path) -> None:
+    group = ("--group", f"g-{filled}")
+    out, _ = ask(RESET, *group, "--topic", filled, "--to-earliest", "--dry-run", "--export")
+    file = tmp_path / "plan.csv"
+    file.write_text(out)
+    ask(RESET, *group, "--from-file", str(file), "--execute")
+    assert committed(ottla_broker, filled) == {0: 0, 1: 0}
+    file.write_text(f"other,{filled},0,3\n")
+    out, _ = ask(RESET, *group, "--from-file", str(file), "--execute")
+    assert f"Error: No reset plan for group g-{filled} found.\n" in out
+
+
+def test_a_group_with_members_is_refused_and_others_are_done(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+    group, at = f"m-{filled}", ottla_broker.bootstrap_servers
+    with KafkaConsumer(filled, bootstrap_servers=at, group_id=group, auto_offset_reset="earliest") as consumer:
+        while not consumer.poll(1000):
+            pass
+        groups = ("--group", group, "--group", f"g-{filled}")
+        out, _ = ask(RESET, *groups, "--topic", f"{filled}:0", "--to-earliest", "--execute")
+        words = f"Assignments can only be reset if the group '{group}' is inactive, but the current state is Stable."
+        assert out.startswith(f"\nError: {words}\n\nGROUP ")
+        out, _ = ask(DELETE, "--group", group, "--topic", f"{filled}:0")
+        assert out.startswith("\nError: Encountered some partition-level error, see the follow-up details.\n")
+        assert "Error: org.apache.kafka.common.errors.GroupSubscribedToTopicException: Deleting offsets " in out
+    assert committed(ottla_broker, filled) == {0: 0}
+
+
+def test_a_partition_that_is_not_there_stops_all(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+    topics = ("--topic", f"{filled}:0,7")
+    _, err = ask(RESET, "--group", f"g-{filled}", *topics, "--to-earliest", "--execute", code=1)
+    assert f'The partitions "{filled}-7" do not exist' in err
+    assert committed(ottla_broker, filled) == {0: 2}
+
+
+def test_offsets_are_forgotten(ask: Ask, ottla_broker: Broker, filled: str) -> None:
+    group = f"g-{filled}"
+    out, _ = ask(DELETE, "--group", group, "--topic", f"{filled}:0", "--topic", "nowhere")
+    first, _, header, one, two = out.splitlines() if out.splitlines()[1] == "" else ("", *out.splitlines())
+    width = max(15, len(filled))
+    assert first == f"Request succeeded for deleting offsets from group {group}."
+    assert header == f"{'TOPIC':<{width}} PARTITION  STATUS         "
+    done, missing = sorted((one, two), key=lambda line: "nowhere" in line)
+    assert done == f"{filled:<{width}} 0          Successful     "
+    assert missing.split(maxsplit=2)[1:] == [
+        "-",
+        "Error: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "
+        "This server does not host this topic-partition.",
+    ]
+    assert committed(ottla_broker, filled) == {}
+
+
+def test_a_group_that_is_not_there_has_no_offsets_to_forget(ask: Ask, filled: str) -> None:
+    out, _ = ask(DELETE, "--group", "nobody", "--topic", f"{filled}:0")
+    assert out.startswith("\nError: The group id does not exist.\n")
+    told = json.loads(ask(DELETE, "--group", "nobody", "--topic", f"{filled}:0", "--json")[0])
+    assert told["deleted"] == []
+    assert [(e["partition"], e["error"]) for e in told["errors"]] == [(0, "GroupIdNotFoundError")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--reset-offsets --group g --topic t", "--reset-offsets takes one of --to-offset"),
+        ("--reset-offsets --group g --topic t --to-latest --to-offset 0", "--reset-offsets takes one of --to-offset"),
+        ("--reset-offsets --group g --to-latest", "One of the reset scopes should be defined"),
+        ("--reset-offsets --group g --topic t --all-topics --to-latest", "--topic cannot be used with --all-topics"),
+        ("--reset-offsets --group g --all-groups --topic t --to-latest", "--group cannot be used with --all-groups"),
+        ("--reset-offsets --group g --topic t --to-latest --dry-run --execute", "only one of --execute and --dry-run"),
+        ("--reset-offsets --group g --topic t --to-latest --export --json", "--export cannot be used with --json"),
+        ("--reset-offsets --group g --from-file /nowhere.csv", "--from-file /nowhere.csv"),
+        ("--describe --group g --topic t", "--topic cannot be used with --describe"),
+        ("--delete --group g --execute", "--execute cannot be used with --delete"),
+        ("--delete-offsets --group g", "--delete-offsets takes one --group, and --topic"),
+        ("--delete-offsets --group g --group h --topic t", "--delete-offsets takes one --group, and --topic"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anybody_is_asked(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["consumer-groups", "--bootstrap-server", "127.0.0.1:1", *arguments.split()]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
