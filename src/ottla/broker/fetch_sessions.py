@@ -65,6 +65,8 @@ class Wanted:
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
             return False
+        if partition.needs_confirmation:
+            return False
         log, want = partition.log, self.want
         if (
             want.fetch_offset != log.log_end_offset
@@ -95,13 +97,15 @@ class Wanted:
 class Session:
     """The partitions of one client, in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "partitions", "used", "uses_ids")
+    __slots__ = ("answered_at", "epoch", "id", "partitions", "used", "uses_ids")
 
     def __init__(self, session_id: int, uses_ids: bool, now: float) -> None:
         self.used = now
         self.id = session_id
         self.epoch = 1
         self.uses_ids = uses_ids
+        self.answered_at = float("-inf")
+        """When the last response was made; a client sends its next request only after it."""
         self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:

@@ -111,7 +111,7 @@ class BrokerNode:
                 await self._end_earlier_session(zookeeper)
             registry = self._registry = zookeeper or self._embedded()
             partitions = Partitions(
-                self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas
+                self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas, clock
             )
             member = self._member = ClusterMember(
                 registry, config, self.broker_id, stop=partitions.stop, unclean_allowed=self._unclean_allowed

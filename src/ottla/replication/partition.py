@@ -29,7 +29,6 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
-from ottla.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
 from ottla.replication.leadership import Leadership
 from ottla.replication.proposals import carry_through
 from ottla.replication.replica import Replica
@@ -63,6 +62,8 @@ class FollowerFetch(NamedTuple):
     leader_epoch: int
     offset: int
     log_start: int
+    followed_at: float = float("-inf")
+    """When the response was made to which this fetch is the reply (see `Replica.followed_at`)."""
 
 
 class Partition:
@@ -84,6 +85,8 @@ class Partition:
         """For this broker's own disk, where the topic asks for fsync and other replicas are not waited for."""
         self._deletions = OffsetWaits()
         """For the log starts of the followers that live."""
+        self._confirmations = OffsetWaits()
+        """For proof of being the leader: by the time since when an in-sync follower has to have followed."""
         self._alive: Callable[[], Iterable[int]] = tuple
         self._leadership: Leadership | None = None
         """What is known of the followers; None for a lone replica, and while this one follows."""
@@ -188,6 +191,7 @@ class Partition:
         self._pending.fail(error)
         self._unwritten.fail(error)
         self._deletions.fail(error)
+        self._confirmations.fail(error)
         _wake(self._waiters, 0)
         _wake(self._append_waiters, 0)
 
@@ -211,7 +215,6 @@ class Partition:
         if not self.leads:
             raise NotLeaderOrFollowerError
         if acks == ALL_REPLICAS and len(self.image.isr) < self._required:
-            self._note_refused(data)
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.image.isr)} in-sync replica(s), "
                 f"min.insync.replicas is {self.min_insync_replicas}"
@@ -230,11 +233,6 @@ class Partition:
             raise
         self._on_appended(len(data))
         return appended
-
-    def _note_refused(self, data: memoryview) -> None:
-        """Those behind it in their producer's order wait for it."""
-        if len(data) >= HEADER_BYTES and data[MAGIC_POSITION] == MAGIC:
-            self.log.producers.refuse(read_header(data))
 
     @property
     def _required(self) -> int:
@@ -264,6 +262,26 @@ class Partition:
         if acks == ALL_REPLICAS or self._leadership is None:
             return self._pending.add(next_offset)
         return None if self._own_end >= next_offset else self._unwritten.add(next_offset)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether a response waits for proof that this broker still leads; followers are then answered at once."""
+        return bool(self._confirmations)
+
+    def confirm_leadership(self, seconds: float) -> asyncio.Future[None] | None:
+        """Prove that this broker leads at this moment, before a producer gets an error that only the leader may give.
+
+        A broker that was paused, or was made the leader while it was, does not know that another one leads by now and
+        has appended what is missing here. The future completes when an in-sync follower has proved that it still
+        follows, and fails with NotLeaderOrFollowerError after `seconds`, or when this broker resigns. None if no
+        other replica is in sync: then nobody else can lead.
+        """
+        if self._leadership is None or len(self.image.isr) <= 1:
+            return None
+        confirmed = self._confirmations.add(self._now())
+        asyncio.get_running_loop().call_later(seconds, _fail_with_not_leader, confirmed)
+        _wake(self._append_waiters, 0)
+        return confirmed
 
     def read(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice:
         """Batches from `offset` on, as far as a consumer may read.
@@ -311,6 +329,9 @@ class Partition:
             raise UnknownLeaderEpochError if fetch.leader_epoch >= 0 else NotLeaderOrFollowerError
         end = self.log.log_end_offset
         replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
+        replica.followed_at = max(replica.followed_at, fetch.followed_at)
+        if replica.id in self.image.isr:
+            self._confirmations.reach(replica.followed_at)
         self._let_join(leadership, replica)
         self._move_on(0)
         self._deletions_reach()
@@ -360,6 +381,8 @@ class Partition:
         if len(self.image.isr) < self._required and self._leadership is not None:
             self._pending.fail(NotEnoughReplicasAfterAppendError(f"{self.topic_partition}: {self.image.isr} are left"))
         self._move_on(0)
+        if len(self.image.isr) <= 1:
+            self._confirmations.reach(float("inf"))  # the controller has answered, and nobody else can lead
         if self._leadership is not None:
             self._let_all_join(self._leadership)
 
@@ -505,6 +528,12 @@ class Partition:
         self.log.high_watermark = offset
         self._pending.reach(offset)
         _wake(self._waiters, gained)
+
+
+def _fail_with_not_leader(confirmed: asyncio.Future[None]) -> None:
+    if not confirmed.done():
+        confirmed.set_exception(NotLeaderOrFollowerError("no in-sync follower has confirmed that this broker leads"))
+        confirmed.exception()  # the producer may have gone, and nobody waits
 
 
 def _wake(waiters: set[Waiter], gained: int) -> None:

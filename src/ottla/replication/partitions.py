@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
+from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.znodes import uuid_text
 from ottla.config.topic import LogConfig
@@ -20,6 +21,7 @@ from ottla.errors import (
 )
 from ottla.model import TopicPartition
 from ottla.replication.partition import LAG_SECONDS, Partition
+from ottla.replication.rejected_batches import RejectedBatches
 from ottla.replication.relocation import Relocation
 from ottla.replication.replication_quota import ReplicationQuota, is_throttled
 from ottla.replication.roles import Followers, IsrChanges, RoleListener
@@ -49,6 +51,7 @@ class Partitions:
         workers: Executor,
         log_config: LogConfigOf,
         min_insync_replicas: MinIsrOf,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -82,6 +85,7 @@ class Partitions:
         self.isr_changes: IsrChanges | None = None
         """How leaders ask for another ISR; set before `start`."""
         self.lag_seconds = LAG_SECONDS
+        self.rejected_batches = RejectedBatches(clock)
         self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
 
     def __iter__(self) -> Iterator[Partition]:

@@ -10,7 +10,16 @@ UNKNOWN = -1
 class Replica:
     """How far a follower has come. Times are of the clock's `monotonic`."""
 
-    __slots__ = ("_fetched_at", "_leader_end", "broker_epoch", "caught_up_at", "id", "log_end", "log_start")
+    __slots__ = (
+        "_fetched_at",
+        "_leader_end",
+        "broker_epoch",
+        "caught_up_at",
+        "followed_at",
+        "id",
+        "log_end",
+        "log_start",
+    )
 
     def __init__(self, broker_id: int) -> None:
         self.id = broker_id
@@ -27,6 +36,9 @@ class Replica:
         self.caught_up_at = now if in_sync else float("-inf")
         self._fetched_at = now if in_sync else float("-inf")
         self._leader_end = leader_end
+        self.followed_at = float("-inf")
+        """The latest time at which it certainly followed this leader epoch: when the response was made to which its
+        last fetch is the reply. A fetch may have waited in a socket while this broker was paused, such a reply cannot."""
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
         """A fetch says that the follower has everything before `offset`.

@@ -8,23 +8,23 @@ from ottla.errors import KafkaError
 
 
 class OffsetWaits:
-    """Futures that become done when an offset is reached. Loop thread."""
+    """Futures that complete when an offset (or a time) is reached. Not thread-safe: event loop only."""
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[float, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, offset: int) -> asyncio.Future[None]:
+    def add(self, offset: float) -> asyncio.Future[None]:
         """What becomes done when `offset` is reached."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((offset, future))
         return future
 
-    def reach(self, offset: int) -> None:
+    def reach(self, offset: float) -> None:
         """Everything up to `offset` is there."""
         if not self._waiting:
             return

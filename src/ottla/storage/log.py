@@ -69,6 +69,8 @@ class Appended(NamedTuple):
     last_offset: int
     append_time_ms: int
     log_start_offset: int
+    header: BatchHeader
+    """Of the first batch, as its producer sent it."""
     duplicate: bool = False
 
 
@@ -170,7 +172,7 @@ class Log:
         if origin_client and self.config.message_format < MAGIC:
             data, placed = validation.in_old_format(data, self.config.message_format)
         self._write(data, placed)
-        return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset)
+        return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset, batches[0].header)
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Append what the leader sent, as it is. Raises InvalidRecordError where its offsets do not follow the log."""
@@ -183,7 +185,8 @@ class Log:
                 )
             next_offset = batch.header.next_offset
         self._write(data, batches)
-        return Appended(batches[0].header.base_offset, next_offset - 1, -1, self.log_start_offset)
+        first = batches[0].header
+        return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
         """Hold idempotent batches to their producers' sequences; the append that a repeated batch stands for."""
@@ -198,7 +201,8 @@ class Log:
                 continue
             known = self.producers.duplicate_of(header) if origin_client else None
             if known is not None:
-                return Appended(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True)
+                start = self.log_start_offset
+                return Appended(known.first_offset, known.last_offset, known.timestamp, start, header, duplicate=True)
             self.producers.check(header)
         return None
 

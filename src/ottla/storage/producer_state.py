@@ -17,7 +17,6 @@ from ottla.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaStorageError,
-    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
     UnknownProducerIdError,
@@ -30,8 +29,6 @@ from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 BATCHES_KEPT = 5
 """Batches per producer that a repeat is recognised of: the most that may be in flight."""
-REFUSED_KEPT = 1000
-"""Producers of which it is known that a batch was refused for now: those of the last seconds."""
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_TRANSACTION = -1
 
@@ -152,8 +149,6 @@ class ProducerStates:
         """First offset → marker's offset of transactions that ended above the high watermark."""
         self._lowest: dict[int, tuple[int, int]] = {}
         """Epoch and lowest sequence seen of producers whose transaction has no batch here yet."""
-        self._refused: dict[int, tuple[int, int]] = {}
-        """Epoch and sequence of a producer's batch that was refused for now, and will come again."""
         self._guards: dict[int, VerificationGuard] = {}
         """By producer, that its transaction is being verified and has no batch here yet."""
         self.end_offset = 0
@@ -180,35 +175,15 @@ class ProducerStates:
         if seen is None or seen[0] != epoch or sequence < seen[1]:
             self._lowest[producer_id] = epoch, sequence
 
-    def refuse(self, header: BatchHeader) -> None:
-        """Note that a batch is sent back although nothing is wrong with it: too few replicas are in sync.
-
-        Those behind it may come when there are enough again. They are sent back, too, as long as it has not come: taken
-        for out of order, librdkafka would begin a new epoch, and write anew what other partitions have already. A batch
-        that repeats what is here keeps nobody back: it comes again, and is answered without being appended.
-        """
-        if header.has_producer_id and header.base_sequence != NO_SEQUENCE and not self._reaches(header):
-            key = header.producer_epoch, header.base_sequence
-            known = self._refused.pop(header.producer_id, key)
-            self._refused[header.producer_id] = min(known, key) if known[0] == key[0] else key
-            if len(self._refused) > REFUSED_KEPT:
-                del self._refused[next(iter(self._refused))]
-
-    def _reaches(self, header: BatchHeader) -> bool:
-        producer = self.producers.get(header.producer_id)
-        return (
-            producer is not None
-            and producer.epoch == header.producer_epoch
-            and producer.last_sequence >= header.base_sequence
-        )
-
-    def _check_refused(self, header: BatchHeader) -> None:
-        epoch, sequence = self._refused.get(header.producer_id, (NO_PRODUCER_EPOCH, NO_SEQUENCE))
-        if epoch == header.producer_epoch and header.base_sequence > sequence:
-            raise NotEnoughReplicasError(
-                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {sequence} was sent back and "
-                "has to come first"
-            )
+    def has_appended(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether the log has the producer's batch with this sequence, or a later one, in this epoch or a newer one."""
+        producer = self.producers.get(producer_id)
+        if producer is None or producer.epoch < epoch:
+            return False
+        if producer.epoch > epoch:
+            return True
+        last = producer.last_sequence
+        return last != NO_SEQUENCE and (last - sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
     def guard(self, producer_id: int, epoch: int) -> VerificationGuard:
         """Note that a producer's transaction is about to be verified by another broker (KIP-890).
@@ -256,12 +231,10 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> None:
         """Raise unless the batch may be appended as its producer's next; it is no `duplicate_of` another.
 
-        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, UnknownProducerIdError for
-        numbers that an earlier transaction has used, or NotEnoughReplicasError behind a batch that was refused by it.
+        InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError for
+        numbers that an earlier transaction has used.
         """
         self._check_beginning(header)
-        if header.producer_id in self._refused:
-            self._check_refused(header)
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return
@@ -328,8 +301,6 @@ class ProducerStates:
         self._begin_epoch(producer, header.producer_epoch)
         producer.last_timestamp = header.max_timestamp
         self._guards.pop(producer.id, None)
-        if header.producer_id in self._refused and self._refused[producer.id] <= (producer.epoch, header.last_sequence):
-            del self._refused[producer.id]
         if header.is_control:
             return None if marker is None else self._complete(producer, header, marker)
         producer.batches.append(

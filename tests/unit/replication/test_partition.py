@@ -21,10 +21,9 @@ from ottla.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
-    OutOfOrderSequenceNumberError,
 )
 from ottla.model import TopicPartition
-from ottla.replication.partition import Partition
+from ottla.replication.partition import FollowerFetch, Partition
 from ottla.storage.recovery import open_log
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
@@ -128,48 +127,63 @@ def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
     with_partition(test, tmp_path, min_isr=2, image=replace(IMAGE, replicas=(0, 1)))
 
 
-def numbered(sequence: int, epoch: int = 0) -> memoryview:
-    """A batch of an idempotent producer."""
-    return memoryview(batch(b"v", producer_id=1, producer_epoch=epoch, base_sequence=sequence))
+FOLLOWER = 1
 
 
-def test_batches_behind_one_that_was_sent_back_are_sent_back_too(tmp_path: Path) -> None:
-    # librdkafka begins a new epoch on OUT_OF_ORDER_SEQUENCE_NUMBER, and writes anew what waits for its answer elsewhere
+def fetch(followed_at: float, replica: int = FOLLOWER) -> FollowerFetch:
+    return FollowerFetch(replica, 0, 0, offset=0, log_start=0, followed_at=followed_at)
+
+
+def test_confirm_leadership_needs_a_follower_that_replied_since(tmp_path: Path) -> None:
+    # a fetch that has waited in a socket while this broker was paused is the reply to an older response
     async def test(partition: Partition, _: Held) -> None:
-        partition.append(numbered(0))
-        partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
-        with pytest.raises(NotEnoughReplicasError):
-            partition.append(numbered(1))
-        partition.lead(replace(IMAGE_OF_TWO, state_version=2))
-        with pytest.raises(NotEnoughReplicasError, match="1 was sent back"):
-            partition.append(numbered(2))
-        assert partition.append(numbered(0)).duplicate
-        partition.append(numbered(1))
-        partition.append(numbered(2))
-        with pytest.raises(OutOfOrderSequenceNumberError):
-            partition.append(numbered(4))
-        partition.append(numbered(0, epoch=1))
+        before = partition.log.clock.monotonic()
+        confirmed = partition.confirm_leadership(60)
+        assert confirmed is not None
+        partition.fetched(fetch(float("-inf")))
+        partition.fetched(fetch(before - 1))
+        assert not confirmed.done()
+        assert partition.needs_confirmation
+        partition.fetched(fetch(partition.log.clock.monotonic()))
+        await confirmed
+        assert not partition.needs_confirmation
 
-    with_partition(test, tmp_path, min_isr=2, image=IMAGE_OF_TWO)
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
 
 
-def test_a_repeated_batch_that_was_sent_back_keeps_nobody_back(tmp_path: Path) -> None:
-    # its answer was late, so it came again when too few replicas were in sync: the log has it
+def test_confirm_leadership_without_a_reply_fails_with_not_leader(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        partition.append(numbered(0))
-        partition.append(numbered(1))
-        partition.lead(replace(IMAGE_OF_TWO, isr=(0,), state_version=1))
-        for sequence in (1, 2, 3):
-            with pytest.raises(NotEnoughReplicasError):
-                partition.append(numbered(sequence))
-        partition.lead(replace(IMAGE_OF_TWO, state_version=2))
-        assert partition.append(numbered(1)).duplicate
-        with pytest.raises(NotEnoughReplicasError, match="2 was sent back"):
-            partition.append(numbered(3))
-        partition.append(numbered(2))
-        partition.append(numbered(3))
+        confirmed = partition.confirm_leadership(0.001)
+        assert confirmed is not None
+        with pytest.raises(NotLeaderOrFollowerError, match="no in-sync follower"):
+            await confirmed
 
-    with_partition(test, tmp_path, min_isr=2, image=IMAGE_OF_TWO)
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
+
+
+def test_confirm_leadership_when_the_broker_resigns_fails_with_not_leader(tmp_path: Path) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        confirmed = partition.confirm_leadership(60)
+        assert confirmed is not None
+        partition.follow(replace(IMAGE_OF_TWO, leader=1, leader_epoch=1))
+        with pytest.raises(NotLeaderOrFollowerError):
+            await confirmed
+
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
+
+
+def test_confirm_leadership_alone_in_sync_needs_nobody(tmp_path: Path) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        confirmed = partition.confirm_leadership(60)
+        assert confirmed is not None
+        partition.fetched(fetch(partition.log.clock.monotonic(), replica=2))
+        assert not confirmed.done(), "a follower that is not in sync proves nothing"
+        partition.lead(replace(image, isr=(0,), state_version=1))
+        await confirmed
+        assert partition.confirm_leadership(60) is None
+
+    image = replace(IMAGE_OF_TWO, replicas=(0, 1, 2))
+    with_partition(test, tmp_path, image=image)
 
 
 def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ class Fetch:
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
         )
         self._is_follower = self._replica_id != CONSUMER
+        self._followed_at = float("-inf") if context.session is None else context.session.answered_at
         self._told = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
         self._may_follow = not self._is_follower or call.allows(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
@@ -158,6 +159,8 @@ class Fetch:
     def response(self, results: list[Result]) -> FetchResponse:
         """The answer: everything, or within a session what is news."""
         session = self._context.session
+        if session is not None:
+            session.answered_at = self._services.clock.monotonic()
         if self._is_follower:
             self._count(results)
         if self._context.incremental and session is not None:
@@ -273,12 +276,15 @@ class Fetch:
                         want.current_leader_epoch,
                         want.fetch_offset,
                         want.log_start_offset,
+                        self._followed_at,
                     )
                 )
             except KafkaError:
                 data.release()
                 raise
         wanted.partition = partition
+        if partition.needs_confirmation and self._context.session and self._replica_id in partition.image.isr:
+            self._more = True  # its next fetch is the confirmation
         return _of(log, key, data)
 
     def _is_held_back(self, partition: Partition) -> bool:

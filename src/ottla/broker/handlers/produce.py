@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
+from typing import NamedTuple
 
 from ottla.acl import ResourceType
 from ottla.broker import new_leaders, participation
@@ -29,6 +30,7 @@ from ottla.errors import (
     InvalidTxnStateError,
     KafkaError,
     NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
@@ -63,6 +65,7 @@ from ottla.records.compression import NONE, ZSTD
 from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
+from ottla.storage.log import Appended
 from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError
 
 BATCHES_SINCE = 3
@@ -74,7 +77,22 @@ JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 NOT_ASKED = Admission()
 """Nobody else had to be asked."""
-Waits = list[tuple[PartitionProduceResponse, "asyncio.Future[None]"]]
+CONFIRM_SECONDS = 2.0
+"""How long a leader may take to prove that it still leads, before a producer is told to look for another."""
+
+
+class Wait(NamedTuple):
+    """A partition's response that is complete when `future` is; it fails with what the producer is told instead."""
+
+    response: PartitionProduceResponse
+    topic_partition: TopicPartition
+    header: BatchHeader
+    future: asyncio.Future[None]
+    failure: KafkaError | None = None
+    """What the producer is told in any case, once it is certain that this broker leads."""
+
+
+Waits = list[Wait]
 
 
 def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
@@ -162,12 +180,16 @@ def _append_all(
 
 async def _when_safe(response: ProduceResponse, waits: Waits, request: ProduceRequest, call: Call) -> ProduceResponse:
     timeout_ms = request.timeout_ms
-    await wait_all([future for _, future in waits], timeout_ms)
-    for answer, future in waits:
-        error = future.exception() if future.done() else RequestTimedOutError()
+    await wait_all([wait.future for wait in waits], timeout_ms)
+    for wait in waits:
+        error = wait.future.exception() if wait.future.done() else RequestTimedOutError()
+        error = error or wait.failure
         if error is not None:
-            answer.error_code = code_of(error)
-            answer.base_offset = -1
+            wait.response.error_code = code_of(error)
+            wait.response.error_message = str(error)
+            wait.response.base_offset = -1
+            if isinstance(error, KafkaError):
+                call.services.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
     return _with_leaders(response, request, call)
 
 
@@ -206,7 +228,17 @@ def _append_topic(
             answer.partition_responses.append(_append(name, data, request, call, waits, admission))
         except KafkaError as error:
             answer.partition_responses.append(_failed(data.index, error))
+            header = _header(data.records)
+            if header is not None:
+                call.services.partitions.rejected_batches.add(TopicPartition(name, data.index), header, error)
     return answer
+
+
+def _header(records: RecordData | None) -> BatchHeader | None:
+    """The header of a batch of format 2; None for anything else."""
+    if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
+        return None
+    return read_header(records)
 
 
 def _permitted(topic: TopicProduceData, call: Call) -> str:
@@ -251,7 +283,16 @@ def _append(
         records = memoryview(to_batches(records))
     if _is_transactional(records):
         _check_transaction(request, records, partition, call, admission)
-    appended = partition.append(records, request.acks)
+    try:
+        appended = _append_in_order(partition, records, request.acks, call)
+    except OutOfOrderSequenceNumberError as error:
+        # librdkafka ends for good if the batch that is first in its order gets this from a broker that does not lead
+        confirmed = partition.confirm_leadership(CONFIRM_SECONDS) if request.acks else None
+        if confirmed is None:
+            raise
+        failed = _failed(data.index, error)
+        waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, error))
+        return failed
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
@@ -261,8 +302,16 @@ def _append(
     if request.acks:
         safe = partition.safe(appended.last_offset + 1, request.acks)
         if safe is not None:
-            waits.append((answer, safe))
+            waits.append(Wait(answer, partition.topic_partition, appended.header, safe))
     return answer
+
+
+def _append_in_order(partition: Partition, records: RecordData, acks: int, call: Call) -> Appended:
+    """Append, unless an earlier batch of the producer was rejected and has to come first."""
+    rejected = call.services.partitions.rejected_batches
+    if rejected and (header := _header(records)) is not None:
+        rejected.check(partition.topic_partition, header, partition.log.producers)
+    return partition.append(records, acks)
 
 
 def _check_single(records: RecordData) -> None:

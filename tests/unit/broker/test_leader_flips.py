@@ -1,0 +1,226 @@
+"""An idempotent producer with several batches in flight while the lead goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.broker.handlers import produce
+from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.config.broker import Endpoint
+from ottla.errors import (
+    KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.replication.partition import Partition
+
+OTHER = 7
+NOT_LEADER = NotLeaderOrFollowerError.code
+OUT_OF_ORDER = OutOfOrderSequenceNumberError.code
+
+
+async def with_topic(client: Asker, **state: object) -> Partition:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+    if state:
+        await change(client, **state)
+    partition = client.services.partitions.get(TopicPartition("t", 0))
+    assert partition is not None
+    return partition
+
+
+async def change(client: Asker, **state: object) -> None:
+    """Have the controller change the partition's state."""
+
+    def changed(image: ClusterImage) -> ClusterImage:
+        topic = image.topics["t"]
+        (p,) = topic.partitions
+        p = replace(p, leader_epoch=p.leader_epoch + ("leader" in state), state_version=p.state_version + 1, **state)
+        other = BrokerImage(OTHER, (Endpoint("PLAINTEXT", "far", 9097),), "r")
+        image = replace(image, brokers=MappingProxyType({**image.brokers, OTHER: other}))
+        return image.with_topics({"t": replace(topic, partitions=(p,))})
+
+    await client.services.view.change(changed)
+
+
+async def write(client: Asker, sequence: int, timeout_ms: int = 10_000) -> int:
+    """Produce one record; the error code."""
+    records = memoryview(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=sequence))
+    data = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name="t", partition_data=[data])
+    answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 8)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def test_batches_behind_one_rejected_by_a_resigned_leader_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await with_topic(client)
+        assert await write(client, 0) == 0
+        await change(client, leader=OTHER)
+        assert await write(client, 1) == NOT_LEADER
+        await change(client, leader=0)
+        assert [await write(client, s) for s in (2, 3)] == [NOT_LEADER] * 2
+        assert [await write(client, s) for s in (1, 2, 3)] == [0] * 3
+        assert await write(client, 5) == OUT_OF_ORDER
+
+    with_broker(test, tmp_path)
+
+
+def test_batches_behind_one_that_was_appended_although_rejected_go_on(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        partition = await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
+        first = asyncio.create_task(write(client, 0))
+        await asyncio.sleep(0)
+        assert partition.log.log_end_offset == 1
+        await change(client, leader=OTHER)
+        assert await first == NOT_LEADER
+        await change(client, leader=0, isr=(0,))
+        assert await write(client, 1) == 0
+        assert await write(client, 0) == 0, "the producer sends it again"
+        assert partition.log.log_end_offset == 2
+
+    with_broker(test, tmp_path)
+
+
+def test_batches_behind_one_that_was_truncated_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        partition = await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
+        first = asyncio.create_task(write(client, 0))
+        await asyncio.sleep(0)
+        await change(client, leader=OTHER)
+        assert await first == NOT_LEADER
+        partition.log.truncate_to(0)
+        await change(client, leader=0, isr=(0,))
+        assert await write(client, 1) == NOT_LEADER
+        assert [await write(client, s) for s in (0, 1)] == [0, 0]
+
+    with_broker(test, tmp_path)
+
+
+def test_batches_behind_one_without_enough_replicas_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await with_topic(client, replicas=(0, OTHER), isr=(0,))
+        assert await write(client, 0) == NotEnoughReplicasError.code
+        await change(client, replicas=(0,))
+        assert await write(client, 1) == NotEnoughReplicasError.code
+        assert [await write(client, s) for s in (0, 1)] == [0, 0]
+
+    with_broker(test, tmp_path, min_insync_replicas=2)
+
+
+def test_a_batch_left_by_its_in_sync_replicas_is_rejected_but_appended(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
+        first = asyncio.create_task(write(client, 0))
+        await asyncio.sleep(0)
+        await change(client, isr=(0,))
+        assert await first == NotEnoughReplicasAfterAppendError.code
+        await change(client, replicas=(0,))
+        assert [await write(client, s) for s in (1, 0, 2)] == [0] * 3
+
+    with_broker(test, tmp_path, min_insync_replicas=2)
+
+
+def test_batches_behind_one_rejected_before_the_topic_was_known_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        assert await write(client, 0) == UnknownTopicOrPartitionError.code
+        await with_topic(client)
+        assert await write(client, 1) == UnknownTopicOrPartitionError.code
+        assert [await write(client, s) for s in (0, 1)] == [0, 0]
+
+    with_broker(test, tmp_path)
+
+
+def test_batches_behind_one_that_timed_out_go_on(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await with_topic(client, replicas=(0, OTHER), isr=(0, OTHER))
+        assert await write(client, 0, timeout_ms=1) == RequestTimedOutError.code
+        await change(client, replicas=(0,), isr=(0,))
+        assert await write(client, 1) == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        partition = await with_topic(client)
+        partition._closed = partition._failed = True
+        assert await write(client, 0) == KafkaStorageError.code
+        partition._closed = partition._failed = False
+        assert await write(client, 1) == KafkaStorageError.code
+        assert [await write(client, s) for s in (0, 1)] == [0, 0]
+
+    with_broker(test, tmp_path)
+
+
+async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
+    """Fetch as the other replica, which is at the end of the log; the id of the fetch session."""
+    partition = client.services.partitions.get(TopicPartition("t", 0))
+    assert partition is not None
+    end = partition.log.log_end_offset
+    leader_epoch = partition.image.leader_epoch
+    place = FetchPartition(
+        partition=0, current_leader_epoch=leader_epoch, fetch_offset=end, log_start_offset=0, partition_max_bytes=1000
+    )
+    topics = [FetchTopic(topic="t", partitions=[place])] if epoch == 0 else []
+    request = FetchRequest(
+        replica_id=OTHER, max_wait_ms=500, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=topics
+    )
+    answer = await client.ask(request, 11)
+    assert answer.error_code == 0
+    return answer.session_id
+
+
+def test_out_of_order_at_a_leader_that_nobody_follows_is_not_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a broker that was paused: another one leads, and has the batches that are missing here
+    monkeypatch.setattr(produce, "CONFIRM_SECONDS", 0.05)
+
+    async def test(client: Asker) -> None:
+        await with_topic(client)
+        assert await write(client, 0) == 0
+        await change(client, leader=0, replicas=(0, OTHER), isr=(0, OTHER))
+        assert await write(client, 5) == NOT_LEADER
+        await change(client, isr=(0,))
+        await change(client, replicas=(0,))
+        assert await write(client, 1) == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_out_of_order_at_a_leader_with_followers_is_told_after_their_next_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "CONFIRM_SECONDS", 60.0)
+
+    async def test(client: Asker) -> None:
+        await with_topic(client)
+        assert await write(client, 0) == 0
+        await change(client, leader=0, replicas=(0, OTHER), isr=(0, OTHER))
+        session = await follow(client)
+        waiting = asyncio.create_task(follow(client, session, 1))
+        await asyncio.sleep(0)
+        began = asyncio.get_running_loop().time()
+        rejected = asyncio.create_task(write(client, 5))
+        await waiting
+        assert asyncio.get_running_loop().time() - began < 0.4, "the follower is answered at once"
+        assert not rejected.done(), "that fetch may have waited while this broker was paused"
+        await follow(client, session, 2)
+        assert await rejected == OUT_OF_ORDER
+
+    with_broker(test, tmp_path)
