@@ -14,7 +14,8 @@ OTTLA_CHAOS_RESULTS, where that is set.
 - `peers`: how a broker of Ottla or of Apache Kafka is configured and started.
 - `cluster`: ZooKeeper, brokers and links; `health`, `tree`: what it says of itself.
 - `faults`: the kinds of faults, as a table, and the deck they are drawn from.
-- `sending`, `transfers`, `members`: the load. librdkafka is the client, so that both peers are asked alike.
+- `sending`: idempotent producers of librdkafka, Java and Ottla; `transfers`, `members`: transactions and a group, of
+  librdkafka.
 - `history`: what the load has seen; `reading`: what the logs say in the end, to clients; `replicas`: and on disk.
 - `checkers`: one function per promise, from the history to what is wrong with it; `test_checkers` lets each fail.
 - `unavailability`: the longest time without an acknowledged record, per partition and fault.

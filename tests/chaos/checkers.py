@@ -42,8 +42,18 @@ def nothing_acked_is_lost(acks: Iterable[Ack], records: Sequence[Stored]) -> lis
     return wrong
 
 
+def every_record_is_acked(refused: Iterable[tuple[float, Sent, str]]) -> list[str]:
+    """No delivery has failed: faults last for seconds, and records may take two minutes."""
+    return [f"{sent} failed: {error}" for _, sent, error in refused]
+
+
+def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
+    """Every producer went on until it was stopped."""
+    return [f"{name}: {error}" for name, error in ended.items()]
+
+
 def nothing_is_doubled(records: Sequence[Stored]) -> list[str]:
-    """No record of an idempotent producer is there twice."""
+    """No value of an idempotent producer is there twice, whatever producer epochs it was written in."""
     counts = Counter(record.value for record in of_topic(records, ORDERED))
     return [f"{value!r} is there {count} times" for value, count in counts.items() if count > 1]
 

@@ -9,6 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.chaos.cluster import BROKERS, Cluster
+from tests.chaos.sending import ORDERED
+
+from ottla import KafkaAdminClient
+from ottla.client.admin.partitions import ElectionType
+from ottla.errors import KafkaError
+
+IN_SYNC_SECONDS = 30.0
+ELECTION_MS = 2_000
 
 
 class Fault(NamedTuple):
@@ -44,6 +52,32 @@ def _heal(cluster: Cluster, broker: int) -> None:
     cluster.links.heal()
 
 
+def _flap(cluster: Cluster, broker: int) -> None:
+    """Elect a paused broker: it does not learn that it leads before it wakes up, when its session has expired."""
+    cluster.brokers[broker].end(signal.SIGTERM)
+    cluster.brokers[broker].start()
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap) as admin:
+        _wait_in_sync(admin, broker)
+        cluster.brokers[broker].signal(signal.SIGSTOP)
+        try:
+            admin.elect_leaders(ElectionType.PREFERRED, None, ELECTION_MS, raise_errors=False)
+        except KafkaError:
+            return  # a controller that waits for the paused broker has elected it all the same
+
+
+def _wait_in_sync(admin: KafkaAdminClient, broker: int) -> None:
+    deadline = time.monotonic() + IN_SYNC_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            partitions = admin.describe_topics([ORDERED])[ORDERED].partitions
+        except KafkaError:
+            continue
+        if all(broker in p.isr for p in partitions):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"broker {broker} is not in sync after its restart")
+
+
 KINDS = (
     # longer than the session: the failover is by its expiry
     Kind("kill", _kill, _start, 7.0, 9.0),
@@ -64,6 +98,7 @@ KINDS = (
         8.0,
         10.0,
     ),
+    Kind("flap", _flap, lambda c, b: c.brokers[b].signal(signal.SIGCONT), 8.0, 10.0),
     Kind("zookeeper", lambda c, b: c.zookeeper.kill(), lambda c, b: c.zookeeper.start(), 0.5, 3.0),
     Kind("zookeeper-long", lambda c, b: c.zookeeper.kill(), lambda c, b: c.zookeeper.start(), 8.0, 10.0),
     Kind("cut-peers", lambda c, b: c.cut_peers(b), _heal, 6.0, 9.0),

@@ -123,6 +123,8 @@ class History:
 
     acks: list[Ack] = field(default_factory=list)
     refused: list[tuple[float, Sent, str]] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
+    """Producers that ended before they were stopped, and why."""
     attempts: list[Attempt] = field(default_factory=list)
     transferred: dict[str, int | None] = field(default_factory=dict)
     """Per worker, the source offset that is committed in the end."""
@@ -142,5 +144,5 @@ class History:
 
     def write(self, path: Path) -> None:
         """A line per thing seen, for whoever looks into a run that failed."""
-        seen = [*self.acks, *self.refused, *self.attempts, *self.transferred.items(), *self.group]
+        seen = [*self.acks, *self.refused, *self.ended.items(), *self.attempts, *self.transferred.items(), *self.group]
         path.write_text("".join(f"{one}\n" for one in seen))

@@ -21,13 +21,12 @@ from tests.chaos.members import Member
 from tests.chaos.peers import PEERS, Peer
 from tests.chaos.reading import Contents, read_all
 from tests.chaos.replicas import read_replicas
-from tests.chaos.sending import ORDERED, OrderedProducer
+from tests.chaos.sending import CLIENTS, ORDERED, available_clients
 from tests.chaos.sending import PARTITIONS as ORDERED_PARTITIONS
 from tests.chaos.transfers import PARTITIONS as TRANSFERS_PARTITIONS
 from tests.chaos.transfers import TRANSFERS, Transfer
 from tests.chaos.unavailability import Felt, gaps, save, table
 
-PRODUCERS = 2
 WORKERS = 2
 MEMBERS = 2
 CALM_SECONDS = 1.5
@@ -65,7 +64,8 @@ class Load:
 
     def __init__(self, bootstrap: str, history: History, seed: int) -> None:
         self.history = history
-        self.producers = [OrderedProducer(f"producer-{n}", bootstrap, history) for n in range(PRODUCERS)]
+        names = ["librdkafka", *available_clients()]
+        self.producers = [CLIENTS[name](f"{name}-{n}", bootstrap, history) for n, name in enumerate(names)]
         self.transfers = [Transfer(n, bootstrap, history, seed + n) for n in range(WORKERS)]
         self.members = [Member(n, bootstrap, history) for n in range(MEMBERS)]
 
@@ -80,7 +80,7 @@ class Load:
 
     def _all_work(self) -> bool:
         return (
-            len({ack.sent.partition for ack in list(self.history.acks)}) == ORDERED_PARTITIONS
+            len({ack.sent[:2] for ack in list(self.history.acks)}) == ORDERED_PARTITIONS * len(self.producers)
             and len({a.worker for a in list(self.history.attempts) if a.at}) == WORKERS
             and len({e.place for e in list(self.history.group) if isinstance(e, Taken)}) == sum(TOPICS.values())
         )
@@ -197,6 +197,8 @@ def check(history: History, contents: Contents, data: Sequence[Path]) -> list[st
     records, replicas = contents.records, read_replicas(data)
     found = {
         "nothing acked is lost": checkers.nothing_acked_is_lost(history.acks, records),
+        "every record is acked": checkers.every_record_is_acked(history.refused),
+        "no producer has ended": checkers.no_producer_has_ended(history.ended),
         "nothing is doubled": checkers.nothing_is_doubled(records),
         "order is kept": checkers.order_is_kept(records),
         "transactions are atomic": checkers.transactions_are_atomic(history.attempts, records),

@@ -1,19 +1,27 @@
-"""Idempotent producers: one numbered record to every partition at every beat, for as long as the run goes."""
+"""Idempotent producers of several clients: one numbered record to every partition at every beat, until the end."""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from scripts import apache_kafka, maven
 from tests.chaos.history import Ack, History, Sent
 
 ORDERED = "ordered"
 PARTITIONS = 6
 BEAT_SECONDS = 0.04
 MOST_WAITING = 5_000
-"""Records without an answer: beyond, a producer rests, as nothing more would be learned."""
+"""Records without a response: beyond, a producer rests, as nothing more would be learned."""
 FLUSH_SECONDS = 60.0
+REQUEST_MS = 4_000
+DELIVERY_MS = 120_000
+JAVA_SOURCE = Path(__file__).parent / "java" / "OrderedProducer.java"
 
 CLIENT = {
     "socket.timeout.ms": 5_000,
@@ -24,32 +32,54 @@ CLIENT = {
     "retry.backoff.max.ms": 200,
     "log_level": 0,
 }
-"""A client that looks again soon, so that what is measured is the brokers."""
+"""A librdkafka client that looks again soon, so that what is measured is the brokers."""
 
 
 class OrderedProducer(threading.Thread):
-    """One producer. A record that is refused for good is noted; it may be in the log all the same."""
+    """One producer. A record whose delivery failed may be in the log all the same."""
 
     def __init__(self, name: str, bootstrap: str, history: History) -> None:
         super().__init__(name=name, daemon=True)
+        self._servers = bootstrap
         self._history = history
-        self._options = {
-            "bootstrap.servers": bootstrap,
-            "client.id": name,
+        self.left = 0
+        """Records without a response when it ended."""
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:
+            self._history.ended[self.name] = repr(error)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Produce until `history.stopping`, then flush; whatever is raised has ended the producer."""
+
+    def _answered(self, sent: Sent, error: object, offset: int | None) -> None:
+        now = time.monotonic()
+        if error is None:
+            self._history.acks.append(Ack(now, sent, offset))
+        else:
+            self._history.refused.append((now, sent, str(error)))
+
+
+class LibrdkafkaProducer(OrderedProducer):
+    """confluent-kafka's. It ends by a fatal error where it can no longer tell which records are in the log."""
+
+    def _run(self) -> None:
+        from confluent_kafka import Producer
+
+        options = {
+            "bootstrap.servers": self._servers,
+            "client.id": self.name,
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 2,
-            "request.timeout.ms": 4_000,
-            "message.timeout.ms": 120_000,
+            "request.timeout.ms": REQUEST_MS,
+            "message.timeout.ms": DELIVERY_MS,
             **CLIENT,
         }
-        self.left = 0
-        """Records without an answer when it ended."""
-
-    def run(self) -> None:
-        from confluent_kafka import Producer
-
-        producer = Producer(self._options)
+        producer = Producer(options)
         sequence = 0
         beat = time.monotonic()
         while not self._history.stopping.is_set():
@@ -65,10 +95,99 @@ class OrderedProducer(threading.Thread):
 
     def _send(self, producer: Any, sent: Sent) -> None:
         def answered(error: Any, message: Any) -> None:
-            now = time.monotonic()
-            if error is None:
-                self._history.acks.append(Ack(now, sent, message.offset()))
-            else:
-                self._history.refused.append((now, sent, str(error)))
+            self._answered(sent, error, message.offset())
 
         producer.produce(ORDERED, sent.value, partition=sent.partition, on_delivery=answered)
+
+
+class OttlaProducer(OrderedProducer):
+    """Ottla's own."""
+
+    def _run(self) -> None:
+        from ottla import KafkaProducer
+
+        waiting: set[Sent] = set()
+        sequence = 0
+        beat = time.monotonic()
+        with KafkaProducer(
+            bootstrap_servers=self._servers,
+            client_id=self.name,
+            linger_ms=2,
+            request_timeout_ms=REQUEST_MS,
+            delivery_timeout_ms=DELIVERY_MS,
+            metadata_max_age_ms=1_000,
+        ) as producer:
+            while not self._history.stopping.is_set():
+                if len(waiting) < MOST_WAITING:
+                    for partition in range(PARTITIONS):
+                        self._send(producer, Sent(self.name, partition, sequence), waiting)
+                    sequence += 1
+                beat = max(beat + BEAT_SECONDS, time.monotonic())
+                time.sleep(max(0.0, beat - time.monotonic()))
+            producer.flush(timeout=FLUSH_SECONDS)
+        self.left = len(waiting)
+
+    def _send(self, producer: Any, sent: Sent, waiting: set[Sent]) -> None:
+        def answered(metadata: Any) -> None:
+            waiting.discard(sent)
+            self._answered(sent, None, metadata.offset if metadata.offset >= 0 else None)
+
+        def failed(error: Exception) -> None:
+            waiting.discard(sent)
+            self._answered(sent, error, None)
+
+        waiting.add(sent)
+        producer.send(ORDERED, sent.value, partition=sent.partition).add_callback(answered).add_errback(failed)
+
+
+class JavaProducer(OrderedProducer):
+    """kafka-clients', in a JVM of its own."""
+
+    def _run(self) -> None:
+        libs = apache_kafka.libs()
+        classes = maven.compiled(f"chaos-{apache_kafka.VERSION}", libs, [JAVA_SOURCE])
+        arguments = [self._servers, ORDERED, self.name, PARTITIONS, int(BEAT_SECONDS * 1000), MOST_WAITING]
+        command = ["java", "-Xmx128M", *apache_kafka.SHORT_LIVED, "-cp", f"{classes}:{libs}/*", JAVA_SOURCE.stem]
+        process = subprocess.Popen(
+            [*command, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        threading.Thread(target=self._stop_when_asked, args=(process,), daemon=True).start()
+        self.left = -1
+        for line in process.stdout:
+            self._heard(line.split())
+        if process.wait() or self.left < 0:
+            raise ChildProcessError(f"the JVM of {self.name} has ended with {process.returncode}")
+
+    def _stop_when_asked(self, process: subprocess.Popen[str]) -> None:
+        self._history.stopping.wait()
+        assert process.stdin is not None
+        try:
+            process.stdin.write("stop\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            return  # it has ended before
+
+    def _heard(self, words: list[str]) -> None:
+        match words:
+            case ["ack", partition, sequence, offset]:
+                at = int(offset)
+                self._answered(Sent(self.name, int(partition), int(sequence)), None, at if at >= 0 else None)
+            case ["fail", partition, sequence, *error]:
+                self._answered(Sent(self.name, int(partition), int(sequence)), " ".join(error), None)
+            case ["left", count]:
+                self.left = int(count)
+
+
+CLIENTS: Mapping[str, type[OrderedProducer]] = {
+    "librdkafka": LibrdkafkaProducer,
+    "java": JavaProducer,
+    "ottla": OttlaProducer,
+}
+"""The producers of the load, by the client that they are of."""
+
+
+def available_clients() -> list[str]:
+    """The clients that this machine can run."""
+    return [name for name in CLIENTS if name != "java" or apache_kafka.missing() is None]

@@ -62,6 +62,17 @@ def test_a_doubled_record_is_seen() -> None:
     assert "2 times" in wrong
 
 
+def test_a_record_that_failed_is_seen() -> None:
+    assert checkers.every_record_is_acked([]) == []
+    (wrong,) = checkers.every_record_is_acked([(0.0, sent(0), "timed out")])
+    assert "timed out" in wrong
+
+
+def test_a_producer_that_ended_is_seen() -> None:
+    assert checkers.no_producer_has_ended({}) == []
+    assert checkers.no_producer_has_ended({"librdkafka-0": "_FATAL"}) == ["librdkafka-0: _FATAL"]
+
+
 def test_swapped_records_are_seen() -> None:
     (wrong,) = checkers.order_is_kept(log(sent(1), sent(0)))
     assert "comes after 1" in wrong

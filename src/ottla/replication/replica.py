@@ -38,7 +38,7 @@ class Replica:
         self._leader_end = leader_end
         self.followed_at = float("-inf")
         """The latest time at which it certainly followed this leader epoch: when the response was made to which its
-        last fetch is the reply. A fetch may have waited in a socket while this broker was paused, such a reply cannot."""
+        last fetch is the reply. Other fetches may have waited in a socket while this broker was paused."""
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
         """A fetch says that the follower has everything before `offset`.
