@@ -170,7 +170,10 @@ class BrokerNode:
             member.on_expelled = self._fail
             if zookeeper is not None:
                 zookeeper.on_new_session(member.rejoin)
-            await member.join(BrokerImage(self.broker_id, self._advertised(), config.broker_rack))
+            await member.register(BrokerImage(self.broker_id, self._advertised(), config.broker_rack))
+            for listener in self._listeners:
+                listener.listen(config.socket_listen_backlog_size)
+            await member.join()
             partitions.all_dirs = all_dirs
             if member.controller.is_active or view.image.topics:
                 await partitions.start(view.image)
@@ -410,7 +413,7 @@ class BrokerNode:
                 connection=certificates.connections(config, endpoint.name),
             )
             self._listeners.append(listener)
-            port = listener.bind(endpoint.host, endpoint.port, config.socket_listen_backlog_size)
+            port = listener.bind(endpoint.host, endpoint.port)
             bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
         self.endpoints = tuple(bound)
 

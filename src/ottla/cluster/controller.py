@@ -149,6 +149,10 @@ class Controller:
             await self._brokers_changed.wait()
             self._brokers_changed.clear()
 
+    async def refresh_brokers(self) -> None:
+        """Read the registered brokers now, before a request is rejected because too few of them are known."""
+        await self._take_brokers(await tree.read_brokers(self._context.registry))
+
     async def _take_brokers(self, now: dict[int, BrokerImage]) -> None:
         async with self._context.turn():
             before = self._context.image.brokers

@@ -90,13 +90,13 @@ class ClusterMember:
         await self.view.change(lambda _: ClusterImage(found))
         await self.options.start()
 
-    async def join(self, broker: BrokerImage) -> None:
-        """Be one of the brokers; returns when it is known who the controller is.
-
-        StartupError where another broker has the number, or is reached where this one says that it is.
-        """
+    async def register(self, broker: BrokerImage) -> None:
+        """Register the broker. StartupError if another one has its broker.id, or one of its addresses."""
         await self._check_addresses(broker)
         await self._registration.register(broker)
+
+    async def join(self) -> None:
+        """Take part in controller elections; return when it is known which broker is the controller."""
         await self._contest.start()
 
     async def _check_addresses(self, broker: BrokerImage) -> None:

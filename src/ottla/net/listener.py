@@ -59,8 +59,11 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
 
-    def bind(self, host: str, port: int, backlog: int) -> int:
-        """Take the address; returns the port (a free one for 0). StartupError where it cannot be had."""
+    def bind(self, host: str, port: int) -> int:
+        """Take the address; returns the port (a free one for 0). StartupError if it is in use.
+
+        Connections are refused until `listen`, so that an open port says that the broker is a member of its cluster.
+        """
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             # of a name with several addresses the IPv4 one, where clients look first
@@ -69,21 +72,30 @@ class Listener:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(address)
-                sock.listen(backlog)
             except OSError:
                 sock.close()
                 raise
         except OSError as error:
-            raise StartupError(
-                f"listeners: {self.name}://{host}:{port} cannot be bound: {error.strerror}; is it in use?"
-            ) from None
+            raise self._startup_error(host, port, error) from None
         sock.setblocking(False)
         self._sock = sock
         return int(sock.getsockname()[1])
 
+    def listen(self, backlog: int) -> None:
+        """Let clients connect; they wait until `start`. StartupError if another process was faster."""
+        assert self._sock is not None, "bind() comes first"
+        try:
+            self._sock.listen(backlog)
+        except OSError as error:
+            host, port = self._sock.getsockname()[:2]
+            raise self._startup_error(host, port, error) from None
+
+    def _startup_error(self, host: str, port: int, error: OSError) -> StartupError:
+        return StartupError(f"listeners: {self.name}://{host}:{port} cannot be bound: {error.strerror}; is it in use?")
+
     def start(self) -> None:
         """Begin to accept."""
-        assert self._sock is not None, "bind() comes first"
+        assert self._sock is not None, "bind() and listen() come first"
         asyncio.get_running_loop().add_reader(self._sock.fileno(), self._accept)
         if self._idle_seconds >= 0:
             self._timer = asyncio.get_running_loop().call_later(IDLE_CHECK_SECONDS, self._close_idle)

@@ -2,9 +2,9 @@
 
 A producer keeps several batches in flight. If the first is rejected for a passing reason (no leader, too few in-sync
 replicas) and the reason is gone when the second arrives, the second is out of order. librdkafka takes
-OUT_OF_ORDER_SEQUENCE_NUMBER as a reason to bump its epoch and to send everything again, also what is in the log although
-its response was an error: duplicates. Apache Kafka 3.9 has this fault. Here the batches behind get the error of the
-first until that one is in the log, so that the producer sends all of them again in their order.
+OUT_OF_ORDER_SEQUENCE_NUMBER as a reason to bump its epoch and to send everything again, also what is in the log
+although the response was an error: duplicates. Apache Kafka 3.9 has this fault. Here the batches behind get the error
+of the first until that one is in the log, so that the producer sends all of them again in their order.
 
 Not thread-safe: event loop only.
 """

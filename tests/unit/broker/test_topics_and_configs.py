@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
+from ottla.cluster import tree, znodes
+from ottla.cluster.controller import Controller
+from ottla.cluster.metadata import BrokerImage
+from ottla.cluster.registration import Registration
+from ottla.cluster.registry import Create
 from ottla.model import TopicPartition
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_partitions import (
@@ -309,5 +314,41 @@ def test_a_brokers_options_have_kafkas_types(tmp_path: Path) -> None:
         asked = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=list(types))
         (found,) = (await client.ask(DescribeConfigsRequest(resources=[asked]), 4)).results
         assert {config.name: config.config_type for config in found.configs} == types
+
+    with_broker(test, tmp_path)
+
+
+def test_create_topics_counts_a_broker_that_has_just_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Controller, "brokers_changed", lambda self: None)  # the notification is still on its way
+
+    async def test(client: Asker) -> None:
+        registry, other = client.node._registry, replace(client.services.image.brokers[0], id=1)
+        assert registry is not None
+        await registry.multi([Create(znodes.broker(1), tree.broker_value(other), ephemeral=True)])
+        request = CreateTopicsRequest(topics=[topic("t", 1, 2)], validate_only=True, timeout_ms=1000)
+        assert (await client.ask(request, 7)).topics[0].error_code == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_a_starting_broker_is_registered_before_it_accepts_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # whoever sees three open ports may create a topic with three replicas
+    seen: list[bool] = []
+    register = Registration.register
+
+    async def register_and_look(registration: Registration, broker: BrokerImage) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(broker.endpoints[0].host, broker.endpoints[0].port)
+        await register(registration, broker)
+        seen.append(True)
+
+    monkeypatch.setattr(Registration, "register", register_and_look)
+
+    async def test(client: Asker) -> None:
+        assert seen
 
     with_broker(test, tmp_path)

@@ -89,7 +89,8 @@ class Broker:
     async def start(self) -> None:
         self.session.on_new_session(self.member.rejoin)
         await self.member.prepare(None)
-        await self.member.join(self.image)
+        await self.member.register(self.image)
+        await self.member.join()
 
     def state(self, tp: TopicPartition = T0) -> PartitionImage:
         found = self.member.view.image.partition(tp)

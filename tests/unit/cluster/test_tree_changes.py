@@ -28,7 +28,8 @@ async def join(registry: Registry) -> ClusterMember:
         registry, BrokerConfig({}), BROKER.id, stop=lambda tp, delete: None, unclean_allowed=_allows_unclean
     )
     await member.prepare(None)
-    await member.join(BROKER)
+    await member.register(BROKER)
+    await member.join()
     return member
 
 

@@ -64,7 +64,8 @@ class Server:
             idle_ms=-1,
             connection=connection,
         )
-        self.port = self.listener.bind("127.0.0.1", 0, 50)
+        self.port = self.listener.bind("127.0.0.1", 0)
+        self.listener.listen(50)
 
     async def __aenter__(self) -> Server:
         self.listener.start()
@@ -269,7 +270,22 @@ def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
         async with Server(echo) as server:
             other = Listener("X", echo, admission=Admission(), memory=FrameMemory(), max_frame_bytes=1, idle_ms=-1)
             with pytest.raises(StartupError, match=rf"X://127.0.0.1:{server.port}.*in use"):
-                other.bind("127.0.0.1", server.port, 5)
+                other.bind("127.0.0.1", server.port)
+
+    run(test)
+
+
+def test_bind_without_listen_refuses_connections() -> None:
+    # an open port says that the broker is a member of its cluster
+    async def test() -> None:
+        listener = Listener("X", echo, admission=Admission(), memory=FrameMemory(), max_frame_bytes=1, idle_ms=-1)
+        port = listener.bind("127.0.0.1", 0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        listener.listen(5)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        listener.close()
 
     run(test)
 

@@ -37,6 +37,9 @@ def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsRe
 async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
     seen = Counter(topic.name for topic in request.topics)
+    controller = call.services.controller
+    if controller.is_active and _highest_factor(request, call) > len(call.services.image.brokers):
+        await controller.refresh_brokers()  # one that has just registered may not be known yet
 
     async def answer(topic: CreatableTopic) -> CreatableTopicResult:
         try:
@@ -59,6 +62,14 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
     # together, so that brokers which do not answer are waited for once, not once for each topic
     results = await asyncio.gather(*map(answer, {topic.name: topic for topic in request.topics}.values()))
     return CreateTopicsResponse(topics=results, throttle_time_ms=call.throttle(quota.wait_seconds))
+
+
+def _highest_factor(request: CreateTopicsRequest, call: Call) -> int:
+    default = call.services.config.default_replication_factor
+    factors = (
+        default if t.replication_factor == topic_creation.USE_DEFAULT else t.replication_factor for t in request.topics
+    )
+    return max(factors, default=0)
 
 
 async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuota, call: Call) -> CreatableTopicResult:
