@@ -116,6 +116,14 @@ SERVED = (
 )
 """Every API that is answered."""
 
+TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
+
+
+def listed(*, telemetry: bool) -> tuple[Served, ...]:
+    """Return the APIs that ApiVersions lists; those of client metrics only with a receiver of them, as in Kafka."""
+    return tuple(row for row in SERVED if telemetry or row.name not in TELEMETRY)
+
+
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "of Kafka's own controllers (KRaft): a node keeps what they would in its registry",
