@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from ottla.client.kafka_python import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
     from ottla.client.kafka_python import ConfigSourceType as ConfigSourceType
     from ottla.client.kafka_python import DefaultSerializer as DefaultSerializer
-    from ottla.client.kafka_python import JsonSerializer as JsonSerializer
     from ottla.client.kafka_python import PartitionProducerState as PartitionProducerState
     from ottla.client.kafka_python import UpdateFeatureType as UpdateFeatureType
     from ottla.client.producer.core import ProducerRecord as ProducerRecord
@@ -86,6 +85,34 @@ if TYPE_CHECKING:
     from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
     from ottla.model import RecordMetadata as RecordMetadata
     from ottla.model import TopicPartition as TopicPartition
+    from ottla.serializers import BooleanDeserializer as BooleanDeserializer
+    from ottla.serializers import BooleanSerializer as BooleanSerializer
+    from ottla.serializers import ByteArrayDeserializer as ByteArrayDeserializer
+    from ottla.serializers import ByteArraySerializer as ByteArraySerializer
+    from ottla.serializers import ByteBufferDeserializer as ByteBufferDeserializer
+    from ottla.serializers import ByteBufferSerializer as ByteBufferSerializer
+    from ottla.serializers import BytesDeserializer as BytesDeserializer
+    from ottla.serializers import BytesSerializer as BytesSerializer
+    from ottla.serializers import DoubleDeserializer as DoubleDeserializer
+    from ottla.serializers import DoubleSerializer as DoubleSerializer
+    from ottla.serializers import FloatDeserializer as FloatDeserializer
+    from ottla.serializers import FloatSerializer as FloatSerializer
+    from ottla.serializers import IntegerDeserializer as IntegerDeserializer
+    from ottla.serializers import IntegerSerializer as IntegerSerializer
+    from ottla.serializers import JsonDeserializer as JsonDeserializer
+    from ottla.serializers import JsonSerializer as JsonSerializer
+    from ottla.serializers import ListDeserializer as ListDeserializer
+    from ottla.serializers import ListSerializer as ListSerializer
+    from ottla.serializers import LongDeserializer as LongDeserializer
+    from ottla.serializers import LongSerializer as LongSerializer
+    from ottla.serializers import ShortDeserializer as ShortDeserializer
+    from ottla.serializers import ShortSerializer as ShortSerializer
+    from ottla.serializers import StringDeserializer as StringDeserializer
+    from ottla.serializers import StringSerializer as StringSerializer
+    from ottla.serializers import UUIDDeserializer as UUIDDeserializer
+    from ottla.serializers import UUIDSerializer as UUIDSerializer
+    from ottla.serializers import VoidDeserializer as VoidDeserializer
+    from ottla.serializers import VoidSerializer as VoidSerializer
 
 _HOMES = {
     "ACL": "ottla.acl",
@@ -96,7 +123,15 @@ _HOMES = {
     "AbortTransactionSpec": "ottla.client.admin.transactions",
     "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
+    "BooleanDeserializer": "ottla.serializers",
+    "BooleanSerializer": "ottla.serializers",
     "Broker": "ottla.broker.embedded",
+    "ByteArrayDeserializer": "ottla.serializers",
+    "ByteArraySerializer": "ottla.serializers",
+    "ByteBufferDeserializer": "ottla.serializers",
+    "ByteBufferSerializer": "ottla.serializers",
+    "BytesDeserializer": "ottla.serializers",
+    "BytesSerializer": "ottla.serializers",
     "ClientQuotaAlteration": "ottla.client.admin.quotas",
     "ClientQuotaFilter": "ottla.client.admin.quotas",
     "ClientQuotaFilterComponent": "ottla.client.admin.quotas",
@@ -114,22 +149,33 @@ _HOMES = {
     "Cursor": "ottla.client.admin.topic_pages",
     "DefaultSerializer": "ottla.client.kafka_python",
     "Deserializer": "ottla.client.serializers",
+    "DoubleDeserializer": "ottla.serializers",
+    "DoubleSerializer": "ottla.serializers",
     "ElectionType": "ottla.client.admin.partitions",
     "FeatureUpdate": "ottla.client.admin.cluster",
+    "FloatDeserializer": "ottla.serializers",
+    "FloatSerializer": "ottla.serializers",
     "GroupDescription": "ottla.client.admin.group_descriptions",
     "GroupListing": "ottla.client.admin.group_descriptions",
     "GroupMember": "ottla.client.admin.group_descriptions",
     "GroupMembershipOperation": "ottla.client.consumer.member",
     "GroupState": "ottla.client.admin.group_descriptions",
     "GroupType": "ottla.client.admin.group_descriptions",
+    "IntegerDeserializer": "ottla.serializers",
+    "IntegerSerializer": "ottla.serializers",
     "IsolationLevel": "ottla.client.admin.offsets",
-    "JsonSerializer": "ottla.client.kafka_python",
+    "JsonDeserializer": "ottla.serializers",
+    "JsonSerializer": "ottla.serializers",
     "KafkaAdminClient": "ottla.client.admin.admin",
     "KafkaConsumer": "ottla.client.consumer.consumer",
     "KafkaError": "ottla.errors",
     "KafkaProducer": "ottla.client.producer.producer",
+    "ListDeserializer": "ottla.serializers",
+    "ListSerializer": "ottla.serializers",
     "ListedOffset": "ottla.client.admin.offsets",
     "LogDirDescription": "ottla.client.admin.log_dirs",
+    "LongDeserializer": "ottla.serializers",
+    "LongSerializer": "ottla.serializers",
     "MemberToRemove": "ottla.client.admin.groups",
     "NewPartitionReassignment": "ottla.client.admin.partitions",
     "NewPartitions": "ottla.client.admin.topics",
@@ -154,6 +200,10 @@ _HOMES = {
     "ScramCredentialInfo": "ottla.client.admin.scram",
     "ScramMechanism": "ottla.client.admin.scram",
     "Serializer": "ottla.client.serializers",
+    "ShortDeserializer": "ottla.serializers",
+    "ShortSerializer": "ottla.serializers",
+    "StringDeserializer": "ottla.serializers",
+    "StringSerializer": "ottla.serializers",
     "SubscriptionPattern": "ottla.client.consumer.subscription",
     "TopicListing": "ottla.client.admin.topics",
     "TopicPartition": "ottla.model",
@@ -161,10 +211,14 @@ _HOMES = {
     "TransactionDescription": "ottla.client.admin.transactions",
     "TransactionListing": "ottla.client.admin.transactions",
     "TransactionState": "ottla.client.admin.transactions",
+    "UUIDDeserializer": "ottla.serializers",
+    "UUIDSerializer": "ottla.serializers",
     "UpdateFeatureType": "ottla.client.kafka_python",
     "UpgradeType": "ottla.client.admin.cluster",
     "UserScramCredentialDeletion": "ottla.client.admin.scram",
     "UserScramCredentialUpsertion": "ottla.client.admin.scram",
+    "VoidDeserializer": "ottla.serializers",
+    "VoidSerializer": "ottla.serializers",
 }
 """Every public name and the module that it comes from."""
 

@@ -26,6 +26,8 @@ class Served(NamedTuple):
     last: int
     needs: ACLOperation | None = None
     """What a client must be allowed to do with the cluster for the whole of a request; handlers check the rest."""
+    by_controller: bool = False
+    """Whether only the controller answers; a request that comes during an election waits for its end."""
 
     @property
     def api(self) -> apis.Api:
@@ -59,8 +61,8 @@ SERVED = (
     Served("DescribeGroups", 0, 6),
     Served("ListGroups", 0, 5),
     Served("ApiVersions", 0, 5),
-    Served("CreateTopics", 0, 7),
-    Served("DeleteTopics", 0, 6),
+    Served("CreateTopics", 0, 7, by_controller=True),
+    Served("DeleteTopics", 0, 6, by_controller=True),
     Served("DeleteRecords", 0, 2),
     Served("InitProducerId", 0, 6),
     Served("OffsetForLeaderEpoch", 0, 4),
@@ -72,14 +74,14 @@ SERVED = (
     Served("DescribeConfigs", 0, 4),
     Served("IncrementalAlterConfigs", 0, 1),
     Served("AlterConfigs", 0, 2),
-    Served("CreatePartitions", 0, 3),
+    Served("CreatePartitions", 0, 3, by_controller=True),
     Served("DeleteGroups", 0, 3),
     Served("OffsetDelete", 0, 0),
     Served("AlterReplicaLogDirs", 0, 2),
     Served("DescribeLogDirs", 0, 5),
     Served("DescribeClientQuotas", 0, 1, needs=ACLOperation.DESCRIBE_CONFIGS),
     Served("AlterClientQuotas", 0, 1),
-    Served("UpdateFeatures", 0, 2, needs=ACLOperation.ALTER),
+    Served("UpdateFeatures", 0, 2, needs=ACLOperation.ALTER, by_controller=True),
     Served("ConsumerGroupHeartbeat", 0, 1),
     Served("ConsumerGroupDescribe", 0, 1),
     Served("ShareGroupHeartbeat", 1, 1),
@@ -102,11 +104,11 @@ SERVED = (
     Served("RenewDelegationToken", 0, 2),
     Served("ExpireDelegationToken", 0, 2),
     Served("DescribeDelegationToken", 0, 3),
-    Served("ElectLeaders", 0, 2),
+    Served("ElectLeaders", 0, 2, by_controller=True),
     Served("AlterPartition", 0, 3, needs=ACLOperation.CLUSTER_ACTION),
     Served("AllocateProducerIds", 0, 0, needs=ACLOperation.CLUSTER_ACTION),
-    Served("AlterPartitionReassignments", 0, 1, needs=ACLOperation.ALTER),
-    Served("ListPartitionReassignments", 0, 0, needs=ACLOperation.DESCRIBE),
+    Served("AlterPartitionReassignments", 0, 1, needs=ACLOperation.ALTER, by_controller=True),
+    Served("ListPartitionReassignments", 0, 0, needs=ACLOperation.DESCRIBE, by_controller=True),
     Served("DescribeUserScramCredentials", 0, 0, needs=ACLOperation.DESCRIBE),
     Served("AlterUserScramCredentials", 0, 0),
     Served("GetTelemetrySubscriptions", 0, 0),
@@ -115,6 +117,14 @@ SERVED = (
     Served("DescribeTopicPartitions", 0, 0),
 )
 """Every API that is answered."""
+
+TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
+
+
+def listed(*, telemetry: bool) -> tuple[Served, ...]:
+    """Return the APIs that ApiVersions lists; those of client metrics only with a receiver of them, as in Kafka."""
+    return tuple(row for row in SERVED if telemetry or row.name not in TELEMETRY)
+
 
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (

@@ -24,6 +24,9 @@ log = logging.getLogger("ottla.broker")
 
 LENGTH_PLACE = bytes(4)
 PRODUCE = 0
+NO_CONTROLLER = -1
+ELECTION_SECONDS = 5.0
+"""How long a request for the controller waits for an election; then the client is told to look for the controller."""
 UNTOLD = frozenset(
     api.key
     for api in APIS
@@ -53,13 +56,16 @@ class Dispatch:
             raise HangupError(f"a request cannot be read: {error}") from None
         call = Call(self.services, connection, header.api_version, header.client_id or "")
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
+        answer: Response | Awaitable[Response | None] | None
         try:
             if served.needs is not None:
                 call.require(served.needs, ResourceType.CLUSTER)
-            if self._following.is_told or header.api_key in UNTOLD:
-                answer = handler(request, call)
-            else:
+            if not (self._following.is_told or header.api_key in UNTOLD):
                 answer = self._when_told(handler, request, call)
+            elif served.by_controller and self._is_electing:
+                answer = self._when_elected(handler, request, call)
+            else:
+                answer = handler(request, call)
         except KafkaError as error:
             answer = failure(served, header.api_version, error)
         except Exception as error:
@@ -76,6 +82,18 @@ class Dispatch:
     async def _when_told(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
         """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
         await self._following.told()
+        answer = handler(request, call)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    @property
+    def _is_electing(self) -> bool:
+        """Whether this broker's term as controller has ended and no other controller is known yet."""
+        services = self.services
+        return not services.controller.is_active and services.image.controller_id in (services.broker_id, NO_CONTROLLER)
+
+    async def _when_elected(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
+        """Wait for the end of an election (after /controller was deleted, say), or answer NOT_CONTROLLER in time."""
+        await self.services.view.until(lambda _: not self._is_electing, ELECTION_SECONDS)
         answer = handler(request, call)
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -25,6 +25,7 @@ from ottla.errors import (
     TelemetryTooLargeError,
     ThrottlingQuotaExceededError,
     UnknownSubscriptionIdError,
+    UnsupportedVersionError,
 )
 from ottla.records.compression import decompress
 from ottla.records.crc import crc32c
@@ -76,6 +77,16 @@ class Telemetry:
         self._monotonic = monotonic
         self._clients: OrderedDict[uuid.UUID, _Known] = OrderedDict()
         self.max_bytes = max_bytes
+
+    @property
+    def has_receivers(self) -> bool:
+        """Whether `metric.reporters` names a receiver. Without one, clients are not offered these APIs."""
+        return bool(self._receivers)
+
+    def check_has_receivers(self) -> None:
+        """Raise UnsupportedVersionError if nobody receives client metrics, as Kafka answers then."""
+        if not self._receivers:
+            raise UnsupportedVersionError("metric.reporters of this broker names no receiver of client metrics")
 
     def subscribe(self, client: Client, subscriptions: Mapping[str, Mapping[str, str]]) -> Wish:
         """What the client is to send."""

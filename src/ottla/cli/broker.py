@@ -9,11 +9,11 @@ import argparse
 import asyncio
 import logging
 import resource
-import signal
 import sys
 import time
 
 from ottla.broker.main import BrokerNode
+from ottla.cli.stopping import heeded_signals
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; 1 where the broker cannot start."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; 1 where the broker cannot start."""
     began = time.perf_counter()
     _allow_files()
     logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -54,7 +54,7 @@ def _allow_files() -> None:
 async def _serve(node: BrokerNode, began: float) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in heeded_signals():
         loop.add_signal_handler(number, stopping.set)
     await node.start()
     took = (time.perf_counter() - began) * 1000

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ottla.cli.connection import add_connection, as_typed, client_options, escaped, flag, is_given
+from ottla.cli.stopping import stopping
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.config import properties
-from ottla.errors import ConfigurationError
+from ottla.errors import ConfigurationError, WakeupError
 from ottla.model import LOG_APPEND_TIME, TopicPartition
 
 POLL_MS = 500
@@ -114,7 +115,7 @@ class Format(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until interrupted, or until a limit is reached."""
+    """Print until a signal or a limit; the exit code after a signal is that of kafka-console-consumer.sh (143, 130)."""
     _check(args)
     if args.zookeeper:
         from ottla.cli import zookeeper_console_consumer
@@ -122,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
         return zookeeper_console_consumer.run(args)
     shown = Format.of(dict(properties.override(text) for text in args.property))
     count = 0
-    with KafkaConsumer(_options(args)) as consumer:
-        _choose(consumer, args)
+    with KafkaConsumer(_options(args)) as consumer, stopping(consumer.wakeup) as stop:
         try:
+            _choose(consumer, args)
             for record in _records(consumer, args):
                 sys.stdout.buffer.write(shown.line(record))
                 count += 1
@@ -132,11 +133,12 @@ def run(args: argparse.Namespace) -> int:
                     break
                 if sys.stdout.isatty():
                     sys.stdout.buffer.flush()  # a pipe gets whole polls instead
-        except KeyboardInterrupt:
-            pass  # the way to end this tool
+        except WakeupError:
+            pass  # by a signal, the usual end of this tool
         sys.stdout.buffer.flush()
+        consumer.close()  # before a second signal can end the process: it commits, and leaves the group
     print(f"Processed a total of {count} messages", file=sys.stderr)
-    return 0
+    return stop.exit_code
 
 
 def _check(args: argparse.Namespace) -> None:

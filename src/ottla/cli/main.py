@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla.cli.stopping import Terminated, terminating
 from ottla.errors import KafkaError
 
 
@@ -67,10 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(given)
+        with terminating():
+            return _run(given)
     except KafkaError as error:
         print(f"ottla: {error}", file=sys.stderr)
         return 1
+    except Terminated as signalled:
+        return signalled.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

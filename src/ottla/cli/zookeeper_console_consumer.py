@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.cli import connection
 from ottla.cli.console_consumer import Format
+from ottla.cli.stopping import stopping
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.cluster import znodes
 from ottla.config import properties
@@ -39,17 +40,23 @@ def run(args: argparse.Namespace) -> int:
     if not _begin(args, config):
         return 1
     shown = Format.of(dict(properties.override(text) for text in args.property))
-    count = 0
+    count, exit_code = 0, 0
     try:
         with Consumer.create(config) as connector:
             (stream,) = connector.create_message_streams_by_filter(_filter(args))
-            count = _print(stream, shown, args)
+            with stopping(_interrupt) as stop:
+                count = _print(stream, shown, args)
+            exit_code = stop.exit_code
     finally:
         if of_its_own:  # nobody will go on where this one ends
             with connection.zookeeper(args.zookeeper) as zk:
                 zk.delete_tree(_group(config))
     print(f"Consumed {count} messages", file=sys.stderr)
-    return 0
+    return exit_code
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _print(stream: KafkaStream, shown: Format, args: argparse.Namespace) -> int:

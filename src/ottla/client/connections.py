@@ -44,6 +44,9 @@ LATEST_REPLACED: Final = 0.95
 REPLACING_STEP: Final = 0.001
 """When a connection that is good for some time is replaced, and how often it is tried, as parts of this time."""
 
+SHOWN_REASONS: Final = 3
+"""How many of its different failures the warning about an outage lists."""
+
 DATA: Final = "data"
 """Connections for producing and everything short."""
 FETCH: Final = "fetch"
@@ -99,6 +102,8 @@ class Connections:
         self._back_off: dict[int, BackOff] = {}
         self._options = _socket_options(config)
         self._login = login_of(config)
+        self._outage_since: float | None = None
+        """When no broker was reachable any more; None while one is, or before the first was asked."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
         metrics.count_with(lambda: sum(c.channel.is_open for c in list(self._ready.values())))
@@ -137,7 +142,7 @@ class Connections:
 
     async def ask_any_of(self, of: type[Request[R]], request: Callable[[int], Request[R]]) -> R:
         """The same, with a request that depends on the version."""
-        last: KafkaError = BrokerNotAvailableError("no broker is known")
+        failures: list[KafkaError] = []
         if not self._has_canonical_names:
             await self._find_canonical_names()
         for node_id in self._by_load():
@@ -146,11 +151,33 @@ class Connections:
             except KafkaError as error:
                 if isinstance(error, (UnsupportedVersionError, *NOT_AUTHENTICATED)):
                     raise
-                last = error
+                failures.append(error)
             else:
                 self._only_bootstrap = False
+                self._end_outage()
                 return answer
-        raise last
+        self._begin_outage(failures)
+        raise failures[-1] if failures else BrokerNotAvailableError("no broker is known")
+
+    def _begin_outage(self, failures: Iterable[KafkaError]) -> None:
+        """Log that no broker is reachable, once per outage."""
+        if self._closed or self._outage_since is not None:
+            return
+        self._outage_since = asyncio.get_running_loop().time()
+        reasons = list(dict.fromkeys(map(str, failures)))
+        more = f" and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
+        log.warning(
+            "No broker is reachable, trying again until one is: %s%s (client.id=%s)",
+            ", ".join(reasons[:SHOWN_REASONS]),
+            more,
+            self.client_id,
+        )
+
+    def _end_outage(self) -> None:
+        if self._outage_since is not None:
+            seconds = asyncio.get_running_loop().time() - self._outage_since
+            self._outage_since = None
+            log.info("A broker is reachable again, after %.1f s (client.id=%s)", seconds, self.client_id)
 
     async def _find_canonical_names(self) -> None:
         """Call the bootstrap servers by the names that their addresses have (KIP-235)."""

@@ -8,20 +8,19 @@ from ottla.client.admin.cluster import UpgradeType
 from ottla.client.admin.configs import ConfigSource
 from ottla.client.admin.transactions import ProducerState
 from ottla.client.consumer.member import ConsumerRebalanceListener
-from ottla.client.serdes import JsonSerde, TextSerde
+from ottla.serializers import StringSerde
 
 AsyncConsumerRebalanceListener = ConsumerRebalanceListener
 ConfigSourceType = ConfigSource
-JsonSerializer = JsonSerde
 PartitionProducerState = ProducerState
 UpdateFeatureType = UpgradeType
 
 
-class DefaultSerializer(TextSerde):
+class DefaultSerializer(StringSerde):
     """Text in an encoding; bytes are sent as they are."""
 
     types = (str, bytes, bytearray, memoryview)
-    wanted = "a text or bytes"
+    expected = "a str or bytes"
 
     def _write(self, topic: str, value: Any) -> bytes:
         return super()._write(topic, value) if isinstance(value, str) else bytes(value)

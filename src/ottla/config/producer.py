@@ -161,17 +161,25 @@ class ProducerConfig(ClientConfig, subject="producer"):
         """How long the leader may wait for the in-sync replicas."""
         return self.request_timeout_ms if self.timeout_ms is None else self.timeout_ms
 
+    def idempotence_conflicts(self) -> list[tuple[str, Any, str]]:
+        """Return the options that idempotence cannot work with, nor transactions: (option, value, what is allowed)."""
+        unfit = {
+            "acks": (self.acks != -1, "all"),
+            "retries": (self.retries <= 0, "more than 0"),
+            "max.in.flight.requests.per.connection": (self.max_in_flight_requests_per_connection > 5, "at most 5"),
+        }
+        return [(name, self.values[name], allowed) for name, (is_unfit, allowed) in unfit.items() if is_unfit]
+
     def check(self) -> None:
         """Idempotence wants acks=all and at most 5 requests in flight; who set otherwise turns it off, as in Java."""
-        fits = self.acks == -1 and self.max_in_flight_requests_per_connection <= 5 and self.retries > 0
-        asked = "enable.idempotence" in self.given or self.transactional_id is not None
-        if self.enable_idempotence and not fits:
-            if asked:
-                raise ConfigurationError(
-                    "enable.idempotence needs acks=all, retries above 0 and"
-                    " max.in.flight.requests.per.connection of at most 5"
-                )
-            log.info("enable.idempotence is off: it needs acks=all, retries and at most 5 requests in flight")
+        conflicts = self.idempotence_conflicts()
+        asked = "transactional.id" if self.transactional_id is not None else "enable.idempotence"
+        if self.enable_idempotence and conflicts:
+            told = ", ".join(f"{option}={value}" for option, value, _ in conflicts)
+            if asked in self.given:
+                remedies = ", ".join(f"set {option} to {allowed}" for option, _, allowed in conflicts)
+                raise ConfigurationError(f"{told} cannot be used with {asked}: {remedies}, or leave it out")
+            log.info("enable.idempotence is off because of %s", told)
             self.values["enable.idempotence"] = False
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigurationError("transactional.id needs enable.idempotence")

@@ -24,7 +24,7 @@ from ottla.errors import (
     RequestTimedOutError,
 )
 from ottla.net.channel_metrics import NodeMetrics
-from ottla.net.dialing import SocketOptions, dial, last_words, refusal
+from ottla.net.dialing import SocketOptions, dial, last_words, reason, refusal
 from ottla.protocol.framing import FrameReader, request_frame
 from ottla.protocol.header import decode_response_header
 from ottla.protocol.message import Request, Response, decode
@@ -78,6 +78,7 @@ class Channel:
         self.error: KafkaError | None = None
         """Why the connection is closed; None while it may be used."""
         self.was_connected = False
+        self._was_answered = False
         self.last_used = loop.time()
         self.in_flight: deque[InFlight] = deque()
         self._socket: socket.socket | None = None
@@ -103,7 +104,11 @@ class Channel:
             async with asyncio.timeout(limit):
                 self._socket = await dial(self.loop, self.host, self.port, self.options)
         except TimeoutError:
-            self.close(BrokerConnectionError(f"{self._peer}: no connection within {limit:g} s"))
+            self.close(
+                BrokerConnectionError(
+                    f"{self._peer}: no connection within {limit:g} s; does a firewall drop packets to this address?"
+                )
+            )
         except OSError as error:
             self.close(refusal(error, self._peer) or BrokerConnectionError(self._told(error)))
         except asyncio.CancelledError:
@@ -121,7 +126,12 @@ class Channel:
         return f"{self.host}:{self.port}"
 
     def _told(self, error: OSError) -> str:
-        return f"{self._peer}: {error.strerror or error}"
+        return f"{self._peer}: {reason(error)}"
+
+    @property
+    def _hint(self) -> str:
+        """What to check if the peer hangs up; before its first answer it did not understand what it was sent."""
+        return "" if self._was_answered else " without an answer; does security.protocol fit this listener?"
 
     # Asking
 
@@ -225,7 +235,7 @@ class Channel:
                 space = self._frames.space()
                 count = self._socket.recv_into(space)
                 if not count:
-                    self.close(NetworkError(f"{self._peer}: the peer closed the connection"))
+                    self.close(NetworkError(f"{self._peer}: the peer closed the connection{self._hint}"))
                     return
                 if self.metrics is not None:
                     self.metrics.received.record(count)
@@ -259,6 +269,7 @@ class Channel:
         except MalformedMessageError as error:
             _fail(asked.answered, error)
             raise
+        self._was_answered = True
         self.last_used = self.loop.time()
         _settle(asked.answered, response)
 

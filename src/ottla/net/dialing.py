@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -100,6 +102,17 @@ async def _until(
 def _settle(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
+
+
+def reason(error: OSError) -> str:
+    """Return why a connection could not be made or kept, with what to check where one cause is likely."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; is a broker running at this address?"
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; is the host name right?"
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return f"{os.strerror(error.errno)}; are address and network right?"
+    return str(error.strerror or error)
 
 
 def refusal(error: OSError, peer: str) -> KafkaError | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError
 from ottla.spark.option_values import get, not_negative
 from ottla.spark.options import OptionRow, connection_options, kafka_options, warn_of_unknown
@@ -66,6 +67,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         lowered.pop(IDEMPOTENCE)  # Many a job says so; it is what transactions need anyway.
     warn_of_unknown(given, [row.name for row in SINK_OPTIONS], "sink")
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
+    _check_fits_transactions(kafka)
     return SinkOptions(
         topic=_text(lowered, "topic"),
         prefix=_text(lowered, "transactionalIdPrefix") or SinkOptions.prefix,
@@ -73,6 +75,17 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         batch_id=batch_id(lowered),
         kafka=kafka,
     )
+
+
+def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for producer options without which transactions cannot work, under the user's names."""
+    decisive = ("bootstrap.servers", "acks", "retries", "max.in.flight.requests.per.connection")
+    asked = {name: kafka[name] for name in decisive if name in kafka}
+    for name, _, allowed in ProducerConfig.from_kafka(asked).idempotence_conflicts():
+        raise ConfigurationError(
+            f"kafka.{name} ({kafka[name]!r}) is not supported: leave it out or set it to {allowed};"
+            " the sink writes in transactions"
+        )
 
 
 def batch_id(lowered: Mapping[str, str]) -> int | None:

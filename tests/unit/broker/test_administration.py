@@ -240,3 +240,50 @@ def test_credentials_that_cannot_be_changed_so_are_left_as_they_are(tmp_path, ch
         assert await described(client) == {}
 
     with_broker(test, tmp_path)
+
+
+BY_CONTROLLER: list[tuple[Any, int]] = [
+    (CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]), 7),
+    (CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3)]), 3),
+    (DeleteTopicsRequest(topic_names=["t"]), 5),
+    (ElectLeadersRequest(topic_partitions=None), 2),
+    (ListPartitionReassignmentsRequest(), 0),
+]
+NOT_CONTROLLER = 41
+
+
+def _codes(value: Any) -> set[int]:
+    """Every error code of a response, the nested ones included."""
+    if isinstance(value, list):
+        return set().union(*map(_codes, value)) if value else set()
+    fields = getattr(value, "FIELDS", ())
+    return {getattr(value, f.name) for f in fields if f.name == "error_code"}.union(
+        *(_codes(getattr(value, f.name)) for f in fields)
+    )
+
+
+@pytest.mark.parametrize(("request_", "version"), BY_CONTROLLER, ids=lambda v: getattr(v, "NAME", None))
+def test_request_for_controller_during_election_waits_for_its_end(request_: Any, version: int, tmp_path):
+    async def test(client: Asker) -> None:
+        await create(client)
+        controller = client.services.controller
+        term = controller.office
+        await controller.end()  # as when /controller was deleted: this broker stands again, or another one is elected
+        asked = asyncio.create_task(client.ask(request_, version))
+        done, _ = await asyncio.wait([asked], timeout=0.05)
+        assert not done
+        await controller.begin(term)
+        assert NOT_CONTROLLER not in _codes(await asked)
+
+    with_broker(test, tmp_path)
+
+
+def test_request_for_controller_without_an_elected_one_is_answered_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("ottla.broker.dispatch.ELECTION_SECONDS", 0.01)
+
+    async def test(client: Asker) -> None:
+        await client.services.controller.end()
+        for request, version in BY_CONTROLLER:
+            assert _codes(await client.ask(request, version)) >= {NOT_CONTROLLER}
+
+    with_broker(test, tmp_path)

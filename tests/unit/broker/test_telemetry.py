@@ -15,8 +15,10 @@ from ottla.errors import (
     ThrottlingQuotaExceededError,
     UnknownSubscriptionIdError,
     UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
 )
 from ottla.protocol.fields import ZERO_UUID
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -112,6 +114,22 @@ def test_a_reporter_that_is_not_there_is_named_and_kafkas_own_are_left_out():
     with pytest.raises(ConfigurationError, match=r"metric.reporters.*no.such.Class"):
         receivers_of(("no.such.Class",))
     assert receivers_of(("org.apache.kafka.common.metrics.JmxReporter",)) == ()
+
+
+@pytest.mark.parametrize("reporters", ["", f"{__name__}.Reporter"])
+def test_telemetry_apis_are_listed_only_with_a_receiver(reporters: str, tmp_path):
+    async def test(client: Asker) -> None:
+        response = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
+        listed = {row.api_key for row in response.api_keys} & {71, 72}
+        wish = await client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID), 0)
+        pushed = await client.ask(PushTelemetryRequest(client_instance_id=uuid.UUID(int=9)), 0)
+        if reporters:
+            assert (listed, wish.error_code) == ({71, 72}, 0)
+        else:
+            refused = UnsupportedVersionError.code
+            assert (listed, wish.error_code, pushed.error_code) == (set(), refused, refused)
+
+    with_broker(test, tmp_path, metric_reporters=reporters)
 
 
 def test_metrics_reach_the_receivers_through_the_broker(tmp_path):

@@ -13,6 +13,7 @@ from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,
     IllegalStateError,
+    NetworkError,
     SaslAuthenticationFailedError,
     UnsupportedVersionError,
 )
@@ -27,7 +28,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-from .scripted import ScriptedBroker
+from .scripted import DROP, ScriptedBroker
 
 
 def connections(broker: ScriptedBroker, **options: Any) -> Connections:
@@ -236,3 +237,48 @@ def test_pauses_double_up_to_a_limit() -> None:
         assert expected * 0.8 <= pause <= expected * 1.2
     back_off.succeeded()
     assert back_off.until == 0
+
+
+def test_outage_is_logged_once_with_address_and_cause_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "ottla.client")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        host, port = listener.getsockname()
+        config = ClientConfig.from_keywords(
+            bootstrap_servers=f"{host}:{port}", reconnect_backoff_ms=1, reconnect_backoff_max_ms=1
+        )
+        made = Connections(config, "me", dict, ChannelMetrics(Metrics(), "test"))
+
+        async def test() -> None:
+            for _ in range(2):
+                for _ in range(3):
+                    with pytest.raises(BrokerConnectionError):
+                        await made.ask_any(MetadataRequest())
+                with ScriptedBroker() as broker:
+                    made._nodes = lambda: {7: Node(7, broker.host, broker.port)}
+                    await made.ask_any(MetadataRequest())
+                    await made.ask_any(MetadataRequest())
+                    made._nodes = dict
+                    made.disconnect(7, "data")
+
+        run(made, test)
+    outage = (
+        f"No broker is reachable, trying again until one is: {host}:{port}: connection refused; is a broker running"
+    )
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2
+    assert logged[0][1].startswith(outage)
+    assert "client.id=me" in logged[0][1]
+    assert "reachable again" in logged[1][1]
+
+
+def test_listener_of_another_protocol_is_named_as_likely_cause() -> None:
+    with ScriptedBroker() as broker:
+        broker.on(ApiVersionsRequest, lambda _: DROP)
+        made = connections(broker)
+
+        async def test() -> None:
+            with pytest.raises(NetworkError, match=r"without an answer; does security\.protocol fit"):
+                await made.ask(7, MetadataRequest())
+
+        run(made, test)

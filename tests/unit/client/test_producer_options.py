@@ -487,8 +487,12 @@ def test_the_coordinator_is_told_how_long_a_transaction_may_last(broker: Scripte
         ({"transaction_timeout_ms": 1, "transaction_two_phase_commit_enable": True}, r"transaction\.timeout\.ms"),
         ({"transactional_id": ""}, r"transactional\.id: ''"),
         ({"transactional_id": "x", "enable_idempotence": False}, r"transactional\.id needs enable\.idempotence"),
-        ({"enable_idempotence": True, "retries": 0}, r"enable\.idempotence needs"),
-        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, r"enable\.idempotence needs"),
+        (
+            {"transactional_id": "x", "acks": 1},
+            r"acks=1 cannot be used with transactional\.id: set acks to all, or leave",
+        ),
+        ({"enable_idempotence": True, "retries": 0}, r"retries=0 cannot be used with enable\.idempotence: set"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, r"connection=6 .* at most 5"),
     ],
 )
 def test_options_that_do_not_fit_each_other_are_refused(options: dict[str, Any], named: str) -> None:

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+import ottla
+from ottla import serializers
 from ottla.client.serializers import find
 from ottla.errors import SerializationError
+from ottla.serializers import SERDES
 
 
 @pytest.mark.parametrize("name", ["long", "org.apache.kafka.common.serialization.LongSerializer"])
@@ -26,14 +29,30 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
 def test_a_wrong_type_names_option_type_and_topic() -> None:
     write = find("long", "key_serializer")
     assert write is not None
-    with pytest.raises(SerializationError, match=r"key_serializer .* str of topic t: a number"):
+    with pytest.raises(
+        SerializationError,
+        match=r"key_serializer LongSerializer .*: expected an int of 64 bits, not str",
+    ):
         write("t", "5")
+
+
+@pytest.mark.parametrize("kind", ["Serializer", "Deserializer"])
+@pytest.mark.parametrize("name", SERDES)
+def test_serializer_found_by_name_calls_itself_by_kafkas_class_name(name: str, kind: str) -> None:
+    for spelled in (name, name.lower(), f"org.apache.kafka.common.serialization.{name}{kind}"):
+        converter = find(spelled, f"value_{kind.lower()}", {"default.list.value.serde.inner": "long"})
+        assert converter is None or converter.name == f"{name}{kind}"
+        cls = getattr(serializers, f"{name}{kind}")
+        assert getattr(ottla, f"{name}{kind}") is cls
+        found = find(cls, f"value_{kind.lower()}", {"default.list.value.serde.inner": "long"})
+        assert (found is None) == (converter is None)
+    assert converter is not None or kind == "Deserializer"
 
 
 def test_wrong_bytes_are_told() -> None:
     read = find("integer", "key_deserializer")
     assert read is not None
-    with pytest.raises(SerializationError, match="3 bytes"):
+    with pytest.raises(SerializationError, match="IntegerDeserializer .* expected 4 bytes, not 3"):
         read("t", b"abc")
 
 
@@ -57,7 +76,7 @@ def test_bytes_as_they_are_need_no_call_each(name: str) -> None:
     assert find(name, "value_deserializer") is None
     write = find(name.replace("Deserializer", "Serializer"), "value_serializer")
     assert write is not None
-    with pytest.raises(SerializationError, match="bytes is wanted"):
+    with pytest.raises(SerializationError, match="expected bytes"):
         write("t", "text, which goes without a serializer")
 
 

@@ -68,6 +68,25 @@ def test_complete_is_written_to_tables_that_have_keys(tmp_path: Path) -> None:
     assert isinstance(SqlSource({**table, "keyColumns": "page"}).streamWriter(ROWS, overwrite=True), StreamWriter)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("acks", "1", "all"),
+        ("acks", "0", "all"),
+        ("retries", "0", "more than 0"),
+        ("max.in.flight.requests.per.connection", "6", "at most 5"),
+    ],
+)
+def test_sink_option_that_transactions_cannot_work_with_is_named(option: str, value: str, allowed: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        sink_options({**WRITING, f"Kafka.{option}": value})
+    assert raised.value.message == (
+        f"kafka.{option} ({value!r}) is not supported: leave it out or set it to {allowed};"
+        " the sink writes in transactions"
+    )
+    sink_options({**WRITING, "kafka.acks": "all", "kafka.retries": "3"})
+
+
 def test_idempotence_may_be_asked_for_and_not_be_refused() -> None:
     assert "enable.idempotence" not in sink_options({**WRITING, "kafka.enable.idempotence": " True "}).kafka
     with pytest.raises(ConfigurationError, match=r"kafka.enable.idempotence \('false'\)"):

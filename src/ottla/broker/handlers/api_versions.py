@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.apis import SERVED
+from ottla.broker.apis import SERVED, listed
 from ottla.broker.services import Call
 from ottla.cluster.features import FEATURES
 from ottla.errors import InvalidRequestError, UnsupportedVersionError
@@ -23,13 +23,16 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-    """All APIs; remembers which software the client says it is (KIP-511)."""
+    """Return the APIs; remember which software the client says it is (KIP-511)."""
     if call.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"client software name or version {text!r} is not valid")
         call.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
-    rows = [ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last) for row in SERVED]
+    rows = [
+        ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last)
+        for row in listed(telemetry=call.services.telemetry.has_receivers)
+    ]
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=_supported(call.version),

@@ -21,6 +21,7 @@ ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
 def handle(request: GetTelemetrySubscriptionsRequest, call: Call) -> GetTelemetrySubscriptionsResponse:
     """The client's wish list; a client without an id gets one."""
     telemetry = call.services.telemetry
+    telemetry.check_has_receivers()
     own_id = request.client_instance_id
     client = client_of(uuid.uuid4() if own_id == ZERO_UUID else own_id, call)
     wish = telemetry.subscribe(client, subscriptions(call))

@@ -11,6 +11,7 @@ from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTel
 
 def handle(request: PushTelemetryRequest, call: Call) -> PushTelemetryResponse:
     """Check and hand on."""
+    call.services.telemetry.check_has_receivers()
     if request.client_instance_id == ZERO_UUID:
         raise InvalidRequestError("the client has no instance id yet: it has to ask for a subscription first")
     client = client_of(request.client_instance_id, call)

@@ -93,7 +93,11 @@ class AdminCalls:
         return int(self.limit(timeout_ms) * 1000)
 
     async def retried(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None) -> T:
-        """The result of an attempt; again while its error may pass, and neither time nor `retries` are used up."""
+        """Return the result of an attempt, repeated while its error is retriable, time is left and so are `retries`.
+
+        A step that times out earlier (metadata, after request.timeout.ms) is repeated like any other failure: only the
+        time limit of the call ends the call. Then KafkaTimeoutError is raised, with the last failure as its cause.
+        """
         limit = self.limit(timeout_ms)
         deadline = time.monotonic() + limit
         last: KafkaError | None = None
@@ -101,20 +105,25 @@ class AdminCalls:
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     return await attempt()
-            except KafkaTimeoutError:
-                raise
+            except KafkaTimeoutError as error:
+                last = error.__cause__ if isinstance(error.__cause__, KafkaError) else error
             except TimeoutError:
                 last = last or self.metadata.error
-                reason = f" ({last})" if last is not None else ""
-                raise KafkaTimeoutError(f"not done within {limit:g} s{reason}") from last
+                raise _timed_out(limit, last) from last
             except KafkaError as error:
                 last = error
-                pause = max(self._pause(failures), getattr(error, "throttled", 0.0))
-                if not _may_pass(error) or failures > self.config.retries or time.monotonic() + pause > deadline:
+                if not error.retriable or failures > self.config.retries:
                     raise
-                if error.refresh_metadata:
-                    self.metadata.request_update()
-                await asyncio.sleep(pause)
+            throttled = getattr(last, "throttled", 0.0)
+            pause = max(self._pause(failures), throttled)
+            if time.monotonic() + pause > deadline:
+                # A quota's violation stays what it is, as in Kafka: the client knows how long it has to wait.
+                if throttled:
+                    raise last
+                raise _timed_out(limit, last) from last
+            if last.refresh_metadata:
+                self.metadata.request_update()
+            await asyncio.sleep(pause)
         raise AssertionError("it counts for ever")
 
     def _pause(self, failures: int) -> float:
@@ -148,7 +157,7 @@ class AdminCalls:
             answers = await attempt([key for key in wanted if key not in done])
             again.clear()
             for key, answer in answers.items():
-                if isinstance(answer, KafkaError) and _may_pass(answer) and not isinstance(answer, believed):
+                if isinstance(answer, KafkaError) and answer.retriable and not isinstance(answer, believed):
                     again[key] = answer
                 else:
                     done[key] = answer
@@ -159,7 +168,9 @@ class AdminCalls:
             if wanted:
                 await self.retried(once, timeout_ms)
         except KafkaError as error:
-            done |= {key: again.get(key, error) for key in wanted if key not in done}
+            for key in wanted:
+                if key not in done:
+                    done[key] = _of_key(error, again.get(key), self.limit(timeout_ms))
         return _told({key: done[key] for key in wanted if key in done}, failed)
 
     # Whom
@@ -313,8 +324,19 @@ def _tuple(types: type[KafkaError] | tuple[type[KafkaError], ...]) -> tuple[type
     return types if isinstance(types, tuple) else (types,)
 
 
-def _may_pass(error: KafkaError) -> bool:
-    return error.retriable
+def _timed_out(limit: float, cause: KafkaError | None) -> KafkaTimeoutError:
+    """Return the error of a call that ended after `limit` seconds; `cause` is its last failure."""
+    reason = f" ({cause})" if cause is not None else ""
+    timed_out = KafkaTimeoutError(f"not done within {limit:g} s{reason}")
+    timed_out.__cause__ = cause
+    return timed_out
+
+
+def _of_key(error: KafkaError, own: KafkaError | None, limit: float) -> KafkaError:
+    """Return the error of one key when the call ended with `error`; `own` is the last failure of this key."""
+    if own is None:
+        return error
+    return _timed_out(limit, own) if isinstance(error, KafkaTimeoutError) else own
 
 
 def _told(outcomes: Mapping[K, V | KafkaError], failed: Errors | None) -> dict[K, V]:

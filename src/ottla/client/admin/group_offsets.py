@@ -8,7 +8,7 @@ from typing import Any
 from ottla.client.admin.calls import Errors, check, failure
 from ottla.client.admin.offsets import OffsetsAdmin, OffsetSpec
 from ottla.client.consumer.group_offsets import NEWEST_COMMIT, NEWEST_OFFSET_FETCH
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as alter_share
 from ottla.protocol.messages import delete_share_group_offsets as delete_share
@@ -97,7 +97,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             response = await self.connections.ask(node, request, at_most=NEWEST_COMMIT)
             return _outcomes(response.topics)
 
-        await self.settled(wanted, attempt, timeout_ms, errors)
+        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     async def alter_group_offsets(
         self,
@@ -146,7 +146,13 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             check(response.error_code, group_id)
             return _outcomes(response.topics)
 
-        await self.settled([TopicPartition(*tp) for tp in partitions], attempt, timeout_ms, errors)
+        await self.settled(
+            [TopicPartition(*tp) for tp in partitions],
+            attempt,
+            timeout_ms,
+            errors,
+            doubted=UnknownTopicOrPartitionError,
+        )
 
     async def delete_group_offsets(
         self,
@@ -239,7 +245,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
                 for p in t.partitions
             }
 
-        await self.settled(wanted, attempt, timeout_ms, errors)
+        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
@@ -254,7 +260,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
             check(response.error_code, group_id, response.error_message)
             return {t.topic_name: failure(t.error_code, t.topic_name, t.error_message) for t in response.responses}
 
-        await self.settled(topics, attempt, timeout_ms, errors)
+        await self.settled(topics, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
 
 
 def _fetch_request(group_id: str, wanted: Collection[TopicPartition] | None, require_stable: bool) -> Any:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.serdes import ListSerde, serde_named
 from ottla.errors import ConfigurationError
+from ottla.serializers import ListSerde, serde_named
 
 UUID = uuid.UUID("123e4567-e89b-12d3-a456-426614174000")
 
@@ -112,11 +112,11 @@ def test_an_encoding_that_is_none_is_told_with_its_option() -> None:
     ("name", "value"), [("string", 5), ("long", "5"), ("integer", True), ("short", 40_000), ("uuid", "x"), ("void", 1)]
 )
 def test_what_is_of_another_type_is_refused(name: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError, OverflowError, Exception), match="wanted|range|format"):
+    with pytest.raises((TypeError, ValueError), match="expected"):
         serde_named(name).serialize("t", value)
 
 
 @pytest.mark.parametrize(("name", "data"), [("long", b"1234"), ("boolean", b"\2"), ("void", b""), ("uuid", b"x")])
 def test_bytes_of_another_type_are_told(name: str, data: bytes) -> None:
-    with pytest.raises(ValueError, match="bytes where|truth value|no value|there is|UUID"):
+    with pytest.raises(ValueError, match="expected 8 bytes|truth value|no value|there is|UUID"):
         serde_named(name).deserialize("t", data)

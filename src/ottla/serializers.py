@@ -1,6 +1,9 @@
-"""Types of keys and values as Kafka's own serializers write and read them, each under the name of its Java class.
+"""Serializers and deserializers of Kafka's own types, each under the name of its Java class.
 
-One class does both directions. `None` is no value (a tombstone), whatever the type.
+    KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
+
+A serde does both directions; `<Type>Serializer` and `<Type>Deserializer` are what options and errors name. `None` is no
+value (a tombstone), whatever the type.
 """
 
 from __future__ import annotations
@@ -8,37 +11,38 @@ from __future__ import annotations
 import json
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ottla.errors import ConfigurationError
 
 
 class Serde:
-    """The base: None stays None, and everything else is of `types`."""
+    """Base of all serdes: None stays None, and every other value is one of `types`."""
 
     types: tuple[type, ...] = ()
-    wanted = ""
+    expected = ""
+    """What a value has to be, for errors."""
     size: int | None = None
-    """Bytes of every value, where all have the same."""
+    """Bytes of every value, if all have the same."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Take what the client's options say; once, before everything else."""
+        """Read the client's options; called once, before everything else."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The bytes of a value."""
+        """Return the bytes of a value."""
         if value is None:
             return None
         if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
-            raise TypeError(f"{self.wanted} is wanted, not {type(value).__name__}")
+            raise TypeError(f"expected {self.expected}, not {type(value).__name__}")
         return self._write(topic, value)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """The value of bytes."""
+        """Return the value of bytes."""
         if data is None:
             return None
         if self.size is not None and len(data) != self.size:
-            raise ValueError(f"{len(data)} bytes where {self.wanted} has {self.size}")
+            raise ValueError(f"expected {self.size} bytes, not {len(data)}")
         return self._read(topic, data)
 
     def close(self) -> None:
@@ -51,27 +55,71 @@ class Serde:
         raise NotImplementedError
 
 
-class NumberSerde(Serde):
-    """A number of fixed size, the highest byte first."""
+class _NumberSerde(Serde):
+    """A number of fixed size, big-endian."""
 
-    def __init__(self, layout: str, types: tuple[type, ...] = (int,)) -> None:
-        self._struct = struct.Struct(layout)
-        self.types = types
-        self.size = self._struct.size
-        self.wanted = "a number"
+    layout: struct.Struct
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "layout" in vars(cls):
+            cls.size = cls.layout.size
 
     def _write(self, topic: str, value: Any) -> bytes:
-        return self._struct.pack(value)
+        try:
+            return self.layout.pack(value)
+        except (struct.error, OverflowError):
+            raise ValueError(f"{value} is out of range: expected {self.expected}") from None
 
     def _read(self, topic: str, data: bytes) -> Any:
-        return self._struct.unpack(data)[0]
+        return self.layout.unpack(data)[0]
+
+
+class ShortSerde(_NumberSerde):
+    """An int of 16 bits."""
+
+    types = (int,)
+    expected = "an int of 16 bits"
+    layout = struct.Struct(">h")
+
+
+class IntegerSerde(_NumberSerde):
+    """An int of 32 bits."""
+
+    types = (int,)
+    expected = "an int of 32 bits"
+    layout = struct.Struct(">i")
+
+
+class LongSerde(_NumberSerde):
+    """An int of 64 bits."""
+
+    types = (int,)
+    expected = "an int of 64 bits"
+    layout = struct.Struct(">q")
+
+
+class FloatSerde(_NumberSerde):
+    """A float of 32 bits."""
+
+    types = (float, int)
+    expected = "a float of 32 bits"
+    layout = struct.Struct(">f")
+
+
+class DoubleSerde(_NumberSerde):
+    """A float of 64 bits."""
+
+    types = (float, int)
+    expected = "a float"
+    layout = struct.Struct(">d")
 
 
 class BooleanSerde(Serde):
     """True or False."""
 
     types = (bool,)
-    wanted = "a truth value"
+    expected = "a bool"
     size = 1
 
     def _write(self, topic: str, value: Any) -> bytes:
@@ -83,11 +131,11 @@ class BooleanSerde(Serde):
         return data == b"\1"
 
 
-class TextSerde(Serde):
+class StringSerde(Serde):
     """Text in the encoding that `(key|value.)(de)serializer.encoding` names; UTF-8 otherwise."""
 
     types: tuple[type, ...] = (str,)
-    wanted = "a text"
+    expected = "a str"
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
@@ -117,11 +165,11 @@ class TextSerde(Serde):
         return str(data, self.encoding)
 
 
-class UuidSerde(TextSerde):
+class UUIDSerde(StringSerde):
     """A UUID as its 36 characters."""
 
     types = (uuid.UUID,)
-    wanted = "a UUID"
+    expected = "a uuid.UUID"
 
     def _read(self, topic: str, data: bytes) -> uuid.UUID:
         return uuid.UUID(super()._read(topic, data))
@@ -131,7 +179,7 @@ class BytesSerde(Serde):
     """Bytes as they are."""
 
     types = (bytes, bytearray, memoryview)
-    wanted = "bytes"
+    expected = "bytes"
 
     def _write(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
         return bytes(value)
@@ -143,7 +191,7 @@ class BytesSerde(Serde):
 class VoidSerde(Serde):
     """Never a value."""
 
-    wanted = "None"
+    expected = "None"
 
     def _read(self, topic: str, data: bytes) -> Any:
         raise ValueError("there is a value where none can be")
@@ -176,7 +224,7 @@ class ListSerde(Serde):
     """
 
     types = (list, tuple)
-    wanted = "a list"
+    expected = "a list"
 
     def __init__(self, inner: Any = None) -> None:
         self.inner: Any = serde_named(inner) if isinstance(inner, str) else inner
@@ -199,7 +247,7 @@ class ListSerde(Serde):
 
     @property
     def _inner_size(self) -> int | None:
-        return UUID_BYTES if isinstance(self.inner, UuidSerde) else getattr(self.inner, "size", None)
+        return UUID_BYTES if isinstance(self.inner, UUIDSerde) else getattr(self.inner, "size", None)
 
     def _write(self, topic: str, value: Sequence[Any]) -> bytes:
         items = [self.inner.serialize(topic, item) for item in value]
@@ -269,30 +317,150 @@ def _at_most(count: int, data: bytes) -> int:
     return count
 
 
-SERDES: Final[Mapping[str, Callable[[], Serde]]] = {
-    "String": TextSerde,
-    "Integer": lambda: NumberSerde(">i"),
-    "Long": lambda: NumberSerde(">q"),
-    "Short": lambda: NumberSerde(">h"),
-    "Double": lambda: NumberSerde(">d", (float, int)),
-    "Float": lambda: NumberSerde(">f", (float, int)),
-    "Boolean": BooleanSerde,
-    "Bytes": BytesSerde,
-    "ByteBuffer": BytesSerde,
-    "ByteArray": BytesSerde,
-    "UUID": UuidSerde,
-    "Void": VoidSerde,
-    "List": ListSerde,
-    "Json": JsonSerde,
+# Under the names of Kafka's classes
+
+
+class StringSerializer(StringSerde):
+    """Serialize text (UTF-8 unless configured)."""
+
+
+class StringDeserializer(StringSerde):
+    """Deserialize text."""
+
+
+class IntegerSerializer(IntegerSerde):
+    """Serialize an int as 4 bytes."""
+
+
+class IntegerDeserializer(IntegerSerde):
+    """Deserialize an int from 4 bytes."""
+
+
+class LongSerializer(LongSerde):
+    """Serialize an int as 8 bytes."""
+
+
+class LongDeserializer(LongSerde):
+    """Deserialize an int from 8 bytes."""
+
+
+class ShortSerializer(ShortSerde):
+    """Serialize an int as 2 bytes."""
+
+
+class ShortDeserializer(ShortSerde):
+    """Deserialize an int from 2 bytes."""
+
+
+class FloatSerializer(FloatSerde):
+    """Serialize a float as 4 bytes."""
+
+
+class FloatDeserializer(FloatSerde):
+    """Deserialize a float from 4 bytes."""
+
+
+class DoubleSerializer(DoubleSerde):
+    """Serialize a float as 8 bytes."""
+
+
+class DoubleDeserializer(DoubleSerde):
+    """Deserialize a float from 8 bytes."""
+
+
+class BooleanSerializer(BooleanSerde):
+    """Serialize a bool as one byte."""
+
+
+class BooleanDeserializer(BooleanSerde):
+    """Deserialize a bool from one byte."""
+
+
+class BytesSerializer(BytesSerde):
+    """Serialize bytes, unchanged."""
+
+
+class BytesDeserializer(BytesSerde):
+    """Deserialize bytes, unchanged."""
+
+
+class ByteBufferSerializer(BytesSerde):
+    """Serialize bytes, unchanged."""
+
+
+class ByteBufferDeserializer(BytesSerde):
+    """Deserialize bytes, unchanged."""
+
+
+class ByteArraySerializer(BytesSerde):
+    """Serialize bytes, unchanged."""
+
+
+class ByteArrayDeserializer(BytesSerde):
+    """Deserialize bytes, unchanged."""
+
+
+class UUIDSerializer(UUIDSerde):
+    """Serialize a UUID as its 36 characters."""
+
+
+class UUIDDeserializer(UUIDSerde):
+    """Deserialize a UUID from its 36 characters."""
+
+
+class VoidSerializer(VoidSerde):
+    """Serialize None; any other value is an error."""
+
+
+class VoidDeserializer(VoidSerde):
+    """Deserialize None; any other value is an error."""
+
+
+class ListSerializer(ListSerde):
+    """Serialize a list of values of one type."""
+
+
+class ListDeserializer(ListSerde):
+    """Deserialize a list of values of one type."""
+
+
+class JsonSerializer(JsonSerde):
+    """Serialize what JSON can express, as UTF-8."""
+
+
+class JsonDeserializer(JsonSerde):
+    """Deserialize JSON."""
+
+
+SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
+    "String": (StringSerializer, StringDeserializer),
+    "Integer": (IntegerSerializer, IntegerDeserializer),
+    "Long": (LongSerializer, LongDeserializer),
+    "Short": (ShortSerializer, ShortDeserializer),
+    "Float": (FloatSerializer, FloatDeserializer),
+    "Double": (DoubleSerializer, DoubleDeserializer),
+    "Boolean": (BooleanSerializer, BooleanDeserializer),
+    "Bytes": (BytesSerializer, BytesDeserializer),
+    "ByteBuffer": (ByteBufferSerializer, ByteBufferDeserializer),
+    "ByteArray": (ByteArraySerializer, ByteArrayDeserializer),
+    "UUID": (UUIDSerializer, UUIDDeserializer),
+    "Void": (VoidSerializer, VoidDeserializer),
+    "List": (ListSerializer, ListDeserializer),
+    "Json": (JsonSerializer, JsonDeserializer),
 }
-"""Ours for Java's classes in `org.apache.kafka.common.serialization`: `<name>Serializer`, `<name>Deserializer` and
-`Serdes$<name>Serde`.
+"""The classes that options name: "long", "LongSerializer", `org.apache.kafka.common.serialization.LongSerializer` or
+`Serdes$LongSerde`.
 """
 
 
-def serde_named(name: str) -> Serde:
-    """The serde of a name of ours or of a Java class; KeyError for any other."""
+def serde_named(name: str, *, deserializes: bool = False) -> Serde:
+    """Return the serde of a name of ours or of a Java class; KeyError for any other."""
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):
         short = short.removesuffix(ending)
-    return {known.lower(): make for known, make in SERDES.items()}[short.lower()]()
+    return {known.lower(): pair for known, pair in SERDES.items()}[short.lower()][deserializes]()
+
+
+def returns_bytes_unchanged(deserializer: object) -> bool:
+    """Whether a deserializer does nothing, so that it need not be called for each record."""
+    return isinstance(deserializer, BytesSerde) and type(deserializer).__module__ == __name__

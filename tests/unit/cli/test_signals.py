@@ -1,0 +1,87 @@
+"""Signals end tools in order: they commit, leave their group, send what they hold, and exit as Kafka's tools do."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.cli.main import main
+from ottla.cli.stopping import heeded_signals
+
+ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@contextmanager
+def started(*arguments: str, **more: int) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "ottla", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more) as tool:  # type: ignore[call-overload]
+        try:
+            yield tool
+        finally:
+            tool.kill()
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_console_consumer_on_signal_commits_and_leaves_its_group(
+    ottla_broker: Broker, topic: str, number: signal.Signals
+) -> None:
+    at = ottla_broker.bootstrap_servers
+    group = f"{topic}-group"
+    with KafkaProducer(bootstrap_servers=at) as producer:
+        for value in (b"one", b"two"):
+            producer.send(topic, value, partition=1)
+    reading = ("console-consumer", "--bootstrap-server", at, "--topic", topic, "--group", group, "--from-beginning")
+    with started(*reading) as tool:
+        assert tool.stdout is not None
+        assert [tool.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
+        tool.send_signal(number)
+        _, said = tool.communicate(timeout=30)
+        assert tool.returncode == 128 + number
+        assert said == b"Processed a total of 2 messages\n"
+    with KafkaAdminClient(bootstrap_servers=at) as admin:
+        assert admin.list_consumer_group_offsets(group)[TopicPartition(topic, 1)].offset == 2
+        described = admin.describe_consumer_groups([group])[group]
+        assert (described.state, list(described.members)) == ("Empty", [])
+
+
+def test_console_producer_on_sigterm_sends_what_it_holds(ottla_broker: Broker, topic: str) -> None:
+    at = ottla_broker.bootstrap_servers
+    never = ("--timeout", "60000", "--batch-size", "200")
+    with started("console-producer", "--bootstrap-server", at, "--topic", topic, *never, stdin=subprocess.PIPE) as tool:
+        assert tool.stdin is not None
+        # the batch has no room for the second, so that the first is sent and the second is held
+        tool.stdin.write(b"x" * 100 + b"\n" + b"y" * 50 + b"\n")
+        tool.stdin.flush()
+        with KafkaConsumer(topic, bootstrap_servers=at, auto_offset_reset="earliest") as consumer:
+            assert next(consumer).value == b"x" * 100
+            tool.send_signal(signal.SIGTERM)
+            assert tool.wait(30) == 128 + signal.SIGTERM
+            assert next(consumer).value == b"y" * 50
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert heeded_signals() == [signal.SIGTERM, signal.SIGINT]
+        assert main(["--version"]) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_broker_on_signal_shuts_down_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    options = ("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"log.dirs={tmp_path}")
+    with started("broker", *options) as broker:
+        assert broker.stderr is not None
+        assert b"is ready" in broker.stderr.readline()
+        broker.send_signal(number)
+        assert broker.wait(30) == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
