@@ -29,7 +29,12 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"client software name or version {text!r} is not valid")
         call.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
-    rows = [ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last) for row in SERVED]
+    in_cluster = call.services.in_cluster
+    rows = [
+        ApiVersion(api_key=row.api.key, min_version=row.first, max_version=last)
+        for row in SERVED
+        if (last := row.last_served(in_cluster=in_cluster)) >= row.first
+    ]
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=_supported(call.version),
