@@ -21,6 +21,8 @@ from ottla.records.builder import BatchBuilder
 
 R = TypeVar("R", bound=Response)
 SECONDS = 20
+ALLOCATED_IDS = 1_000_000
+"""Tests make up producer ids below this, as if they had been allocated."""
 SECRET = b"of this cluster " * 2
 
 
@@ -31,6 +33,7 @@ class Asker:
         assert node._services is not None
         self.node = node
         self.services = node._services
+        self.services.producer_ids.end = ALLOCATED_IDS
         self._dispatch = Dispatch(self.services)
         listener = SimpleNamespace(name="PLAINTEXT")
         self.connection: Any = SimpleNamespace(
