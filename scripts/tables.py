@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ottla.broker.apis import LEFT_OUT, SERVED
+from ottla.broker.apis import LEFT_OUT, SERVED, Served
 from ottla.broker.config_entries import text_of
 from ottla.cli.main import COMMANDS
 from ottla.client.admin.calls import AdminCalls
@@ -62,14 +62,18 @@ def without_effect() -> str:
     return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(AdminConfig.no_effect.items())))
 
 
+def _needs(row: Served) -> str:
+    """What a client needs for an API as a whole."""
+    if row.brokers_from is None:
+        return "" if row.needs is None else row.needs.name
+    return "a broker of this cluster" + (f" (from version {row.brokers_from} on)" if row.brokers_from else "")
+
+
 def served() -> str:
     """What the broker answers."""
     return table(
         ("key", "API", "versions", "needs of the cluster"),
-        (
-            (row.api.key, row.name, f"{row.first}-{row.last}", "" if row.needs is None else row.needs.name)
-            for row in SERVED
-        ),
+        ((row.api.key, row.name, f"{row.first}-{row.last}", _needs(row)) for row in SERVED),
     )
 
 

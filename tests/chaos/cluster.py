@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -96,9 +96,10 @@ class BrokerProcess:
 class Cluster:
     """All of it; a context manager that starts and kills."""
 
-    def __init__(self, directory: Path, peer: Peer) -> None:
+    def __init__(self, directory: Path, peer: Peer, options: Mapping[str, object] = OPTIONS) -> None:
         self.directory = directory
         self.peer = peer
+        self._options = options
         self.zookeeper = LocalZooKeeper(directory / "zookeeper", free_port())
         self.brokers = {broker: BrokerProcess(broker, directory, peer) for broker in BROKERS}
         self.links = Links(self._pids)
@@ -161,7 +162,7 @@ class Cluster:
             "listeners": f"CLIENT://127.0.0.1:{client},PEER://127.0.0.1:{peer}",
             "advertised.listeners": f"CLIENT://{shown},PEER://{shown_to_peers}",
         }
-        write_properties(broker.properties, own | dict(OPTIONS))
+        write_properties(broker.properties, own | dict(self._options))
         return shown
 
     def _supervise(self) -> None:

@@ -27,9 +27,16 @@ from tests.interop.old_members import JavaMember, options
 from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
+from ottla.broker.apis import SERVED
 from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.main import main as ottla
-from ottla.errors import OffsetOutOfRangeError
+from ottla.cluster.membership_proof import prove
+from ottla.errors import (
+    ClusterAuthorizationFailedError,
+    OffsetOutOfRangeError,
+    SaslAuthenticationFailedError,
+    TopicAuthorizationFailedError,
+)
 from ottla.net.channel import Channel
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
@@ -199,6 +206,32 @@ def test_fifty_partitions_move_under_load_within_the_throttle(
     with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, **reading) as consumer:
         found = Counter(next(consumer).value for _ in range(8 * count + len(sent)))
     assert found == Counter({value: 8 * count}) + Counter(b"%d" % number for number in range(len(sent)))
+
+
+def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin: KafkaAdminClient) -> None:
+    topic = f"refused-{uuid.uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(topic, replica_assignments={0: [0, 1, 2]})])
+    refused = ClusterAuthorizationFailedError.code
+
+    async def ask(broker: int) -> None:
+        port = cluster.broker(broker).port
+        channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id=f"broker-{broker}")
+        await channel.connect()
+        for row in (row for row in SERVED if row.brokers_from is not None):
+            answer = await channel.ask(row.api.request(), row.last, 10)
+            assert getattr(answer, "error_code") == refused, row.name  # noqa: B009
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+        topics = [FetchTopic(topic=topic, partitions=[partition])]
+        for replica_id in range(3):
+            fetched = await channel.ask(FetchRequest(replica_id=replica_id, max_wait_ms=0, topics=topics), 11, 10)
+            assert fetched.responses[0].partitions[0].error_code == TopicAuthorizationFailedError.code
+        with pytest.raises(SaslAuthenticationFailedError):
+            await prove(channel, b"guess" * 8, 10)
+        channel.close()
+
+    for broker in cluster.brokers:
+        asyncio.run(ask(broker.id))
+    eventually(lambda: in_sync(admin, topic) == [{0, 1, 2}])
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack(cluster: LocalCluster, admin: KafkaAdminClient) -> None:

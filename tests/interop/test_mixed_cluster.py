@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from tests.chaos.cluster import BROKERS, Cluster
-from tests.chaos.peers import KAFKA_VERSION, PEERS
+from tests.chaos.peers import KAFKA_VERSION, OPTIONS, PEERS
 from tests.chaos.tree import Tree
 from tests.interop.eventually import eventually as until_found
 
@@ -48,7 +48,7 @@ def test_both_kinds_lead_follow_and_come_back(
     reason = PEERS["kafka"].missing()
     if reason is not None:
         pytest.skip(reason)
-    cluster = Cluster(tmp_path, PEERS["ottla"])
+    cluster = Cluster(tmp_path, PEERS["ottla"], {**OPTIONS, "apache.kafka.brokers.enable": "true"})
     for broker, kind in zip(cluster.brokers.values(), kinds, strict=True):
         broker.peer = PEERS[kind]
     with cluster.started_in_turn():

@@ -28,6 +28,12 @@ class Served(NamedTuple):
     """What a client must be allowed to do with the cluster for the whole of a request; handlers check the rest."""
     by_controller: bool = False
     """Whether only the controller answers; a request that comes during an election waits for its end."""
+    brokers_from: int | None = None
+    """The first version that only brokers of the cluster may send (`Call.is_broker`); a standalone broker has none."""
+
+    def last_served(self, *, in_cluster: bool) -> int:
+        """The newest version that is served; below `first` if this API is not served."""
+        return self.last if in_cluster or self.brokers_from is None else self.brokers_from - 1
 
     @property
     def api(self) -> apis.Api:
@@ -47,10 +53,10 @@ SERVED = (
     Served("Fetch", 0, 18),
     Served("ListOffsets", 0, 11),
     Served("Metadata", 0, 13),
-    Served("LeaderAndIsr", 0, 7, needs=ACLOperation.CLUSTER_ACTION),
-    Served("StopReplica", 0, 4, needs=ACLOperation.CLUSTER_ACTION),
-    Served("UpdateMetadata", 0, 8, needs=ACLOperation.CLUSTER_ACTION),
-    Served("ControlledShutdown", 0, 3, needs=ACLOperation.CLUSTER_ACTION),
+    Served("LeaderAndIsr", 0, 7, brokers_from=0),
+    Served("StopReplica", 0, 4, brokers_from=0),
+    Served("UpdateMetadata", 0, 8, brokers_from=0),
+    Served("ControlledShutdown", 0, 3, brokers_from=0),
     Served("OffsetCommit", 0, 10),
     Served("OffsetFetch", 0, 10),
     Served("FindCoordinator", 0, 6),
@@ -66,7 +72,7 @@ SERVED = (
     Served("DeleteRecords", 0, 2),
     Served("InitProducerId", 0, 6),
     Served("OffsetForLeaderEpoch", 0, 4),
-    Served("AddPartitionsToTxn", 0, 5),
+    Served("AddPartitionsToTxn", 0, 5, brokers_from=4),
     Served("AddOffsetsToTxn", 0, 4),
     Served("EndTxn", 0, 5),
     Served("WriteTxnMarkers", 0, 2),
@@ -105,8 +111,8 @@ SERVED = (
     Served("ExpireDelegationToken", 0, 2),
     Served("DescribeDelegationToken", 0, 3),
     Served("ElectLeaders", 0, 2, by_controller=True),
-    Served("AlterPartition", 0, 3, needs=ACLOperation.CLUSTER_ACTION),
-    Served("AllocateProducerIds", 0, 0, needs=ACLOperation.CLUSTER_ACTION),
+    Served("AlterPartition", 0, 3, brokers_from=0),
+    Served("AllocateProducerIds", 0, 0, brokers_from=0),
     Served("AlterPartitionReassignments", 0, 1, needs=ACLOperation.ALTER, by_controller=True),
     Served("ListPartitionReassignments", 0, 0, needs=ACLOperation.DESCRIBE, by_controller=True),
     Served("DescribeUserScramCredentials", 0, 0, needs=ACLOperation.DESCRIBE),
@@ -121,9 +127,13 @@ SERVED = (
 TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 
-def listed(*, telemetry: bool) -> tuple[Served, ...]:
-    """Return the APIs that ApiVersions lists; those of client metrics only with a receiver of them, as in Kafka."""
-    return tuple(row for row in SERVED if telemetry or row.name not in TELEMETRY)
+def listed(*, telemetry: bool, in_cluster: bool) -> tuple[Served, ...]:
+    """Return the APIs that ApiVersions lists, each with the newest version that clients may use.
+
+    Those of client metrics need a receiver of them, as in Kafka; those between brokers a cluster.
+    """
+    rows = (row._replace(last=row.last_served(in_cluster=in_cluster)) for row in SERVED)
+    return tuple(row for row in rows if row.last >= row.first and (telemetry or row.name not in TELEMETRY))
 
 
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.apis import BY_KEY
 from ottla.broker.dispatch import framed
+from ottla.cluster.membership_proof import MECHANISM
 from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from ottla.net.connection import USER, Connection, HangupError, Reply, Service
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header
@@ -123,6 +124,8 @@ class Door:
             raise HangupError(f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?")
         wanted = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
         answer = SaslHandshakeResponse(mechanisms=list(self._offers))
+        if wanted == MECHANISM and session.user is not None:
+            return self._service(frame, connection)  # another broker; who it is, it has said already
         offer = self._offers.get(wanted)
         if offer is None:
             answer.error_code = UnsupportedSaslMechanismError.code or 0

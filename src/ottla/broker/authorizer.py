@@ -70,6 +70,13 @@ class Authorizer:
             answer = self._answers[question] = self._decide(client, operation, kind, name)
         return answer
 
+    def allows_by_default(self, client: Client, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
+        """Whether this is allowed only because no ACL is about the resource (`allow.everyone.if.no.acl.found`)."""
+        if client.principal in self._super_users or not self._allow_everyone:
+            return False
+        rules = self._rules.get(kind)
+        return rules is None or next(rules.about(name), None) is None
+
     def allows_some(self, client: Client, operation: ACLOperation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type that the client may do this with (KIP-679).
 

@@ -14,7 +14,13 @@ from ottla.acl import ResourceType
 from ottla.broker.apis import BY_KEY, Handler, Served
 from ottla.broker.meter import Meter
 from ottla.broker.services import Call, Services
-from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError, code_of
+from ottla.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    MalformedMessageError,
+    UnsupportedVersionError,
+    code_of,
+)
 from ottla.net.connection import Chunk, Connection, HangupError, Reply
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
@@ -42,6 +48,7 @@ class Dispatch:
         self.services = services
         self._quotas = services.quotas
         self._following = services.following
+        self._in_cluster = services.in_cluster
         self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
@@ -49,12 +56,17 @@ class Dispatch:
         try:
             header, pos = decode_request_header(frame)
             served, handler, request_class = self._row(header.api_key)
-            if not served.first <= header.api_version <= served.last:
+            if not served.first <= header.api_version <= served.last_served(in_cluster=self._in_cluster):
                 return self._other_version(header, served)
+            if served.brokers_from is not None and header.api_version >= served.brokers_from:
+                # before the body is read: a client could make that arbitrarily expensive
+                self._call(header, connection).require_broker()
             request = decode(request_class, frame, header.api_version, pos)
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
-        call = Call(self.services, connection, header.api_version, header.client_id or "")
+        except ClusterAuthorizationFailedError as error:
+            return framed(failure(served, header.api_version, error), header)
+        call = self._call(header, connection)
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
         answer: Response | Awaitable[Response | None] | None
         try:
@@ -78,6 +90,9 @@ class Dispatch:
         if header.api_key != PRODUCE:
             connection.release_frame()  # only records are read from the frame itself
         return self._later(answer, header, served, meter)
+
+    def _call(self, header: RequestHeader, connection: Connection) -> Call:
+        return Call(self.services, connection, header.api_version, header.client_id or "")
 
     async def _when_told(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
         """A broker that has just started does not know the topics yet, and would tell clients that there are none."""

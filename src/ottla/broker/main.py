@@ -26,9 +26,10 @@ from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.adoption import adopt
 from ottla.cluster.embedded import EmbeddedRegistry
 from ottla.cluster.member import ClusterMember, agreed_cluster_id
+from ottla.cluster.membership_proof import shared_secret
 from ottla.cluster.metadata import BrokerImage, ClusterImage
 from ottla.cluster.old_offsets import OldOffsets
-from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.producer_ids import MAX_FOUND_ID, ProducerIds
 from ottla.cluster.registration import next_broker_id
 from ottla.cluster.registry import Registry
 from ottla.cluster.tree import read_topic_options
@@ -113,8 +114,14 @@ class BrokerNode:
             partitions = Partitions(
                 self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas, clock
             )
+            secret = None if zookeeper is None else await shared_secret(zookeeper)
             member = self._member = ClusterMember(
-                registry, config, self.broker_id, stop=partitions.stop, unclean_allowed=self._unclean_allowed
+                registry,
+                config,
+                self.broker_id,
+                stop=partitions.stop,
+                unclean_allowed=self._unclean_allowed,
+                secret=secret,
             )
             view = member.view
             if zookeeper is not None:
@@ -151,6 +158,7 @@ class BrokerNode:
                 renew_certificates=self._renew_certificates,
                 authorizer=authorizer,
                 acls=self._acls,
+                secret=secret,
                 sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
             self._bind(Dispatch(self._services))
@@ -498,8 +506,10 @@ def _stored_id(data_dirs: Sequence[str]) -> int | None:
 
 
 def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntime) -> int:
-    in_logs = max((partition.log.producers.highest_id for partition in partitions), default=-1)
-    return max(in_logs, transactions.highest_producer_id)
+    """The highest id in the logs that can have been allocated; -1 without one."""
+    found = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
+    found += [transactions.highest_producer_id]
+    return max((producer_id for producer_id in found if producer_id < MAX_FOUND_ID), default=-1)
 
 
 def _own_host_name() -> str:

@@ -18,6 +18,7 @@ from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
 from ottla.cluster.controller import Controller
 from ottla.cluster.following import Following
+from ottla.cluster.membership_proof import MEMBER
 from ottla.cluster.metadata import ClusterImage
 from ottla.cluster.old_offsets import OldOffsets
 from ottla.cluster.options import Options
@@ -39,6 +40,7 @@ from ottla.errors import (
 )
 from ottla.model import ACLOperation
 from ottla.net.connection import USER, Connection
+from ottla.net.flood import FloodFilter
 from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.add_partitions import AddPartitions
 
 log = logging.getLogger("ottla.authorizer")
+broker_log = logging.getLogger("ottla.broker.refused")
+broker_log.addFilter(FloodFilter())
 
 MAX_THROTTLE_MS = 2**31 - 1
 """The longest time that an answer can tell."""
@@ -91,6 +95,13 @@ class Services:
     """Says who may do what; None: everybody may do everything."""
     acls: AclStore | None = None
     """Keeps the rules that it goes by."""
+    secret: bytes | None = None
+    """The secret of the cluster, by which its brokers recognise each other; None for a standalone broker."""
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this broker serves other brokers."""
+        return self.secret is not None
 
     @property
     def config(self) -> BrokerConfig:
@@ -126,6 +137,41 @@ class Call:
     def client(self) -> Client:
         """Who sends the request and from which address, as rules name them."""
         return Client(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the client is a broker of this cluster and may send what only brokers send.
+
+        With an authorizer its principal needs CLUSTER_ACTION, by an ACL or as a super user. Without one, or where only
+        `allow.everyone.if.no.acl.found` allows it, the connection must have proved that it knows the cluster's secret.
+        Brokers of Apache Kafka cannot; `apache.kafka.brokers.enable` accepts them on the inter-broker listener.
+        """
+        services, connection = self.services, self.connection
+        if not services.in_cluster:
+            return False
+        authorizer = services.authorizer
+        if authorizer is not None:
+            question = self.client, ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+            if not authorizer.allows(*question):
+                return False
+            if not authorizer.allows_by_default(*question):
+                return True
+        if MEMBER in connection.state:
+            return True
+        own = services.config.inter_broker_listener
+        return services.config.apache_kafka_brokers_enable and own is not None and own.name == connection.listener.name
+
+    def require_broker(self) -> None:
+        """Raise ClusterAuthorizationFailedError unless the client is a broker of this cluster."""
+        if self.is_broker:
+            return
+        if self.services.authorizer is None:
+            broker_log.warning(
+                "%s: refused a request that only brokers of this cluster may send; if it is a broker of Apache Kafka, "
+                "set apache.kafka.brokers.enable=true on this broker",
+                self.connection.peer,
+            )
+        raise self.refusal(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
     def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do this. Not told to anybody: for what an answer leaves out."""

@@ -27,6 +27,7 @@ from ottla.errors import (
     for_code,
 )
 from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from ottla.names import check_topic_name
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 log = logging.getLogger("ottla.broker")
@@ -65,7 +66,7 @@ def plan(
 ) -> Plan:
     """Check a wish; raises the error that Kafka has for what is wrong with it."""
     image, config = services.image, services.config
-    topics.check_name(name)
+    check_topic_name(name)
     topics.check_collision(name, image.topics)
     checked = check_options(options or {})
     if assignment:

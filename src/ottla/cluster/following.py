@@ -7,7 +7,7 @@ a newer one, so that both may come in any order; who claims to be the controller
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,9 @@ from ottla.cluster.metadata import NO_LEADER, BrokerImage, ClusterImage, Partiti
 from ottla.cluster.registry import Registry
 from ottla.cluster.view import ClusterView
 from ottla.config.broker import Endpoint
-from ottla.errors import StaleBrokerEpochError, StaleControllerEpochError
+from ottla.errors import InvalidRequestError, StaleBrokerEpochError, StaleControllerEpochError
+from ottla.model import TopicPartition
+from ottla.names import check_partition
 
 if TYPE_CHECKING:
     from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 TOLD_SECONDS: Final = 10.0
 UNKNOWN_EPOCH: Final = -1
+BELIEVED_EPOCHS: Final = 1000
+"""How many controllers this broker may have missed before it looks up whether there were so many."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNTOLD: Final = PartitionImage(NO_LEADER, -1, (), ())
 """A partition of which nothing is known yet, below one that is."""
@@ -72,14 +76,27 @@ class Following:
         if UNKNOWN_EPOCH < broker_epoch < (UNKNOWN_EPOCH if own is None else own.epoch):
             raise StaleBrokerEpochError
 
+    async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Raise what `check` does, and for an epoch far ahead that no controller has had by what the registry says.
+
+        An epoch that is too high would have every later request of the real controller refused.
+        """
+        self.check(controller_epoch, broker_epoch)
+        if controller_epoch > self._view.image.controller_epoch + BELIEVED_EPOCHS:
+            node = await self._registry.get(znodes.CONTROLLER_EPOCH)
+            if node is None or controller_epoch > int(node.value):
+                raise StaleControllerEpochError(f"no controller has had the epoch {controller_epoch}")
+
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         """Take the states of partitions."""
-        self.check(request.controller_epoch, request.broker_epoch)
+        await self.verify(request.controller_epoch, request.broker_epoch)
+        _check_states(_duties(request))
         await self._change(request, lambda image: with_duties(image, request))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """Take topics, states and brokers; the options of new topics are read from the registry."""
-        self.check(request.controller_epoch, request.broker_epoch)
+        await self.verify(request.controller_epoch, request.broker_epoch)
+        _check_states((name, states) for name, _, states in _topics(request))
         async with self._lock:
             await self._update_metadata(request)
         if request.type != CHANGES:
@@ -112,6 +129,27 @@ class Following:
         nodes = await tree.get_all(self._registry, [znodes.topic(name) for name in missing])
         layouts = {n: znodes.topic_layout(n, node.value) for n, node in zip(missing, nodes, strict=True) if node}
         return {name: layout.id for name, layout in layouts.items() if layout.id is not None}
+
+
+def _duties(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState]]]:
+    for topic in request.topic_states:
+        yield topic.topic_name, topic.partition_states
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, [state]
+
+
+def _check_states(
+    topics: Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState | UpdateMetadataPartitionState]]],
+) -> None:
+    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for what no controller can mean."""
+    for name, states in topics:
+        for state in states:
+            check_partition(TopicPartition(name, state.partition_index))
+            if min(state.leader, state.leader_epoch) < DELETED or min(state.replicas, default=0) < 0:
+                raise InvalidRequestError(
+                    f"{name}-{state.partition_index}: leader={state.leader} leader_epoch={state.leader_epoch} "
+                    f"replicas={state.replicas} is out of range"
+                )
 
 
 def with_duties(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:

@@ -51,8 +51,12 @@ class ClusterMember:
         *,
         stop: Stop,
         unclean_allowed: Callable[[Mapping[str, str]], bool],
+        secret: bytes | None = None,
     ) -> None:
-        """`stop`: ends a replica of this broker, or deletes it; `unclean_allowed` goes by a topic's options."""
+        """`stop`: ends a replica of this broker, or deletes it; `unclean_allowed` goes by a topic's options.
+
+        `secret`: of the cluster; None for a standalone broker.
+        """
         self._registry = registry
         self._config = config
         self._broker_id = broker_id
@@ -72,6 +76,7 @@ class ClusterMember:
             _peer_sockets(config),
             protocol=config.inter_broker_protocol,
             login=_peer_login(config),
+            secret=lambda: secret if _proves_membership(config) else None,
         )
         self.controller = Controller(registry, self.view, broker_id, self._channels, unclean_allowed)
         session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
@@ -221,6 +226,11 @@ def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
     from ottla.net.listener_tls import dialling  # what TLS loads costs others their start-up
 
     return dialling(config, listener.name)
+
+
+def _proves_membership(config: BrokerConfig) -> bool:
+    """Whether this broker proves its membership: not to Kafka's SASL listeners, which take it for a new login."""
+    return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 
 
 def _peer_login(config: BrokerConfig) -> Login | None:

@@ -6,6 +6,7 @@ from ottla.cluster import znodes
 from ottla.cluster.registry import Create, NodeExistsError, NoNodeError, Operation, Registry, Set
 from ottla.errors import InvalidGroupIdError
 from ottla.model import TopicPartition
+from ottla.names import check_partition
 
 
 class OldOffsets:
@@ -16,14 +17,12 @@ class OldOffsets:
 
     async def get(self, group: str, tp: TopicPartition) -> int | None:
         """The offset that the group stored."""
-        node = await self._registry.get(znodes.consumer_offset(group, tp.topic, tp.partition))
+        node = await self._registry.get(_path(group, tp))
         return int(node.value) if node is not None and node.value else None
 
     async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
         """Store an offset; durable on return."""
-        if not group or "/" in group:
-            raise InvalidGroupIdError  # it becomes part of a path
-        path, value = znodes.consumer_offset(group, tp.topic, tp.partition), b"%d" % offset
+        path, value = _path(group, tp), b"%d" % offset
         try:
             await self._registry.multi([Set(path, value)])
         except NoNodeError:
@@ -36,3 +35,11 @@ class OldOffsets:
         parts = path.split("/")[1:-1]
         parents = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
         return [Create(parent) for parent in parents if await self._registry.get(parent) is None]
+
+
+def _path(group: str, tp: TopicPartition) -> str:
+    """The node of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
+    if not znodes.has_place(group):
+        raise InvalidGroupIdError(f"group {group!r} cannot store offsets in the metadata store")
+    check_partition(tp)
+    return znodes.consumer_offset(group, tp.topic, tp.partition)

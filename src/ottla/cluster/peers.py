@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ottla.cluster.membership_proof import prove
 from ottla.cluster.metadata import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint
 from ottla.errors import BrokerConnectionError, BrokerNotAvailableError
@@ -68,12 +69,16 @@ class Peers:
         *,
         protocol: str = DEFAULT_PROTOCOL,
         login: Login | None = None,
+        secret: Callable[[], bytes | None] = lambda: None,
     ) -> None:
         """`options`: of the sockets, with TLS where `protocol`, the security protocol between brokers, has it.
 
         `login`: who this broker is, where the protocol asks for that.
+
+        `secret`: of the cluster, by which the others know that this is one of its brokers; None: they are not told.
         """
         self._login = login
+        self._secret = secret
         self._broker = broker
         self._listener = listener_name or protocol
         self._protocol = protocol
@@ -147,7 +152,11 @@ class Peers:
             on_close=self._replaced.discard,
         )
         await channel.connect()
-        lifetime = 0.0 if self._login is None else await self._log_in(channel, self._login)
+        try:
+            lifetime = await self._introduce(channel)
+        except BaseException:
+            channel.close()
+            raise
         link.channel = channel
         if lifetime:
             loop.call_later(REPLACED * lifetime, self._replace, link, channel)
@@ -159,15 +168,17 @@ class Peers:
             link.channel = None
             self._replaced.add(channel)
 
-    async def _log_in(self, channel: Channel, login: Login) -> float:
-        """Say who we are; for how many seconds that holds, 0 for ever."""
-        from ottla.net.sasl.login import log_in
+    async def _introduce(self, channel: Channel) -> float:
+        """Say who we are, and that we belong to the cluster; for how many seconds that holds, 0 for ever."""
+        lifetime = 0.0
+        if self._login is not None:
+            from ottla.net.sasl.login import log_in
 
-        try:
-            return await log_in(channel, login, LOGIN_SECONDS) / 1000
-        except BaseException:
-            channel.close()
-            raise
+            lifetime = await log_in(channel, self._login, LOGIN_SECONDS) / 1000
+        secret = self._secret()
+        if secret is not None:
+            await prove(channel, secret, LOGIN_SECONDS)
+        return lifetime
 
     def _endpoint(self, broker_id: int) -> Endpoint:
         if self._closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -15,23 +14,8 @@ from ottla.errors import (
     TopicAlreadyExistsError,
 )
 
-MAX_NAME_LENGTH = 249
-"""So that the directory name `topic-partition` stays below 255."""
 MAX_PARTITIONS = 10_000
 """Of one topic: each has files and memory, so a slip of a finger must not take the broker down."""
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def check_name(name: str) -> None:
-    """Raise InvalidTopicError for a name that Kafka does not allow."""
-    if not name:
-        raise InvalidTopicError("the topic name is empty")
-    if name in (".", ".."):
-        raise InvalidTopicError(f"the topic name may not be {name!r}")
-    if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicError(f"the topic name has {len(name)} characters; {MAX_NAME_LENGTH} are allowed")
-    if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(f"the topic name {name!r} may have letters, digits, '.', '_' and '-' only")
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:

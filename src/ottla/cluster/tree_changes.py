@@ -30,11 +30,11 @@ from ottla.cluster.registry import (
     RegistryError,
     Set,
 )
-from ottla.cluster.topics import check_name
 from ottla.cluster.tree import Item
 from ottla.cluster.view import ClusterView
 from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
+from ottla.names import check_topic_name
 
 log = logging.getLogger("ottla.cluster")
 
@@ -223,7 +223,7 @@ def _topics(raw: bytes) -> list[str]:
     try:
         names: list[str] = znodes.load(raw)["topics"]
         for name in names:
-            check_name(name)
+            check_topic_name(name)
     except (ValueError, KeyError, TypeError, InvalidTopicError) as error:
         log.error("%s is no request: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
         return []

@@ -14,13 +14,16 @@ from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePa
 from ottla.clock import now_ms
 from ottla.cluster import entities
 from ottla.cluster.registry import UnreadableNodeError
+from ottla.errors import InvalidTopicError
 from ottla.model import ACLOperation
+from ottla.names import check_topic_name
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
+CLUSTER_SECRET: Final = "/cluster/secret"
 TOPIC_OPTIONS: Final = "topics"
 CONFIG_TOPICS: Final = f"/config/{TOPIC_OPTIONS}"
 CONFIG_CHANGES: Final = "/config/changes"
@@ -149,7 +152,20 @@ def consumer_offset(group: str, name: str, index: int) -> str:
 
 def is_secret(path: str) -> bool:
     """Whether a node may hold passwords: nobody but the brokers is to read it."""
-    return path.startswith((f"/config/{entities.USERS}", f"/config/{entities.BROKERS}"))
+    return path.startswith((f"/config/{entities.USERS}", f"/config/{entities.BROKERS}", CLUSTER_SECRET))
+
+
+def secret_value(secret: bytes) -> bytes:
+    """`/cluster/secret`."""
+    return dump({"version": 1, "secret": base64.b64encode(secret).decode()})
+
+
+def secret_of(raw: bytes) -> bytes:
+    """The secret in `/cluster/secret`; empty if there is none."""
+    try:
+        return base64.b64decode(load(raw)["secret"], validate=True)
+    except (ValueError, KeyError, TypeError):
+        return b""
 
 
 def is_open(path: str) -> bool:
@@ -204,6 +220,7 @@ class TopicLayout(NamedTuple):
 def topic_layout(name: str, raw: bytes) -> TopicLayout:
     """Where a topic's replicas are. Raises UnreadableNodeError for what is no `/brokers/topics/T`."""
     try:
+        check_topic_name(name)
         value = load(raw)
         replicas = _by_partition(value["partitions"])
         placed = tuple(replicas[index] for index in range(len(replicas)))
@@ -211,7 +228,7 @@ def topic_layout(name: str, raw: bytes) -> TopicLayout:
             raise ValueError("no replicas")
         adding, removing = (_by_partition(value.get(key) or {}) for key in ("adding_replicas", "removing_replicas"))
         return TopicLayout(uuid_of(value["topic_id"]) if "topic_id" in value else None, placed, adding, removing)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidTopicError) as error:
         raise UnreadableNodeError(f"{topic(name)} is no assignment of replicas: {raw[:200]!r}: {error}") from None
 
 

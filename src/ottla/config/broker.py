@@ -148,6 +148,13 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
         one_of(*NETWORK_PROTOCOLS),
         "Where no such listener is named: brokers use the one that speaks this.",
     )
+    apache_kafka_brokers_enable = Option(
+        False,
+        boolean,
+        "Accept requests of brokers on the inter-broker listener without proof that the sender is a broker of this "
+        "cluster, as Apache Kafka does. Brokers of Apache Kafka in the same cluster need it where there is no "
+        "authorizer; keep clients away from that listener meanwhile.",
+    )
     authorizer_class_name = Option(
         "",
         one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),

@@ -37,6 +37,7 @@ CRC_START: Final = 21
 """The first byte that the CRC covers."""
 ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER_ID_POSITION: Final = 43
 
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08

@@ -19,10 +19,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ottla import names
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
+from ottla.names import directory_name
 from ottla.storage import checkpoints
 from ottla.storage.files import replace_file, sync_directory
 from ottla.storage.log import Log
@@ -280,12 +282,13 @@ class LogDir:
         return created
 
     def _open_new(self, tp: TopicPartition, config: LogConfig) -> Log:
-        path, expiration_ms = self.path / str(tp), self.producer_expiration_ms
+        path, expiration_ms = self.path / directory_name(tp), self.producer_expiration_ms
         return open_log(path, tp, config, clock=self.clock, producer_expiration_ms=expiration_ms)
 
     def create_future(self, tp: TopicPartition, config: LogConfig, topic_id: str | None, unique: str) -> Log:
         """A new, empty log that is to take the place of one in another directory (see `replication.relocation`)."""
         suffix = f".{unique}{FUTURE_SUFFIX}"
+        names.check_partition(tp)
         path = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
         created = open_log(path, tp, config, clock=self.clock, producer_expiration_ms=self.producer_expiration_ms)
         if topic_id is not None:
@@ -297,10 +300,11 @@ class LogDir:
         """A future log becomes the log of its partition: closed as a whole, renamed, and opened again."""
         tp, start = future.topic_partition, future.log_start_offset
         future.close()
-        future.dir.rename(self.path / str(tp))
+        path = self.path / directory_name(tp)
+        future.dir.rename(path)
         sync_directory(self.path)
         adopted = self.logs[tp] = open_log(
-            self.path / str(tp),
+            path,
             tp,
             future.config,
             clock=self.clock,
@@ -459,10 +463,8 @@ class LogDir:
 
 def parse_directory_name(name: str) -> TopicPartition | None:
     """`topic-N` as a TopicPartition; None for any other name, and for the metadata log of Kafka's own controller."""
-    topic, _, partition = name.rpartition("-")
-    if not topic or not partition.isdigit() or topic == CLUSTER_METADATA:
-        return None
-    return TopicPartition(topic, int(partition))
+    tp = names.parse_directory_name(name)
+    return None if tp is None or tp.topic == CLUSTER_METADATA else tp
 
 
 def new_id() -> str:

@@ -154,11 +154,6 @@ class ProducerStates:
         self.end_offset = 0
         """The offset after the last batch that the state knows of."""
 
-    @property
-    def highest_id(self) -> int:
-        """The highest producer id that is known here; -1 without any."""
-        return max(self.producers, default=-1)
-
     # Before an append
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:

@@ -23,6 +23,7 @@ def with_rules(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, *
 
     async def as_admin(client: Asker) -> None:
         be(client, ADMIN)
+        client.join_cluster()  # where ACLs decide what only brokers may send
         await test(client)
 
     options |= {"authorizer_class_name": "AclAuthorizer", "super_users": f"User:{ADMIN}"}

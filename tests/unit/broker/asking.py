@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.main import BrokerNode
+from ottla.cluster.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
 from ottla.net.connection import Connection
 from ottla.protocol.header import decode_response_header, encode_request_header
@@ -19,6 +21,9 @@ from ottla.records.builder import BatchBuilder
 
 R = TypeVar("R", bound=Response)
 SECONDS = 20
+ALLOCATED_IDS = 1_000_000
+"""Tests make up producer ids below this, as if they had been allocated."""
+SECRET = b"of this cluster " * 2
 
 
 class Asker:
@@ -28,13 +33,26 @@ class Asker:
         assert node._services is not None
         self.node = node
         self.services = node._services
-        self._dispatch = Dispatch(node._services)
+        self.services.producer_ids.end = ALLOCATED_IDS
+        self._dispatch = Dispatch(self.services)
         listener = SimpleNamespace(name="PLAINTEXT")
         self.connection: Any = SimpleNamespace(
             peer="127.0.0.1:5000", listener=listener, state={}, throttle=self._throttle, release_frame=lambda: None
         )
         self.client_id = "tester"
         self.throttled_seconds = 0.0
+
+    def as_broker(self) -> Asker:
+        """The same as another broker of a cluster, which has proved that it is one."""
+        broker = Asker(self.node)
+        broker.join_cluster()
+        broker.connection.state = {**self.connection.state, MEMBER: True}
+        return broker
+
+    def join_cluster(self) -> None:
+        """Ask a broker that is one of several from now on, as a client."""
+        self.services = replace(self.services, secret=SECRET)
+        self._dispatch = Dispatch(self.services)
 
     def _throttle(self, seconds: float) -> None:
         self.throttled_seconds = seconds

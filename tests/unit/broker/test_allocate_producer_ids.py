@@ -18,7 +18,9 @@ def test_a_registered_broker_is_given_a_block_that_nobody_else_has(
         own = client.services.image.brokers[client.services.broker_id]
 
         async def ask(broker_id: int, epoch: int) -> tuple[int, range]:
-            answer = await client.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch), 0)
+            answer = await client.as_broker().ask(
+                AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch), 0
+            )
             first = answer.producer_id_start
             return answer.error_code, range(first, first + answer.producer_id_len)
 

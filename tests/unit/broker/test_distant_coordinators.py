@@ -319,6 +319,7 @@ def test_a_controller_that_is_not_reached_makes_clients_ask_again(
 def test_topics_are_changed_by_the_controller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         monkeypatch.setattr(type(client.services.controller), "is_active", False)
+        await client.services.view.change(lambda image: replace(image, controller_id=7))
         code = NotControllerError.code
         wish = CreatableTopic(name="bad name!", num_partitions=1, replication_factor=99)
         for only_check in (False, True):

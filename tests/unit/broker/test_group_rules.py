@@ -247,7 +247,7 @@ def test_without_an_authorizer_nothing_is_refused(name: str, tmp_path: Path) -> 
 
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
-        assert not codes(await client.ask(row.request(topic_id), row.version)) & REFUSALS
+        assert not codes(await client.as_broker().ask(row.request(topic_id), row.version)) & REFUSALS
 
     with_broker(test, tmp_path, transaction_two_phase_commit_enable=True)
 

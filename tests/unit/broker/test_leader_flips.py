@@ -180,7 +180,7 @@ async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
     request = FetchRequest(
         replica_id=OTHER, max_wait_ms=500, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=topics
     )
-    answer = await client.ask(request, 11)
+    answer = await client.as_broker().ask(request, 11)
     assert answer.error_code == 0
     return answer.session_id
 

@@ -11,10 +11,11 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.cluster.registry import Delete
-from ottla.errors import StartupError
+from ottla.errors import StartupError, UnknownProducerIdError
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -412,3 +413,23 @@ def test_a_start_that_fails_says_nothing_about_data_it_did_not_open(tmp_path: Pa
             with_broker(first, tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}")
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     assert "t 0 1" in (tmp_path / "replication-offset-checkpoint").read_text()
+
+
+@pytest.mark.parametrize("producer_id", [2**63 - 1, 2**40, 5_000_000])
+def test_producer_id_that_was_never_allocated_is_refused_and_ids_are_left_after_a_restart(
+    tmp_path: Path, producer_id: int
+) -> None:
+    async def poison(client: Asker) -> None:
+        await create(client)
+        unknown = await produce(client, batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0))
+        assert unknown.error_code == UnknownProducerIdError.code
+        assert (await produce(client, batch(b"a"))).error_code == 0
+
+    async def use(client: Asker) -> None:
+        answer = await client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+        assert answer.error_code == 0
+        known = batch(b"b", producer_id=answer.producer_id, producer_epoch=0, base_sequence=0)
+        assert (await produce(client, known)).error_code == 0
+
+    with_broker(poison, tmp_path)
+    with_broker(use, tmp_path)

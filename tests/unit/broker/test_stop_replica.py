@@ -17,7 +17,7 @@ from ottla.protocol.messages.stop_replica import (
 FENCED, STALE_CONTROLLER = 74, 11
 
 
-def request(leader_epoch: int, controller_epoch: int = 99) -> StopReplicaRequest:
+def request(leader_epoch: int, controller_epoch: int = 1) -> StopReplicaRequest:
     state = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
     topics = [StopReplicaTopicState(topic_name="t", partition_states=[state])]
     return StopReplicaRequest(controller_id=1, controller_epoch=controller_epoch, topic_states=topics)
@@ -27,10 +27,10 @@ def test_a_request_that_comes_late_deletes_nothing(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
-        answer = await client.ask(request(DELETED), 3)
+        answer = await client.as_broker().ask(request(DELETED), 3)
         assert [p.error_code for p in answer.partition_errors] == [FENCED]
         assert (tmp_path / "t-0").is_dir()
-        assert (await client.ask(request(0, controller_epoch=0), 3)).error_code == STALE_CONTROLLER
+        assert (await client.as_broker().ask(request(0, controller_epoch=0), 3)).error_code == STALE_CONTROLLER
 
     with_broker(test, tmp_path)
 
@@ -41,7 +41,7 @@ def test_a_log_of_a_topic_that_is_not_served_any_more_is_deleted(tmp_path: Path)
         await client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000), 5)
         await client.services.view.change(lambda image: image.with_topics({}))
         assert (tmp_path / "t-0").is_dir()
-        answer = await client.ask(request(DELETED), 3)
+        answer = await client.as_broker().ask(request(DELETED), 3)
         assert [p.error_code for p in answer.partition_errors] == [0]
         assert not (tmp_path / "t-0").is_dir()
 

@@ -512,7 +512,7 @@ def ask_many(producer: Transactor, *partitions: TopicPartition, verify_only: boo
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_verify_and_add_for_several_transactions(tmp_path: Path, version: int) -> None:
     async def codes(client: Asker, request: AddPartitionsToTxnRequest) -> list[int]:
-        (result,) = (await client.ask(request, version)).results_by_transaction
+        (result,) = (await client.as_broker().ask(request, version)).results_by_transaction
         return [p.partition_error_code for t in result.topic_results for p in t.results_by_partition]
 
     async def test(client: Asker, clock: ManualClock) -> None:
@@ -564,7 +564,7 @@ def test_markers_of_other_brokers_are_written_under_their_rules(
             coordinator_epoch=3,
             transaction_version=2 if newer else 0,
         )
-        (answer,) = (await client.ask(WriteTxnMarkersRequest(markers=[marker]), 2)).markers
+        (answer,) = (await client.as_broker().ask(WriteTxnMarkersRequest(markers=[marker]), 2)).markers
         assert [p.error_code for p in answer.topics[0].partitions] == [code, 3]
         assert await read_committed(client, T0) == ([] if code else [b"a"])
 

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
 from ottla.cluster import znodes
-from ottla.cluster.producer_ids import ProducerIds
-from ottla.cluster.registry import Node, RegistryTimeoutError, Watcher
+from ottla.cluster.producer_ids import MAX_FOUND_ID, ProducerIds
+from ottla.cluster.registry import Node, RegistryTimeoutError, Set, Watcher
 from ottla.cluster.tree import make_persistent_nodes
-from ottla.errors import CoordinatorLoadInProgressError
+from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 
 def test_brokers_never_hand_out_the_same_id() -> None:
@@ -49,5 +49,52 @@ def test_while_the_registry_is_away_producers_are_told_to_ask_again() -> None:
     async def test() -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
             await ProducerIds(Away(SharedTree()), 0).next_id()
+
+    asyncio.run(test())
+
+
+def test_id_in_a_log_that_cannot_have_been_allocated_does_not_advance_the_allocator() -> None:
+    async def test() -> None:
+        tree = SharedTree()
+        await make_persistent_nodes(tree.session())
+        ids = ProducerIds(tree.session(), 0)
+        for poisoned in (2**63 - 1, MAX_FOUND_ID):
+            await ids.skip_past(poisoned)
+        assert await ids.next_id() == 0
+
+    asyncio.run(test())
+
+
+def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
+    async def test() -> None:
+        tree = SharedTree()
+        await make_persistent_nodes(tree.session())
+        value = znodes.producer_ids_value(0, 2**63 - 1)
+        await tree.session().multi([Set(znodes.PRODUCER_ID_BLOCK, value)])
+        with pytest.raises(UnknownServerError, match="used up"):
+            await ProducerIds(tree.session(), 0).next_id()
+
+    asyncio.run(test())
+
+
+def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> None:
+    async def test() -> None:
+        tree = SharedTree()
+        await make_persistent_nodes(tree.session())
+        one, two = (ProducerIds(tree.session(), broker_id) for broker_id in range(2))
+        given = await one.next_id()
+        assert given >= two.end
+        assert all(await asyncio.gather(*(two.is_allocated(given) for _ in range(3))))
+        assert not await two.is_allocated(two.end)
+        assert not await two.is_allocated(2**63 - 1)
+
+    asyncio.run(test())
+
+
+def test_plausible_id_while_the_registry_is_away_is_accepted() -> None:
+    async def test() -> None:
+        ids = ProducerIds(Away(SharedTree()), 0)
+        assert await ids.is_allocated(1)
+        assert not await ids.is_allocated(2**40)
 
     asyncio.run(test())

@@ -20,6 +20,7 @@ from tests.unit.replication.virtual_loop import Inline, LoopClock
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.services import Call
+from ottla.cluster.membership_proof import MEMBER
 from ottla.cluster.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import Endpoint
 from ottla.config.topic import LogConfig
@@ -70,6 +71,7 @@ class Broker:
             clock=self.clock,
             broker_id=broker_id,
             authorizer=None,
+            in_cluster=True,
         )
         self.alive = True
         self._checks = asyncio.ensure_future(self._check_isr())
@@ -118,7 +120,7 @@ class Broker:
 
 def asked_of(services: Any, version: int) -> Call:
     """What a handler is told of a request."""
-    connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={})
+    connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True})
     return Call(services, connection, version, "")
 
 

@@ -40,8 +40,6 @@ Codes = Mapping[TopicPartition, int]
 
 def handle(request: AddPartitionsToTxnRequest, call: Call) -> Awaitable[AddPartitionsToTxnResponse]:
     """Take the partitions into each transaction, or look them up."""
-    if call.version >= SEVERAL_SINCE:
-        call.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     return _answer(request, call)
 
 

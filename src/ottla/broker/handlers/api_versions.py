@@ -29,9 +29,10 @@ def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"client software name or version {text!r} is not valid")
         call.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
+    services = call.services
     rows = [
         ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last)
-        for row in listed(telemetry=call.services.telemetry.has_receivers)
+        for row in listed(telemetry=services.telemetry.has_receivers, in_cluster=services.in_cluster)
     ]
     return ApiVersionsResponse(
         api_keys=rows,

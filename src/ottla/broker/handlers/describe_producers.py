@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.cluster import topics
 from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation, TopicPartition
+from ottla.names import check_topic_name
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -39,7 +39,7 @@ def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersRe
 def _partition(name: str, index: int, call: Call, refused: Collection[str]) -> PartitionResponse:
     services = call.services
     try:
-        topics.check_name(name)
+        check_topic_name(name)
         if name in refused:
             raise TopicAuthorizationFailedError
         partition = services.partitions.leader(services.image, TopicPartition(name, index))

@@ -100,7 +100,7 @@ class Fetch:
         self._followed_at = float("-inf") if context.session is None else context.session.answered_at
         self._told = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
-        self._may_follow = not self._is_follower or call.allows(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        self._may_follow = not self._is_follower or call.is_broker
         topics = () if self._is_follower else (topic for key, _ in context.partitions if (topic := self._topic(key)))
         self._refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, topics)
 

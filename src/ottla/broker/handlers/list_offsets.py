@@ -66,6 +66,8 @@ CONSUMER = -1
 
 def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Look up each partition."""
+    if request.replica_id != CONSUMER and not call.is_broker:
+        request.replica_id = CONSUMER  # reads as far as consumers do
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     return ListOffsetsResponse(

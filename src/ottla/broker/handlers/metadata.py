@@ -17,7 +17,6 @@ from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.topics import check_name
 from ottla.errors import (
     InvalidRequestError,
     KafkaError,
@@ -29,6 +28,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import ACLOperation
+from ottla.names import check_topic_name
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -110,7 +110,7 @@ def _find(asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], call: C
         raise errors[name]
     found = image.topics.get(name)
     if found is None:
-        check_name(name)
+        check_topic_name(name)
         raise UnknownTopicOrPartitionError
     return found
 

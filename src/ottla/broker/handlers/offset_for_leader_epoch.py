@@ -23,8 +23,10 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
     """Look up each partition."""
     refused: Collection[str] = ()
-    if not call.allows(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.topic for t in request.topics))
+    if not call.is_broker:
+        names = {t.topic for t in request.topics}
+        is_replica = request.replica_id >= 0
+        refused = names if is_replica else call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

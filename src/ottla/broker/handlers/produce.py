@@ -33,6 +33,7 @@ from ottla.errors import (
     OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     TransactionalIdAuthorizationFailedError,
+    UnknownProducerIdError,
     UnknownTopicIdError,
     UnsupportedCompressionTypeError,
     code_of,
@@ -57,6 +58,9 @@ from ottla.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER_ID,
+    PRODUCER_ID_POSITION,
     TRANSACTIONAL_MASK,
     BatchHeader,
     read_header,
@@ -99,6 +103,22 @@ def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[P
     """Append to each partition; wait where an append is not safe yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _nothing_taken(request, InvalidRequiredAcksError())
+    newest = _highest_producer_id(request)
+    if newest >= call.services.producer_ids.end:
+        return _verify_and_take(newest, request, call)
+    return _take(request, call)
+
+
+async def _verify_and_take(newest: int, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    """Take the batches if their producer ids are allocated; another broker may have done that a moment ago."""
+    if not await call.services.producer_ids.is_allocated(newest):
+        return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} was never allocated"))
+    answer = _take(request, call)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _take(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    """Append to each partition; wait where an append is not safe yet."""
     if call.services.authorizer is not None and not _may_be_transactional(request, call):
         return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
@@ -106,6 +126,18 @@ def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[P
     if call.version >= JOINS_SINCE or participation.is_elsewhere(call.services, request.transactional_id):
         return _join_and_append(request, call)
     return _append_all(request, call, NOT_ASKED)
+
+
+def _highest_producer_id(request: ProduceRequest) -> int:
+    batches = (data.records for topic in request.topic_data for data in topic.partition_data)
+    return max(map(_producer_id, batches), default=NO_PRODUCER_ID)
+
+
+def _producer_id(records: RecordData | None) -> int:
+    """Of the first batch; -1 without one, and for older formats, which have none."""
+    if records is None or len(records) < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
+        return NO_PRODUCER_ID
+    return int.from_bytes(records[PRODUCER_ID_POSITION : PRODUCER_ID_POSITION + 8], "big", signed=True)
 
 
 def _may_be_transactional(request: ProduceRequest, call: Call) -> bool:

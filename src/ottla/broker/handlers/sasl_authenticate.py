@@ -1,12 +1,33 @@
-"""SaslAuthenticate: answered by `authentication` on SASL listeners, in all versions; what comes here is out of turn."""
+"""SaslAuthenticate: answered by `authentication` on SASL listeners, in all versions.
+
+Here it only carries the proof that a connection belongs to another broker of this cluster (`cluster/membership_proof`).
+"""
 
 from __future__ import annotations
 
+import logging
+
 from ottla.broker.services import Call
-from ottla.errors import IllegalSaslStateError
+from ottla.cluster.membership_proof import MEMBER, PROOF, ProofVerifier
+from ottla.errors import IllegalSaslStateError, SaslAuthenticationFailedError
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+log = logging.getLogger("ottla.broker")
 
 
 def handle(request: SaslAuthenticateRequest, call: Call) -> SaslAuthenticateResponse:
-    """Nobody is to be authenticated now."""
-    raise IllegalSaslStateError("SaslAuthenticate request received after successful authentication")
+    """Take the next message of a proof that SaslHandshake has begun."""
+    state = call.connection.state
+    proof = state.get(PROOF)
+    if not isinstance(proof, ProofVerifier):
+        raise IllegalSaslStateError("SaslAuthenticate request received after successful authentication")
+    try:
+        answer = proof.step(bytes(request.auth_bytes))
+    except SaslAuthenticationFailedError as error:
+        del state[PROOF]
+        log.warning("%s: not a broker of this cluster: %s", call.connection.peer, error.message)
+        raise
+    if proof.is_proven:
+        del state[PROOF]
+        state[MEMBER] = True
+    return SaslAuthenticateResponse(auth_bytes=answer)

@@ -1,12 +1,20 @@
-"""SaslHandshake: answered by `authentication` on SASL listeners, in all versions; what comes here is out of turn."""
+"""SaslHandshake: answered by `authentication` on SASL listeners, in all versions.
+
+Here it only begins the proof that a connection belongs to another broker of this cluster (`cluster/membership_proof`).
+"""
 
 from __future__ import annotations
 
 from ottla.broker.services import Call
+from ottla.cluster.membership_proof import MECHANISM, PROOF, ProofVerifier
 from ottla.errors import IllegalSaslStateError
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle(request: SaslHandshakeRequest, call: Call) -> SaslHandshakeResponse:
-    """There is no mechanism to agree on."""
-    return SaslHandshakeResponse(error_code=IllegalSaslStateError.code or 0, mechanisms=[])
+    """Begin the proof; there is no other mechanism to agree on."""
+    secret = call.services.secret
+    if request.mechanism != MECHANISM or secret is None or call.version == 0:
+        return SaslHandshakeResponse(error_code=IllegalSaslStateError.code or 0, mechanisms=[])
+    call.connection.state[PROOF] = ProofVerifier(secret)
+    return SaslHandshakeResponse(mechanisms=[MECHANISM])

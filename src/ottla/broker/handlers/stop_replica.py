@@ -7,18 +7,25 @@ without being deleted belongs to a broker that is about to stop: it fetches no m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 from ottla.broker.services import Call
 from ottla.cluster.changes import DELETED
 from ottla.errors import FencedLeaderEpochError
 from ottla.model import TopicPartition
+from ottla.names import check_partition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 
-def handle(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+def handle(request: StopReplicaRequest, call: Call) -> Awaitable[StopReplicaResponse]:
     """Delete what is to be deleted."""
-    call.services.following.check(request.controller_epoch, request.broker_epoch)
+    return _answer(request, call)
+
+
+async def _answer(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+    await call.services.following.verify(request.controller_epoch, request.broker_epoch)
+    for tp, _, _ in _partitions(request):
+        check_partition(tp)
     return StopReplicaResponse(
         partition_errors=[
             StopReplicaPartitionError(

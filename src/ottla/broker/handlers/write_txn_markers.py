@@ -1,7 +1,10 @@
 """WriteTxnMarkers: end transactions in partitions that this broker leads. Served in all versions.
 
 Coordinators of transactions send it to the leaders of the partitions; `kafka-transactions.sh abort` does too, for a
-transaction that was left open. Who asks has to be allowed to alter the cluster, or to act for it.
+transaction that was left open. The client needs ALTER or CLUSTER_ACTION on the cluster.
+
+A client that is no broker of the cluster can only abort: each partition must have an open transaction of this producer
+id and epoch. Brokers' coordinators are believed, since a repeated marker is legal.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction_markers import Ending, Results
-from ottla.errors import KafkaError, code_of
+from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -43,11 +46,28 @@ async def _write(marker: WritableTxnMarker, refusal: KafkaError | None, call: Ca
     producer = Producer(marker.producer_id, marker.producer_epoch)
     ending = Ending(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    results: Results = {}
     if refusal is not None:
-        results: Results = dict.fromkeys(partitions, refusal)
-    else:
-        results = await call.services.markers.write(ending, partitions)
+        results = dict.fromkeys(partitions, refusal)
+    elif not call.is_broker:
+        results = {tp: error for tp in partitions if (error := _why_not(ending, tp, call)) is not None}
+    results |= await call.services.markers.write(ending, [tp for tp in partitions if tp not in results])
     return WritableTxnMarkerResult(producer_id=producer.id, topics=_by_topic(results))
+
+
+def _why_not(ending: Ending, tp: TopicPartition, call: Call) -> KafkaError | None:
+    """Why a client may not end this transaction in a partition; None if it may."""
+    services = call.services
+    try:
+        producers = services.partitions.leader(services.image, tp).log.producers
+    except KafkaError as error:
+        return error
+    known = producers.producers.get(ending.producer.id)
+    if known is not None and ending.producer.epoch < known.epoch:
+        return InvalidProducerEpochError(f"{tp} has seen the epoch {known.epoch} of producer {ending.producer}")
+    if ending.commit or not producers.has_open_transaction(*ending.producer):
+        return InvalidTxnStateError(f"{tp} has no open transaction of producer {ending.producer} to abort")
+    return None
 
 
 def _by_topic(results: Results) -> list[WritableTxnMarkerTopicResult]:

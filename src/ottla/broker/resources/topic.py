@@ -9,9 +9,9 @@ from ottla.broker import topic_creation
 from ottla.broker.config_entries import Entry, topic_entries
 from ottla.broker.services import Call
 from ottla.cluster.metadata import TopicImage
-from ottla.cluster.topics import check_name
 from ottla.cluster.znodes import TOPIC_OPTIONS
 from ottla.errors import UnknownTopicOrPartitionError
+from ottla.names import check_topic_name
 
 
 class TopicResource:
@@ -42,7 +42,7 @@ class TopicResource:
 
 
 def _topic(name: str, call: Call) -> TopicImage:
-    check_name(name)
+    check_topic_name(name)
     topic = call.services.image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
