@@ -15,14 +15,24 @@ from typing import Any
 
 from fuzz import security, state
 from fuzz.damage import damaged
-from ottla.errors import CorruptMessageError, KafkaError, MalformedMessageError, UnsupportedCompressionTypeError
+from ottla.config.topic import LogConfig
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaError,
+    MalformedMessageError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import decode, encode
 from ottla.records import compression, formats, message_set
-from ottla.records.batch import records, split
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD, records, reseal, split
 from ottla.records.builder import BatchBuilder
+from ottla.records.decoder import decode_records
 from ottla.records.scanner import Scanner
+from ottla.storage import validation
 
 Target = Callable[[random.Random], None]
 
@@ -66,6 +76,27 @@ def batches(r: random.Random) -> None:
         pass
 
 
+def produced(r: random.Random) -> None:
+    """A producer's batch with a sound CRC: what a leader takes, every reader can read to its end."""
+    builder = BatchBuilder(bytearray(5000), r.choice(compression.CODECS).id)
+    for i in range(r.randint(1, 5)):
+        headers = [("h", r.randbytes(3))] * r.randint(0, 2)
+        builder.append(1_700_000_000_000 + i, r.randbytes(r.randint(0, 20)), r.randbytes(r.randint(0, 50)), headers)
+    data = bytearray(damaged(bytes(builder.close()), r))
+    if len(data) < HEADER_BYTES:
+        return
+    data[8:12] = (len(data) - LOG_OVERHEAD).to_bytes(4, "big")
+    reseal(data, 0, len(data))
+    try:
+        view, taken = validation.prepare(memoryview(data), LogConfig(), 1_700_000_000_000)
+    except KafkaError:
+        return
+    (batch,) = taken
+    read = decode_records(view, batch.start, batch.header)
+    assert [record.offset for record in read] == list(range(batch.header.count)), read
+    assert max(-1, *(record.timestamp for record in read)) == batch.header.max_timestamp
+
+
 def old_messages(r: random.Random) -> None:
     """A set of format 0 or 1 among newer batches, damaged within and sealed anew, or not."""
     builder = BatchBuilder(bytearray(5000), r.randrange(4))
@@ -80,7 +111,7 @@ def old_messages(r: random.Random) -> None:
     for read in (_read_any, message_set.to_batches, lambda d: message_set.from_batches(d, 0)):
         try:
             read(data)
-        except (CorruptMessageError, UnsupportedCompressionTypeError):
+        except (CorruptMessageError, InvalidRecordError, MessageTooLargeError, UnsupportedCompressionTypeError):
             pass
 
 
@@ -108,6 +139,7 @@ TARGETS: tuple[Target, ...] = (
     messages,
     headers,
     batches,
+    produced,
     old_messages,
     log_files,
     state.group_state,

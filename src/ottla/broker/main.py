@@ -290,7 +290,8 @@ class BrokerNode:
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """A log's settings: what is set on the topic, over what this broker's options say."""
-        return LogConfig.from_topic(TopicConfig.usable(self._defaults, options))
+        bound = self._live.current.message_max_decompressed_bytes
+        return LogConfig.from_topic(TopicConfig.usable(self._defaults, options), max_decompressed_bytes=bound)
 
     def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
         return TopicConfig.usable(self._defaults, options).min_insync_replicas

@@ -252,6 +252,11 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     compression_lz4_level = Option(9, integer(1, 17), "Level of lz4 where the broker compresses.")
     compression_zstd_level = Option(3, integer(-131072, 22), "Level of zstd where the broker compresses.")
     message_max_bytes = Option(1048588, integer(0), "The largest batch taken.")
+    message_max_decompressed_bytes = Option(
+        16777216,
+        integer(1, MAX_INT),
+        "What a producer's compressed batch may decompress to, in bytes; a larger one is MESSAGE_TOO_LARGE.",
+    )
     unclean_leader_election_enable = Option(False, boolean, "Let a replica lead that is not in sync, and lose data.")
 
     # The log

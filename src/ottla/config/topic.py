@@ -191,6 +191,9 @@ def in_ms(synonym: str, value: Any) -> Any:
     return int(value) * unit
 
 
+_TOPIC_FIELDS: Final = frozenset(name.replace(".", "_") for name in TopicConfig.options)
+
+
 class LogConfig(NamedTuple):
     """The options that a log works by: those of TopicConfig, as plain fields that are cheap to read."""
 
@@ -221,6 +224,8 @@ class LogConfig(NamedTuple):
     message_downconversion_enable: bool = True
     message_format: int = 2
     """The format that batches are stored in."""
+    max_decompressed_bytes: int = 16 * 1024 * 1024
+    """What a producer's batch may decompress to: the broker's message.max.decompressed.bytes."""
 
     @property
     def compacted(self) -> bool:
@@ -238,9 +243,13 @@ class LogConfig(NamedTuple):
         return "delete" in self.cleanup_policy
 
     @classmethod
-    def from_topic(cls, config: TopicConfig) -> LogConfig:
-        """The log's part of a topic's options; the older timestamp option counts where the newer was not given."""
-        values = {field: getattr(config, field) for field in cls._fields if field != "message_format"}
+    def from_topic(cls, config: TopicConfig, **broker: int) -> LogConfig:
+        """The log's part of a topic's options; the older timestamp option counts where the newer was not given.
+
+        `broker` has the fields that only the broker can set.
+        """
+        values = {field: getattr(config, field) for field in cls._fields if field in _TOPIC_FIELDS}
+        values.update(broker)
         values["message_format"] = message_format(config.message_format_version)
         if "message.timestamp.difference.max.ms" in config.given:
             for side in ("before", "after"):

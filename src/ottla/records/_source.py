@@ -13,7 +13,7 @@ from types import ModuleType
 
 log = logging.getLogger("ottla.records")
 
-MODULES = ("varint", "scanner", "murmur2", "builder", "appender", "decoder", "column_decoder")
+MODULES = ("varint", "scanner", "murmur2", "builder", "appender", "decoder", "column_decoder", "validator")
 """What setup.py compiles."""
 
 

@@ -174,7 +174,12 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
         raise CorruptMessageError(
             f"a batch with record count {header.count} and last offset delta {header.last_offset_delta}"
         )
-    computed = crc32c(view[start + CRC_START : end], 0)
+    verify_crc(view, start, header)
+
+
+def verify_crc(view: memoryview, start: int, header: BatchHeader) -> None:
+    """Check that the bytes of the whole batch at `start` are unchanged. Raises CorruptMessageError."""
+    computed = crc32c(view[start + CRC_START : start + header.length + LOG_OVERHEAD], 0)
     if computed != header.crc:
         raise CorruptMessageError(
             f"the batch at offset {header.base_offset} has CRC {header.crc:#010x}, its bytes give {computed:#010x}"
@@ -191,6 +196,12 @@ def stamp_append_time(buf: Buffer, start: int, header: BatchHeader, now_ms: int)
     """Make the batch at `start` one of LogAppendTime `now_ms`, in place, with a new CRC."""
     _INT16.pack_into(buf, start + ATTRIBUTES_POSITION, header.attributes | TIMESTAMP_TYPE_MASK)
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, now_ms)
+    reseal(buf, start, header.size_in_bytes)
+
+
+def set_max_timestamp(buf: Buffer, start: int, header: BatchHeader, timestamp: int) -> None:
+    """Correct the highest timestamp of the batch at `start`, in place, with a new CRC."""
+    _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, timestamp)
     reseal(buf, start, header.size_in_bytes)
 
 

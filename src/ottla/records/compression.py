@@ -7,7 +7,7 @@
 - zstd: plain frames, with or without their content size.
 
 cramjam is imported at first use: a broker without compressed topics does not pay its 7 ms.
-Decompression is bounded: an output above `max_bytes` is a CorruptMessageError, whatever the input promises.
+Decompression is bounded: an output above `max_bytes` is a DecompressedTooLargeError, whatever the input promises.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ ZSTD: Final = 4
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 """What one batch may decompress to unless the caller says otherwise."""
 
+MAX_GZIP_MEMBERS: Final = 1024
+MAX_SNAPPY_BLOCKS: Final = 16 * 1024
+"""Bounds on what costs time although it takes no room; 16 KiB per block are 256 MiB."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW_BYTES = 4096
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_BLOCK_BYTES = 64 * 1024
@@ -37,6 +43,14 @@ _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"  # magic; version 1, independent b
 _LZ4_END = b"\x00\x00\x00\x00"
 _LZ4_STORED = 0x8000_0000
 _LZ4_LEAST_HIGH = 3  # below it, the writer of frames takes the fast compressor
+
+
+class DecompressedTooLargeError(CorruptMessageError):
+    """A batch decompresses to more than `max_bytes` bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"the batch decompresses to more than {max_bytes} bytes")
+        self.max_bytes = max_bytes
 
 
 def _compress_none(data: Buffer, level: int | None) -> Buffer:
@@ -52,20 +66,40 @@ def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
 
 
 def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
-    out = bytearray()
-    rest: Buffer = data
-    while rest:  # a gzip file may have several members
-        inflater = zlib.decompressobj(wbits=31)
+    first, pos = _gzip_member(data, 0, len(data), max_bytes)
+    if data[pos : pos + 2] != _GZIP_MAGIC:
+        return first  # what follows is ignored, as Java does
+    out = bytearray(first)
+    for _ in range(MAX_GZIP_MEMBERS - 1):
+        more, pos = _gzip_member(data, pos, _GZIP_WINDOW_BYTES, max_bytes - len(out))
+        out += more
+        if data[pos : pos + 2] != _GZIP_MAGIC:
+            return out
+    raise CorruptMessageError(f"gzip data has more than {MAX_GZIP_MEMBERS} members")
+
+
+def _gzip_member(data: memoryview, pos: int, window: int, max_bytes: int) -> tuple[bytes, int]:
+    """The content of the member at `pos` and where it ends.
+
+    It is read `window` bytes at a time, because zlib copies what it has not used: all that follows, for each member.
+    """
+    inflater = zlib.decompressobj(wbits=31)
+    parts = []
+    room = max_bytes + 1
+    while not inflater.eof:
+        chunk = data[pos : pos + window]
+        if not chunk:
+            raise CorruptMessageError("gzip data ends too early")
         try:
-            out += inflater.decompress(rest, max_bytes - len(out) + 1)
+            part = inflater.decompress(chunk, room)
         except zlib.error as error:
             raise CorruptMessageError(f"gzip data is damaged: {error}") from None
-        if len(out) > max_bytes:
-            raise _too_large(max_bytes)
-        if not inflater.eof:
-            raise CorruptMessageError("gzip data ends too early")
-        rest = inflater.unused_data
-    return out
+        parts.append(part)
+        room -= len(part)
+        if room <= 0:
+            raise DecompressedTooLargeError(max_bytes)
+        pos += len(chunk) - len(inflater.unused_data) - len(inflater.unconsumed_tail)
+    return parts[0] if len(parts) == 1 else b"".join(parts), pos
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
@@ -85,7 +119,11 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
         return _decompress_snappy_block(data, max_bytes)
     out = bytearray()
     pos = len(_XERIAL_HEADER)
+    blocks = 0
     while pos < len(data):
+        blocks += 1
+        if blocks > MAX_SNAPPY_BLOCKS:
+            raise CorruptMessageError(f"snappy data has more than {MAX_SNAPPY_BLOCKS} blocks")
         size = int.from_bytes(data[pos : pos + 4], "big")
         pos += 4
         if size > len(data) - pos:
@@ -100,7 +138,7 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytearray:
 
     size = _snappy_length(block)
     if size > max_bytes:
-        raise _too_large(max_bytes)
+        raise DecompressedTooLargeError(max_bytes)
     out = bytearray(size)
     try:
         written = cramjam.snappy.decompress_raw_into(block, out)
@@ -181,12 +219,8 @@ def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes:
             if "failed to write whole buffer" not in str(error):
                 raise CorruptMessageError(f"{codec} data is damaged: {error}") from None
             if room == max_bytes:
-                raise _too_large(max_bytes) from None
+                raise DecompressedTooLargeError(max_bytes) from None
             room = min(room * 4, max_bytes)
-
-
-def _too_large(max_bytes: int) -> CorruptMessageError:
-    return CorruptMessageError(f"the batch decompresses to more than {max_bytes} bytes")
 
 
 class Codec(NamedTuple):
@@ -220,10 +254,27 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
     """The original of compressed `data`.
 
-    Raises CorruptMessageError for damaged data and for more than `max_bytes` bytes of output,
+    Raises CorruptMessageError for damaged data, DecompressedTooLargeError for more than `max_bytes` bytes of output,
     UnsupportedCompressionTypeError for a codec id that Kafka does not have.
     """
-    return _codec(codec).decompress(memoryview(data).cast("B"), max_bytes)
+    try:
+        return _codec(codec).decompress(memoryview(data).cast("B"), max_bytes)
+    except DecompressedTooLargeError:
+        raise DecompressedTooLargeError(max_bytes) from None  # not what was left for its last block
+
+
+def decompress_produced(codec: int, data: Buffer, max_bytes: int) -> Buffer:
+    """The same for what a producer sends, which must be such that every consumer reads all of it.
+
+    librdkafka reads the first member of gzip data only, and its consumers abort where that is empty.
+    """
+    if codec != GZIP:
+        return decompress(codec, data, max_bytes)
+    view = memoryview(data).cast("B")
+    out, end = _gzip_member(view, 0, len(view), max_bytes)
+    if end != len(view):
+        raise CorruptMessageError(f"{len(view) - end} bytes follow the first member of gzip data")
+    return out
 
 
 def _codec(codec: int) -> Codec:

@@ -12,6 +12,12 @@ cdef class Cursor:
     @cython.locals(p="const unsigned char *", pos=Py_ssize_t, raw="unsigned long long", shift="int", byte="unsigned int")
     cdef int64_t varlong(self) except? -7777
 
+    @cython.locals(start=Py_ssize_t, value="long long", byte="int")
+    cdef int64_t varint(self) except? -7777
+
+    @cython.locals(size="long long")
+    cdef Py_ssize_t size32(self) except? -7777
+
     @cython.locals(size="long long")
     cdef Py_ssize_t size(self) except? -7777
 

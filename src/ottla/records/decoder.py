@@ -72,6 +72,25 @@ class Cursor:
             shift += 7
         raise CorruptMessageError(f"no varint at byte {self.pos} of {self.end} in a batch's records")
 
+    def varint(self) -> int:
+        """The next varint of 32 bits. Java reads at most five bytes."""
+        start = self.pos
+        if start < self.end and self.p[start] < 0x80:  # most of them
+            byte: int = self.p[start]
+            self.pos = start + 1
+            return (byte >> 1) ^ -(byte & 1)
+        value = self.varlong()
+        if self.pos - start > 5 or value > 0x7FFFFFFF or value < -0x80000000:
+            raise CorruptMessageError(f"no 32-bit varint at byte {start} of {self.end} in a batch's records")
+        return value
+
+    def size32(self) -> int:
+        """The next length as Java reads it: like `size`, and a varint of 32 bits."""
+        size = self.varint()
+        if size < -1 or size > self.end - self.pos:
+            raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
+        return size
+
     def size(self) -> int:
         """The next length: -1 for null, else at most the bytes that are left."""
         size = self.varlong()
@@ -106,10 +125,15 @@ def _wide(value: int) -> int:
     return value
 
 
-def open_records(buf: Buffer, start: int, header: BatchHeader) -> Buffer:
-    """The uncompressed records of the batch at `start`; CorruptMessageError where their number cannot be true."""
+def open_records(
+    buf: Buffer, start: int, header: BatchHeader, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES
+) -> Buffer:
+    """The uncompressed records of the batch at `start`; CorruptMessageError where their number cannot be true.
+
+    Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
+    """
     view = memoryview(buf).cast("B")[start + HEADER_BYTES : start + header.size_in_bytes]
-    data = view if header.codec == compression.NONE else compression.decompress(header.codec, view)
+    data = view if header.codec == compression.NONE else compression.decompress(header.codec, view, max_bytes)
     if not 0 <= header.count * MIN_RECORD_BYTES <= memoryview(data).nbytes:
         raise CorruptMessageError(f"a batch with {header.count} records in {memoryview(data).nbytes} bytes")
     return data

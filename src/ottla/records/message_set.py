@@ -9,15 +9,20 @@ where the outer message has the offset of the last inner one. Old consumers meet
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
 from ottla.records import compression, formats
-from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC_POSITION
+from ottla.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
-from ottla.records.compression import LZ4, NONE, ZSTD
+from ottla.records.compression import LZ4, NONE, ZSTD, DecompressedTooLargeError
 from ottla.records.decoder import Record
 
 if TYPE_CHECKING:
@@ -124,15 +129,28 @@ def open_message(message: Message) -> list[Message]:
         return [message]
     if message.value is None:
         raise CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
-    data = message.value
-    if message.codec == LZ4 and message.magic == 0:
-        data = _with_lz4_checksum(data, over_magic=False)
-    inner = list(messages(compression.decompress(message.codec, data)))
+    inner = list(messages(_decompressed(message, compression.MAX_DECOMPRESSED_BYTES)))
     for found in inner:
         if not found.is_valid or found.codec != NONE or found.magic != message.magic:
             raise CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
     if not inner:
         raise CorruptMessageError(f"the compressed message at offset {message.offset} holds none")
+    return _placed(message, inner)
+
+
+def _decompressed(
+    message: Message,
+    max_bytes: int,
+    decompress: Callable[[int, Buffer, int], Buffer] = compression.decompress,
+) -> Buffer:
+    data = message.value or b""
+    if message.codec == LZ4 and message.magic == 0:
+        data = _with_lz4_checksum(data, over_magic=False)
+    return decompress(message.codec, data, max_bytes)
+
+
+def _placed(message: Message, inner: list[Message]) -> list[Message]:
+    """What is inside a compressed message, with absolute offsets and the timestamps that count."""
     shift = message.offset - inner[-1].offset if message.magic == 1 else 0
     stamped = message.timestamp_type == 1
     return [
@@ -155,27 +173,75 @@ def records(buf: Buffer) -> Iterator[Record]:
 # To and from v2
 
 
-def to_batches(buf: Buffer) -> bytearray:
-    """A producer's message set as v2 batches: one for each compressed message, one for each run of plain ones.
+def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> bytearray:
+    """A producer's message set as v2 batches: one for a compressed message, one for a run of plain ones.
 
-    Offsets count from 0 in each batch, as in a produce request. Raises CorruptMessageError for anything but whole and
-    sound messages.
+    Offsets count from 0 in the batch, as in a produce request. A message that is cut off at the end is left out.
+    Raises what the producer is answered with: CorruptMessageError for wrong sizes and CRCs, InvalidRecordError for
+    anything else that is malformed, MessageTooLargeError for more than `max_bytes` of messages, decompressed or not.
     """
-    out = bytearray()
-    run: list[Message] = []
-    end = 0
-    for outer in messages(buf):
-        inner = open_message(outer)
-        if outer.codec == NONE:
-            run += inner
-        else:
-            out += _batch(run, NONE) + _batch(inner, outer.codec)
-            run = []
-        end = outer.position + outer.size_in_bytes
-    size = memoryview(buf).nbytes
-    if end != size or not size:
-        raise CorruptMessageError(f"{size - end} bytes of {size} are no whole message")
-    return out + _batch(run, NONE)
+    view = memoryview(buf).cast("B")
+    if len(view) > max_bytes:
+        raise MessageTooLargeError(f"a message set of {len(view)} bytes, of which at most {max_bytes} can be converted")
+    outers = list(_whole_messages(view))
+    codecs = {outer.codec for outer in outers}
+    if not outers:
+        raise InvalidRecordError(f"{len(view)} bytes are no whole message")
+    if len({outer.magic for outer in outers}) > 1:
+        raise InvalidRecordError("messages of several formats in one set")
+    if codecs != {NONE} and len(outers) > 1:
+        raise InvalidRecordError("a compressed message is not the only one of its set")
+    return bytearray(_batch([m for outer in outers for m in _opened(outer, max_bytes)], outers[0].codec))
+
+
+def _whole_messages(view: memoryview) -> Iterator[Message]:
+    """Every whole message, with its size, format and CRC checked."""
+    pos = 0
+    while len(view) - pos > MAGIC_POSITION:
+        size = _LENGTH.unpack_from(view, pos + 8)[0]
+        if size < MIN_MESSAGE_BYTES:
+            raise CorruptMessageError(f"a message size of {size} is less than its fields take")
+        magic = view[pos + MAGIC_POSITION]
+        if magic > 1:
+            error = InvalidRecordError if magic == MAGIC else CorruptMessageError
+            raise error(f"a message of format {magic} in a set of format 0 or 1")
+        end = pos + LOG_OVERHEAD + size
+        if end > len(view):
+            return
+        if zlib.crc32(view[pos + formats.CRC_START : end]) != int.from_bytes(view[pos + 12 : pos + 16], "big"):
+            raise CorruptMessageError(f"message {pos} bytes into the set fails its CRC")
+        try:
+            (message,) = messages(view[:end], pos)
+        except CorruptMessageError as error:
+            raise InvalidRecordError(error.message) from None
+        if not message.is_valid:
+            raise InvalidRecordError(f"message {pos} bytes into the set does not fill its size")
+        yield message
+        pos = end
+
+
+def _opened(outer: Message, max_bytes: int) -> list[Message]:
+    """The messages inside a producer's compressed message, or the message itself."""
+    if outer.codec == NONE:
+        return [outer]
+    if outer.codec == ZSTD:
+        raise InvalidRecordError(f"zstd is no codec of message format {outer.magic}")
+    if outer.value is None:
+        raise InvalidRecordError("a compressed message without a value")
+    try:
+        data = _decompressed(outer, max_bytes, compression.decompress_produced)
+    except DecompressedTooLargeError as error:
+        raise MessageTooLargeError(error.message) from None
+    except CorruptMessageError as error:
+        raise InvalidRecordError(error.message) from None
+    inner = list(_whole_messages(memoryview(data).cast("B")))
+    if not inner:
+        raise InvalidRecordError("a compressed message with none inside")
+    if any(m.magic != outer.magic or m.codec != NONE for m in inner):
+        raise InvalidRecordError("a compressed message holds one of another format or a compressed one")
+    if outer.magic == 1 and 0 != outer.offset < inner[-1].offset:
+        raise InvalidRecordError(f"wrapper offset {outer.offset} is less than the last inner one, {inner[-1].offset}")
+    return _placed(outer, inner)
 
 
 def in_place(buf: Buffer) -> bytearray:

@@ -176,7 +176,7 @@ class Log:
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Append what the leader sent, as it is. Raises InvalidRecordError where its offsets do not follow the log."""
-        batches = validation.read_batches(data, oldest_format=0)
+        batches = validation.read_copied_batches(data)
         next_offset = self.log_end_offset
         for batch in batches:
             if batch.header.base_offset < next_offset:

@@ -1,12 +1,16 @@
 """What a leader checks and changes in the batches of a produce request before it appends them. Kafka's LogValidator.
 
-Nothing is decoded unless the topic asks for it: keys are looked at for a compacted topic, records are written anew
-where the topic's compression.type is not the producer's, or its message.format.version is that of an old Kafka.
+Every record is walked over in compiled code (`records.validator`): whatever is stored can be read to its end by every
+consumer. Compressed batches are decompressed for that, within message.max.decompressed.bytes. Records are only encoded
+again if the topic's compression.type is not the producer's, or its message.format.version is that of an old Kafka.
+
+Error codes are Kafka 4's, except that malformed records for which Kafka fails with UNKNOWN_SERVER_ERROR, or which it
+stores although consumers cannot read them, are INVALID_RECORD: tests/interop/test_compared_validation.py lists them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -16,13 +20,32 @@ from ottla.errors import (
     MessageTooLargeError,
     UnsupportedForMessageFormatError,
 )
-from ottla.records import formats
-from ottla.records.batch import HEADER_BYTES, MAGIC, NO_PRODUCER_ID, BatchHeader, read_header, split, stamp_append_time
-from ottla.records.compression import CODEC_IDS, GZIP, LZ4, NONE, ZSTD
+from ottla.records import compression, formats
+from ottla.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    read_header,
+    set_max_timestamp,
+    split,
+    stamp_append_time,
+    verify_crc,
+    write_header,
+)
+from ottla.records.compression import CODEC_IDS, GZIP, LZ4, NONE, ZSTD, DecompressedTooLargeError
 from ottla.records.decoder import decode_records
+from ottla.records.validator import MAX_TIMESTAMP, MIN_TIMESTAMP, Validated, validate_records
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 LOG_APPEND_TIME = "LogAppendTime"
-NO_TIMESTAMP = -1
+MIN_MESSAGE_BYTES = 14
+"""The least that the length of a batch can be, in any format."""
 
 
 class Batch(NamedTuple):
@@ -56,18 +79,28 @@ class InvalidTimestampsError(InvalidTimestampError):
         self.records = records
 
 
-def read_batches(view: memoryview, *, oldest_format: int = MAGIC) -> list[Batch]:
-    """The batches that fill `view`, each with its CRC checked. Raises CorruptMessageError for anything else in it."""
-    found = []
-    end = 0
-    for header, start, end in formats.split(view):  # the last end is looked at below
-        if header.magic < oldest_format:
-            raise CorruptMessageError(f"a message of format {header.magic} where format {oldest_format} is wanted")
-        formats.verify(view, start, header)
-        found.append(Batch(header, start, end))
-    if end != len(view) or not found:
+def read_batches(view: memoryview) -> list[Batch]:
+    """The batches of format 2 that fill `view`, each with its CRC checked; CorruptMessageError for anything else."""
+    batches = [Batch(*found) for found in split(view)]
+    _check_filled(view, batches)
+    for batch in batches:
+        verify_crc(view, batch.start, batch.header)
+    return batches
+
+
+def read_copied_batches(view: memoryview) -> list[Batch]:
+    """The batches of any format that fill `view`, as a leader sent them; CorruptMessageError for anything else."""
+    batches = [Batch(*found) for found in formats.split(view)]
+    _check_filled(view, batches)
+    for batch in batches:
+        formats.verify(view, batch.start, batch.header)
+    return batches
+
+
+def _check_filled(view: memoryview, batches: list[Batch]) -> None:
+    end = batches[-1].end if batches else 0
+    if end != len(view) or not batches:
         raise CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are no whole batch")
-    return found
 
 
 def check_size(batches: list[Batch], max_message_bytes: int) -> None:
@@ -80,6 +113,8 @@ def check_size(batches: list[Batch], max_message_bytes: int) -> None:
 
 def check_client_batch(header: BatchHeader) -> None:
     """Raise where a producer's batch claims what only a broker may, or counts wrongly."""
+    if header.base_offset:
+        raise InvalidRecordError(f"a batch has base offset {header.base_offset} before the broker assigns one")
     if header.is_control:
         raise InvalidRecordError("clients may not write control records")
     if header.timestamp_type:
@@ -114,77 +149,117 @@ def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]
     return written, [Batch(*found) for found in formats.split(written)]
 
 
-def check_records(view: memoryview, batch: Batch, config: LogConfig, now_ms: int) -> None:
-    """Raise for records without a key in a compacted topic, and for times out of the topic's bounds.
+def single_batch(view: memoryview) -> memoryview:
+    """The one batch of format 2 that `view` begins with; what is left of another one behind it is cut off.
 
-    Records are only decoded where the topic's options or the header's highest timestamp ask for it.
+    Raises what Kafka's ProduceRequest.validateRecords does: INVALID_RECORD if there is no whole batch, if there are
+    several, of which perhaps only some could be appended, or if it is a message of an older format.
     """
-    errors: list[RecordError] = []
-    wrong_times = False
-    if config.compacted:
-        errors += _without_key(view, batch)
-    if config.message_timestamp_type != LOG_APPEND_TIME and _may_be_out_of_bounds(batch.header, config, now_ms):
-        found = _out_of_bounds(view, batch, config, now_ms)
-        wrong_times = bool(found)
-        errors += found
-    if wrong_times:
-        raise InvalidTimestampsError(sorted(errors))
-    if errors:
-        raise InvalidRecordsError(errors)
+    size = _whole_batch(view)
+    if size is None:
+        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has none")
+    if view[MAGIC_POSITION] != MAGIC:
+        raise InvalidRecordError(
+            f"Produce requests since version 3 must have batches of message format 2, not {view[MAGIC_POSITION]}"
+        )
+    if size < len(view):
+        if _whole_batch(view[size:]) is not None:
+            raise InvalidRecordError(
+                "Produce requests must have exactly one record batch per partition, this one has more"
+            )
+        return view[:size]
+    return view
 
 
-def _without_key(view: memoryview, batch: Batch) -> list[RecordError]:
-    """Compaction could never tell these from others."""
-    from ottla.records.column_decoder import ColumnDecoder
+def _whole_batch(view: memoryview) -> int | None:
+    """Size of the batch that `view` begins with, if it is whole. Raises CorruptMessageError if there can be none."""
+    if len(view) < LOG_OVERHEAD:
+        return None
+    length = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
+    if length < MIN_MESSAGE_BYTES:
+        raise CorruptMessageError(f"a batch length of {length} is less than any batch takes")
+    if len(view) <= MAGIC_POSITION:
+        return None
+    if view[MAGIC_POSITION] > MAGIC:
+        raise CorruptMessageError(f"there is no message format {view[MAGIC_POSITION]}")
+    size = LOG_OVERHEAD + length
+    return size if size <= len(view) else None
 
-    decoder = ColumnDecoder()
-    decoder.add_batch(view, batch.start, batch.header)
-    if not decoder.take().keys.null_count:
-        return []
-    records = decode_records(view, batch.start, batch.header)
+
+def open_batch(view: memoryview, batch: Batch, max_bytes: int) -> Buffer:
+    """The uncompressed records of a producer's batch. Raises what the producer is answered with."""
+    records = view[batch.start + HEADER_BYTES : batch.end]
+    if batch.header.codec == NONE:
+        return records
+    try:
+        return compression.decompress_produced(batch.header.codec, records, max_bytes)
+    except DecompressedTooLargeError as error:
+        raise MessageTooLargeError(
+            f"a batch decompresses to more than message.max.decompressed.bytes={error.max_bytes}: "
+            "send smaller batches, or raise it at the broker"
+        ) from None
+    except CorruptMessageError as error:
+        raise InvalidRecordError(error.message) from None
+
+
+def check_records(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Validated:
+    """Walk over the records of a batch. Raises if they are malformed, lack a key or have a timestamp out of bounds."""
+    earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
+    if config.message_timestamp_type != LOG_APPEND_TIME:
+        earliest = max(now_ms - config.message_timestamp_before_max_ms, MIN_TIMESTAMP)
+        latest = min(now_ms + config.message_timestamp_after_max_ms, MAX_TIMESTAMP)
+    try:
+        found = validate_records(records, header.count, header.base_timestamp, earliest, latest, config.compacted)
+    except CorruptMessageError as error:
+        raise InvalidRecordError(error.message) from None
+    if found.out_of_bounds or found.without_key:
+        _refuse_records(found, earliest, latest)
+    return found
+
+
+def _refuse_records(found: Validated, earliest: int, latest: int) -> None:
     reason = "a compacted topic takes no record without a key"
-    return [RecordError(i, reason) for i, r in enumerate(records) if r.key is None]
-
-
-def _may_be_out_of_bounds(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    too_early_is_possible = config.message_timestamp_before_max_ms < now_ms
-    return too_early_is_possible or header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-
-
-def _out_of_bounds(view: memoryview, batch: Batch, config: LogConfig, now_ms: int) -> list[RecordError]:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    return [
-        RecordError(i, f"its timestamp {r.timestamp} is not within {earliest} to {latest}, the topic's bounds now")
-        for i, r in enumerate(decode_records(view, batch.start, batch.header))
-        if r.timestamp != NO_TIMESTAMP and not earliest <= r.timestamp <= latest
+    errors = [RecordError(i, reason) for i in found.without_key]
+    errors += [
+        RecordError(i, f"its timestamp {timestamp} is not within {earliest} to {latest}, the topic's bounds now")
+        for i, timestamp in found.out_of_bounds
     ]
+    raise (InvalidTimestampsError if found.out_of_bounds else InvalidRecordsError)(sorted(errors))
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int) -> tuple[memoryview, list[Batch]]:
     """Check a producer's batches and bring them into the topic's form; offsets are not assigned yet.
 
-    Returns the buffer to write, which is `view` itself unless batches were compressed anew. Raises what a producer is
+    Returns the buffer to write, which is `view` itself unless batches were compressed again. Raises what a producer is
     answered with.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)
-    append_time = config.message_timestamp_type == LOG_APPEND_TIME
-    for batch in batches:
-        check_client_batch(batch.header)
+    codec = target_codec(config)
+    opened = []
+    for i, batch in enumerate(batches):
+        header = batch.header
+        check_client_batch(header)
+        records = open_batch(view, batch, config.max_decompressed_bytes)
+        found = check_records(records, header, config, now_ms)
         if config.message_format < MAGIC:
             check_old_format(view, batch, config.message_format)
-        check_records(view, batch, config, now_ms)
-    view, batches = _compress(view, batches, config)
-    check_size(batches, config.max_message_bytes)
-    if append_time:
-        batches = [_stamp(view, batch, now_ms) for batch in batches]
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            stamp_append_time(view, batch.start, header, now_ms)
+            batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
+        elif found.max_timestamp != header.max_timestamp:
+            set_max_timestamp(view, batch.start, header, found.max_timestamp)
+            batches[i] = Batch(read_header(view, batch.start), batch.start, batch.end)
+        opened.append(records)
+    if codec is not None and any(batch.header.codec != codec for batch in batches):
+        level = _level(codec, config)
+        written = b"".join(
+            _rewrite(batch.header, records, codec, level) for batch, records in zip(batches, opened, strict=True)
+        )
+        view = memoryview(bytearray(written))
+        batches = [Batch(*found) for found in split(view)]
+        check_size(batches, config.max_message_bytes)
     return view, batches
-
-
-def _stamp(view: memoryview, batch: Batch, now_ms: int) -> Batch:
-    stamp_append_time(view, batch.start, batch.header, now_ms)
-    return Batch(read_header(view, batch.start), batch.start, batch.end)
 
 
 def target_codec(config: LogConfig) -> int | None:
@@ -202,25 +277,11 @@ def _level(codec: int, config: LogConfig) -> int | None:
     return config.compression_zstd_level if codec == ZSTD else None
 
 
-def _compress(view: memoryview, batches: list[Batch], config: LogConfig) -> tuple[memoryview, list[Batch]]:
-    codec = target_codec(config)
-    if codec is None or all(batch.header.codec == codec for batch in batches):
-        return view, batches
-    written = b"".join(rewrite(view, batch, codec, _level(codec, config)) for batch in batches)
-    fresh = memoryview(bytearray(written))
-    return fresh, [Batch(*found) for found in split(fresh)]
-
-
-def rewrite(view: memoryview, batch: Batch, codec: int, level: int | None) -> bytes:
+def _rewrite(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytes:
     """The batch with its records compressed by another codec. Everything else in it stays."""
-    from ottla.records import compression
-    from ottla.records.batch import CODEC_MASK, LOG_OVERHEAD, write_header
-    from ottla.records.decoder import open_records
-
-    raw = open_records(view, batch.start, batch.header)
-    packed = memoryview(compression.compress(codec, raw, level))
+    packed = memoryview(compression.compress(codec, records, level))
     out = bytearray(HEADER_BYTES + len(packed))
     out[HEADER_BYTES:] = packed
-    attributes = batch.header.attributes & ~CODEC_MASK | codec
-    write_header(out, 0, batch.header._replace(length=len(out) - LOG_OVERHEAD, attributes=attributes))
+    attributes = header.attributes & ~CODEC_MASK | codec
+    write_header(out, 0, header._replace(length=len(out) - LOG_OVERHEAD, attributes=attributes))
     return bytes(out)

@@ -1,9 +1,22 @@
+import gzip
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
-from ottla.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from ottla.records.compression import (
+    CODECS,
+    GZIP,
+    LZ4,
+    MAX_GZIP_MEMBERS,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+    decompress_produced,
+)
 
 REAL = [codec.id for codec in CODECS if codec.id]
 
@@ -78,3 +91,29 @@ def test_gzip_of_several_members_is_one_text():
 
 def test_zstd_of_several_frames_is_one_text():
     assert bytes(decompress(ZSTD, bytes(compress(ZSTD, b"a")) + bytes(compress(ZSTD, b"b")))) == b"ab"
+
+
+def test_gzip_with_members_up_to_the_bound_is_read_in_linear_time():
+    member = gzip.compress(b"x")
+    assert bytes(decompress(GZIP, member * MAX_GZIP_MEMBERS)) == b"x" * MAX_GZIP_MEMBERS
+    with pytest.raises(CorruptMessageError, match="more than 1024 members"):
+        decompress(GZIP, member * 50_000)  # a megabyte, of which each member was copied to the next
+
+
+def test_gzip_members_larger_than_a_window_are_read():
+    parts = [random.Random(i).randbytes(20_000) for i in range(4)]
+    assert bytes(decompress(GZIP, b"".join(map(gzip.compress, parts)))) == b"".join(parts)
+
+
+def test_gzip_behind_the_first_member_is_refused_from_a_producer():
+    for tail in (gzip.compress(b"b"), b"garbage"):
+        assert bytes(decompress(GZIP, gzip.compress(b"a") + tail)).startswith(b"a")
+        with pytest.raises(CorruptMessageError, match="follow the first member"):
+            decompress_produced(GZIP, gzip.compress(b"a") + tail, 1000)
+    assert bytes(decompress_produced(GZIP, gzip.compress(b"a"), 1000)) == b"a"
+
+
+def test_snappy_of_many_tiny_blocks_is_corrupt():
+    block = b"\0\0\0\1\0"  # no bytes at all, in five
+    with pytest.raises(CorruptMessageError, match="blocks"):
+        decompress(SNAPPY, bytes(compress(SNAPPY, b""))[:16] + block * 20_000)

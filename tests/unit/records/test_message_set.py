@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import CorruptMessageError, UnsupportedCompressionTypeError
+from ottla.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
 from ottla.records import compression, message_set
 from ottla.records.batch import read_header, records, split
 from ottla.records.builder import BatchBuilder
@@ -58,12 +63,38 @@ def test_zstd_cannot_go_down():
         message_set.from_batches(batch([(NOW, None, b"a")], compression.ZSTD), 1)
 
 
-def test_plain_runs_and_compressed_messages_become_batches_of_their_own():
+def test_plain_messages_become_one_batch_and_a_compressed_message_another():
     plain = [message_set.encode(i, NOW, None, b"%d" % i, 1) for i in range(2)]
     packed = message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
-    up = message_set.to_batches(plain[0] + plain[1] + packed + plain[0])
-    assert [(h.codec, h.count) for h, _, _ in split(up)] == [(0, 2), (3, 2), (0, 1)]
-    assert [r.value for r in records(up)] == [b"0", b"1", b"2", b"3", b"0"]
+    for produced, codec, values in (
+        (plain[0] + plain[1], 0, [b"0", b"1"]),
+        (packed, compression.LZ4, [b"2", b"3"]),
+    ):
+        up = message_set.to_batches(produced)
+        assert [(h.codec, h.count) for h, _, _ in split(up)] == [(codec, 2)]
+        assert [r.value for r in records(up)] == values
+
+
+def test_compressed_message_beside_others_is_an_invalid_record_as_in_kafka():
+    plain = message_set.encode(0, NOW, None, b"0", 1)
+    packed = message_set.from_batches(batch([(NOW, None, b"2"), (NOW, None, b"3")], compression.LZ4), 1)
+    for produced in (
+        plain + packed,
+        packed + plain,
+        packed + packed,
+        plain + message_set.encode(0, NOW, None, b"0", 0),
+    ):
+        with pytest.raises(InvalidRecordError):
+            message_set.to_batches(produced)
+
+
+def test_compressed_message_above_the_bound_is_too_large():
+    packed = message_set.from_batches(batch([(NOW, None, bytes(20_000))], compression.GZIP), 1)
+    with pytest.raises(MessageTooLargeError):
+        message_set.to_batches(packed, 10_000)
+    assert message_set.to_batches(packed, 30_000)
+    with pytest.raises(MessageTooLargeError):
+        message_set.to_batches(packed, 10)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -72,20 +103,21 @@ def test_every_flipped_bit_is_noticed(magic):
     for i in range(8 * 8, 8 * len(good)):
         bad = bytearray(good)
         bad[i // 8] ^= 1 << (i % 8)
-        with pytest.raises(CorruptMessageError):
+        with pytest.raises((CorruptMessageError, InvalidRecordError)):
             message_set.to_batches(bad)
 
 
 @given(data=st.binary(max_size=100))
 def test_garbage_is_corrupt(data):
-    with pytest.raises(CorruptMessageError):
+    with pytest.raises((CorruptMessageError, InvalidRecordError)):
         message_set.to_batches(data)
 
 
 @pytest.mark.parametrize("cut", [1, 10, 25])
-def test_cut_off_set_is_no_produce_request_but_a_readable_fetch(cut):
+def test_message_that_is_cut_off_at_the_end_of_a_set_is_left_out(cut):
     one = message_set.encode(0, NOW, b"key", b"value", 1)
     data = one + one[:-cut]
     assert len(list(message_set.records(data))) == 1
-    with pytest.raises(CorruptMessageError):
-        message_set.to_batches(data)
+    assert len(list(records(message_set.to_batches(data)))) == 1
+    with pytest.raises(InvalidRecordError):
+        message_set.to_batches(one[:-cut])

@@ -1,9 +1,9 @@
 """Produce: append the client's batches as they are, and answer when `acks` is met.
 
-Served in all versions. The bytes go from the request's frame to the file without being looked into beyond their headers
-and checksum; those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0` has no answer:
-when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics refuse
-clients' batches.
+Served in all versions. The bytes go from the request's frame to the file without a copy, after every record in them was
+checked (`storage.validation`); those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0`
+has no answer: when such a request fails, the connection is closed, which is the only way to tell the client. Internal
+topics refuse clients' batches.
 
 A partition takes part in a producer's transaction before its first batch is taken. From version 12 on the broker makes
 it join with that batch; older producers add it by AddPartitionsToTxn, and the broker looks whether they did (KIP-890).
@@ -24,7 +24,6 @@ from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.errors import (
-    InvalidRecordError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     InvalidTxnStateError,
@@ -70,7 +69,7 @@ from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
 from ottla.storage.log import Appended
-from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError
+from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError, single_batch
 
 BATCHES_SINCE = 3
 """The version from which clients send batches of format 2, one per partition."""
@@ -79,6 +78,8 @@ ABORTABLE_SINCE = 11
 ZSTD_SINCE = 7
 JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
+OLD_FORMAT_FACTOR = 4
+"""Old messages are converted one by one: so many times max.message.bytes of them at most, decompressed."""
 NOT_ASKED = Admission()
 """Nobody else had to be asked."""
 CONFIRM_SECONDS = 2.0
@@ -307,12 +308,12 @@ def _append(
     if name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"topic {name} is written by the broker only")
     records = data.records if data.records is not None else memoryview(b"")
-    if call.version >= BATCHES_SINCE:
-        _check_single(records)
+    if call.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+        records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
+    else:
+        records = single_batch(records)
         if call.version < ZSTD_SINCE and _codec(records) == ZSTD:
             raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
-    elif len(records) and magic_of(records) < MAGIC:
-        records = memoryview(to_batches(records))
     if _is_transactional(records):
         _check_transaction(request, records, partition, call, admission)
     try:
@@ -344,14 +345,6 @@ def _append_in_order(partition: Partition, records: RecordData, acks: int, call:
     if rejected and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
     return partition.append(records, acks)
-
-
-def _check_single(records: RecordData) -> None:
-    """Raise InvalidRecordError unless there is one batch: of several, only some might be taken."""
-    if not len(records):
-        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has none")
-    if LOG_OVERHEAD + int.from_bytes(records[8:LOG_OVERHEAD], "big") < len(records):
-        raise InvalidRecordError("Produce requests must have exactly one record batch per partition, this one has more")
 
 
 def _codec(records: RecordData) -> int:

@@ -1,0 +1,108 @@
+"""Walks over the records of a producer's batch before it is appended: the part of Kafka's LogValidator that reads them.
+
+Every record must fill its length, offset deltas must count from 0, and the header's record count must be the real one:
+a consumer cannot get past a batch that breaks these rules. Nothing is copied. Compiled with validator.pxd.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+try:
+    import cython
+except ImportError:
+    from ottla.records import _cython as cython
+
+from ottla.errors import CorruptMessageError
+
+if not cython.compiled:
+    from ottla.records.decoder import Cursor
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAX_TIMESTAMP = (1 << 63) - 1
+MIN_TIMESTAMP = -(1 << 63)
+NO_TIMESTAMP = -1
+MAX_ERRORS = 1000
+"""Records that are named in an answer; a batch that decompresses well has millions."""
+
+
+class Validated(NamedTuple):
+    """What a walk over the records of one batch found."""
+
+    max_timestamp: int
+    """-1 where no record has a timestamp."""
+    without_key: list[int]
+    """Positions of the first records without a key, if the walk looked for them."""
+    out_of_bounds: list[tuple[int, int]]
+    """(position, timestamp) of the first records whose timestamp is not within the bounds."""
+
+
+def validate_records(
+    data: Buffer,
+    count: int,
+    base_timestamp: int,
+    earliest: int,
+    latest: int,
+    needs_key: bool,
+) -> Validated:
+    """Walk over the uncompressed records of a batch that has `count` of them, as its header says.
+
+    Timestamps must lie between `earliest` and `latest`, both included. Raises CorruptMessageError where the bytes are
+    not exactly `count` records with consecutive offset deltas.
+    """
+    cursor = Cursor(data)
+    # C numbers where compiled: a global is a Python object.
+    highest = MAX_TIMESTAMP
+    lowest = MIN_TIMESTAMP
+    none = NO_TIMESTAMP
+    max_timestamp = none
+    without_key: list[int] = []
+    out_of_bounds: list[tuple[int, int]] = []
+    i = 0
+    try:
+        while i < count:
+            size = cursor.size32()
+            if size < 1:
+                raise CorruptMessageError(f"its length is {size}")
+            record_end = cursor.pos + size
+            cursor.pos += 1
+            delta = cursor.varlong()
+            overflows = base_timestamp > highest - delta if delta > 0 else base_timestamp < lowest - delta
+            timestamp = base_timestamp + delta if not overflows else highest if delta > 0 else lowest
+            is_wrong = overflows or (timestamp != none and not earliest <= timestamp <= latest)
+            if is_wrong and len(out_of_bounds) < MAX_ERRORS:
+                out_of_bounds.append((i, timestamp))
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+            offset_delta = cursor.varint()
+            if offset_delta != i:
+                raise CorruptMessageError(f"its offset delta is {offset_delta}")
+            size = cursor.size32()
+            if size < 0 and needs_key and len(without_key) < MAX_ERRORS:
+                without_key.append(i)
+            cursor.skip(size)
+            cursor.skip(cursor.size32())
+            _skip_headers(cursor)
+            if cursor.pos != record_end:
+                raise CorruptMessageError("it does not fill its length")
+            i += 1
+    except CorruptMessageError as error:
+        raise CorruptMessageError(f"record {i} of {count} is malformed: {error.message}") from None
+    if cursor.pos != cursor.end:
+        raise CorruptMessageError(f"{cursor.end - cursor.pos} bytes follow the last of {count} records")
+    return Validated(max_timestamp, without_key, out_of_bounds)
+
+
+def _skip_headers(cursor: Cursor) -> None:
+    count = cursor.varint()
+    if count < 0 or count > cursor.end - cursor.pos:
+        raise CorruptMessageError(f"its header count is {count}")
+    while count > 0:
+        size = cursor.size32()
+        if size < 0:
+            raise CorruptMessageError("it has a header without a key")
+        cursor.skip(size)
+        cursor.skip(cursor.size32())
+        count -= 1

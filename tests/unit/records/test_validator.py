@@ -1,0 +1,92 @@
+"""The walk over a producer's records, in both forms. What Kafka says to the same batches is in tests/interop."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.interop.malformed_batches import RECORDS, record
+
+from ottla.errors import CorruptMessageError
+from ottla.records.batch import HEADER_BYTES, read_header
+
+NOW = 1_700_000_000_000
+MIN, MAX = -(1 << 63), (1 << 63) - 1
+SOUND = {
+    "record attributes set", "record length of five bytes", "header with an empty key", "header key is not UTF-8",
+    "header with a null value", "null key and value", "timestamp two hours ahead", "timestamp ten years ago",
+    "timestamp below zero", "timestamp delta overflows",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_malformed_records_are_refused(hot, name):
+    records = RECORDS[name]
+    data = b"".join(records)
+    if name in SOUND - {"record length of five bytes"}:
+        assert hot.validator.validate_records(data, len(records), NOW, MIN, MAX, False)
+        return
+    with pytest.raises(CorruptMessageError):
+        hot.validator.validate_records(data, len(records), NOW, MIN, MAX, False)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 1 << 31])
+def test_count_that_is_not_the_real_one_is_refused(hot, count):
+    data = b"".join(record(i) for i in range(3))
+    with pytest.raises(CorruptMessageError):
+        hot.validator.validate_records(data, count, NOW, MIN, MAX, False)
+
+
+def test_highest_timestamp_is_that_of_the_records(hot):
+    data = record(0, time_delta=5) + record(1, time_delta=9) + record(2, time_delta=-3)
+    assert hot.validator.validate_records(data, 3, NOW, MIN, MAX, False).max_timestamp == NOW + 9
+    assert hot.validator.validate_records(record(0), 1, -1, MIN, MAX, False).max_timestamp == -1
+
+
+def test_records_without_a_key_or_out_of_bounds_are_named(hot):
+    data = record(0, key=None) + record(1, time_delta=100) + record(2, key=None, time_delta=-100)
+    found = hot.validator.validate_records(data, 3, NOW, NOW - 50, NOW + 50, True)
+    assert found.without_key == [0, 2]
+    assert found.out_of_bounds == [(1, NOW + 100), (2, NOW - 100)]
+    assert hot.validator.validate_records(data, 3, NOW, NOW - 100, NOW + 100, False)[1:] == ([], [])
+
+
+def test_timestamp_beyond_64_bits_is_out_of_bounds(hot):
+    for base, delta in ((MAX, 1), (NOW, MAX), (MIN, -1), (-2, MIN)):
+        found = hot.validator.validate_records(record(0, time_delta=delta), 1, base, MIN, MAX, False)
+        assert [i for i, _ in found.out_of_bounds] == [0]
+
+
+def test_named_records_are_bounded_in_number(hot):
+    data = b"".join(record(i, key=None) for i in range(3000))
+    assert len(hot.validator.validate_records(data, 3000, NOW, 0, 1, True).without_key) == 1000
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 1 << 45), st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200)),
+        min_size=1,
+    )
+)
+def test_what_the_builder_writes_is_sound(both, rows):
+    for hot in both:
+        builder = hot.builder.BatchBuilder(bytearray(500 * len(rows) + 100))
+        for when, key, value in rows:
+            assert builder.append(when, key, value, [("h", None), ("", b"v")])
+        batch = builder.close()
+        header = read_header(batch)
+        found = hot.validator.validate_records(
+            batch[HEADER_BYTES:], header.count, header.base_timestamp, MIN, MAX, True
+        )
+        assert found.max_timestamp == header.max_timestamp == max(when for when, _, _ in rows)
+        assert found.without_key == [i for i, (_, key, _) in enumerate(rows) if key is None][:1000]
+
+
+@given(data=st.binary(max_size=60), count=st.integers(0, 5))
+def test_both_forms_say_the_same_about_any_bytes(both, data, count):
+    def say(hot):
+        try:
+            return tuple(hot.validator.validate_records(data, count, NOW, 0, NOW + 5, True))
+        except CorruptMessageError as error:
+            return error.message
+
+    plain, compiled = both
+    assert say(plain) == say(compiled)
