@@ -15,6 +15,8 @@ from ottla.records.varint import append_varlong
 
 NOW = 0
 """Stands for the time of the test in a case; `Case.data` puts it in."""
+PRODUCER = 10_000_000_001
+"""Stands for a producer id that the broker has allocated."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 V2_VERSION = 8
 OLD_VERSION = 2
@@ -92,17 +94,18 @@ class V2:
     tail: bytes = b""
     """Behind the batch."""
 
-    def encode(self, now: int) -> bytes:
+    def encode(self, now: int, producer_id: int = -1) -> bytes:
         payload = bytes(compression.compress(compression.CODEC_IDS[self.codec], b"".join(self.records)))
         if self.damage is not None:
             payload = self.damage(payload)
         count = len(self.records) if self.count is None else self.count
         last = count - 1 if self.last_offset_delta is None else self.last_offset_delta
         codec = compression.CODEC_IDS[self.codec] if self.codec_id is None else self.codec_id
+        producer = (producer_id if self.producer[0] == PRODUCER else self.producer[0], *self.producer[1:])
         covered = struct.pack(
             ">hiqqqhii", self.attributes | codec, last, now + self.base_timestamp if abs(self.base_timestamp) < 1 << 60
             else self.base_timestamp, now + self.max_timestamp if abs(self.max_timestamp) < 1 << 60
-            else self.max_timestamp, *self.producer, count,
+            else self.max_timestamp, *producer, count,
         ) + payload  # fmt: skip
         head = struct.pack(
             ">qiibI",
@@ -134,7 +137,7 @@ class Old:
     damage: Callable[[bytes], bytes] | None = None
     tail: bytes = b""
 
-    def encode(self, now: int) -> bytes:
+    def encode(self, now: int, producer_id: int = -1) -> bytes:
         value = self.value
         if self.inner is not None:
             value = b"".join(m.encode(now) for m in self.inner)
@@ -167,8 +170,8 @@ class Case:
     topic: str = PLAIN
     version: int = V2_VERSION
 
-    def data(self, now: int) -> bytes:
-        return b"".join(p if isinstance(p, bytes) else p.encode(now) for p in self.parts)
+    def data(self, now: int, producer_id: int) -> bytes:
+        return b"".join(p if isinstance(p, bytes) else p.encode(now, producer_id) for p in self.parts)
 
 
 def cut(nbytes: int) -> Callable[[bytes], bytes]:
@@ -288,9 +291,9 @@ HEADERS: dict[str, V2] = {
     "control batch": V2(attributes=0x20),
     "LogAppendTime from a client": V2(attributes=0x08),
     "LogAppendTime from a client, max timestamp far ahead": V2(attributes=0x08, max_timestamp=5 * HOUR),
-    "producer without a sequence": V2(producer=(10_000_000_001, 0, -1)),
-    "producer with a negative sequence": V2(producer=(10_000_000_001, 0, -7)),
-    "producer without an epoch": V2(producer=(10_000_000_001, -1, 0)),
+    "producer without a sequence": V2(producer=(PRODUCER, 0, -1)),
+    "producer with a negative sequence": V2(producer=(PRODUCER, 0, -7)),
+    "producer without an epoch": V2(producer=(PRODUCER, -1, 0)),
     "producer id -2": V2(producer=(-2, 0, 0)),
     "epoch and sequence without a producer": V2(producer=(-1, 3, 4)),
     "base timestamp -1": V2(base_timestamp=-1 - (1 << 61)),

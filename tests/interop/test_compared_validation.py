@@ -17,6 +17,7 @@ from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from ottla.broker.embedded import Broker
 from ottla.net.blocking_channel import BlockingChannel
 from ottla.net.ports import free_port
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.interop
@@ -91,13 +92,25 @@ class Node:
         host, _, port = address.partition(":")
         self.channel = BlockingChannel(host, int(port))
         self.now = int(time.time() * 1000)
+        self.producer_id = self._allocated()
+
+    def _allocated(self) -> int:
+        """A producer id of this broker."""
+        for _ in range(300):
+            self.channel.connect()
+            self.channel.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 1, 1, "corpus")
+            answer = self.channel.receive()
+            if not answer.error_code:
+                return answer.producer_id
+            time.sleep(0.1)
+        raise AssertionError("the broker allocates no producer id")
 
     def answers(self) -> dict[str, tuple[int, bool]]:
         """Each case's error code, and whether the records of the sound batches lie where they should."""
         found = {}
         for case, partition in self.places:
             self._send_sound(case, partition)
-            error = self._send(case, partition, case.data(self.now), case.version)[0]
+            error = self._send(case, partition, case.data(self.now, self.producer_id), case.version)[0]
             end = self._send_sound(case, partition)
             found[case.name] = (error, end == 3 if error else end > 3)
         self.channel.disconnect()

@@ -24,6 +24,7 @@ from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
 from ottla.coordinator.state_log import Producer
 from ottla.errors import (
+    CorruptMessageError,
     InvalidRequiredAcksError,
     InvalidTopicError,
     InvalidTxnStateError,
@@ -191,8 +192,8 @@ def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicP
             partition = call.services.partitions.led(TopicPartition(name, data.index))
             if records is None or partition is None or not _is_transactional(records):
                 continue
-            header = read_header(records)
-            if partition.log.producers.duplicate_of(header) is None:
+            header = _header(records)
+            if header is not None and partition.log.producers.duplicate_of(header) is None:
                 yield partition.topic_partition, header
 
 
@@ -271,7 +272,10 @@ def _header(records: RecordData | None) -> BatchHeader | None:
     """The header of a batch of format 2; None for anything else."""
     if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
         return None
-    return read_header(records)
+    try:
+        return read_header(records)
+    except CorruptMessageError:
+        return None
 
 
 def _permitted(topic: TopicProduceData, call: Call) -> str:
