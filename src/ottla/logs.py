@@ -13,6 +13,7 @@ from typing import Final
 LOGGERS: Final = (
     "ottla.authorizer",
     "ottla.broker",
+    "ottla.broker.refused",
     "ottla.cli",
     "ottla.client",
     "ottla.cluster",
