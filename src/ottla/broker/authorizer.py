@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ottla import addresses
 from ottla.acl import ACL, WILDCARD, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.model import ACLOperation
 
@@ -58,7 +59,8 @@ class Authorizer:
         self._answers.clear()
         self._rules = {}
         for acl in acls:
-            self._rules.setdefault(acl.resource_pattern.resource_type, _Rules()).add(acl)
+            rule = acl._replace(host=addresses.canonical_or_same(acl.host))
+            self._rules.setdefault(acl.resource_pattern.resource_type, _Rules()).add(rule)
 
     def allows(self, client: Client, operation: ACLOperation, kind: ResourceType, name: str) -> bool:
         """Whether the client may do this with the resource of this name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from ottla import addresses
 from ottla.cluster import entities
 from ottla.cluster.metadata import ClusterImage
 from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
@@ -52,7 +53,7 @@ def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
     counts = {name: config.of_listener(name, "max.connections") for name in names}
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
     by_address = {
-        address: float(options[CONNECTION_RATE])
+        None if address is None else addresses.canonical_or_same(address): float(options[CONNECTION_RATE])
         for address, options in entities.of_type(image.options, entities.IPS).items()
         if CONNECTION_RATE in options
     }

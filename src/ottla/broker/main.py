@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ottla import logs
 from ottla.broker import certificates
 from ottla.broker.authorizer import Authorizer
 from ottla.broker.dispatch import Dispatch
@@ -78,6 +79,7 @@ class BrokerNode:
         place in the cluster."""
         self.failure = ""
         """Why."""
+        logs.protect()
         self._clock = clock
         self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._live = LiveConfig(config, self.broker_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ottla import addresses
 from ottla.broker.live_config import CONNECTION_RATE
 from ottla.broker.quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT
 from ottla.cluster import entities
@@ -27,6 +28,9 @@ def path_of(parts: Parts) -> str:
     """The path of an entity's options; InvalidRequestError for a combination that there is not."""
     if any(name == "" for name in parts.values()):
         raise InvalidRequestError("an entity's name must not be empty")
+    address = parts.get(IP)
+    if address is not None and addresses.canonical(address) is None:
+        raise InvalidRequestError(f"{address!r} is no IP address; quotas of connections apply to addresses")
     path = entities.quota_path(parts)
     if path is None:
         raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(parts)) or 'nothing'}")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ottla import logs
 from ottla.cli.stopping import Terminated, terminating
 from ottla.errors import KafkaError
 
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        logs.protect()
         with terminating():
             return _run(given)
     except KafkaError as error:

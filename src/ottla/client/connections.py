@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
+from ottla import logs
 from ottla.client.introduction import Connection, introduce, login_of
 from ottla.config.client import ClientConfig
 from ottla.errors import (
@@ -88,6 +89,7 @@ class Connections:
         nodes: Callable[[], dict[int, Node]],
         metrics: ChannelMetrics,
     ) -> None:
+        logs.protect()
         self.config = config
         self.metrics = metrics
         self.client_id = client_id

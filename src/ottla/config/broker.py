@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ottla import addresses
 from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, Jaas, jaas
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, integer, nullable, number, one_of, text, words
@@ -76,14 +77,14 @@ def protocol_map(value: Any) -> dict[str, str]:
     return found
 
 
-def limits_by_name(value: Any) -> dict[str, int]:
-    """`A:1,B:2` as a mapping to numbers; an IPv6 address may stand in front of the last colon."""
+def limits_by_address(value: Any) -> dict[str, int]:
+    """Parse `A:1,B:2` as numbers by IP address; host names are resolved, and IPv6 addresses may be in brackets."""
     if isinstance(value, dict):
-        return {str(name): int(limit) for name, limit in value.items()}
+        return {addresses.resolved(str(name)): int(limit) for name, limit in value.items()}
     pairs = [item.rpartition(":") for item in words()(value)]
     if any(not separator or not limit.strip().isdecimal() for _, separator, limit in pairs):
-        raise ValueError("NAME:NUMBER is wanted, several with commas")
-    return {name.strip().strip("[]"): int(limit) for name, _, limit in pairs}
+        raise ValueError("ADDRESS:NUMBER is expected, several with commas")
+    return {addresses.resolved(name): int(limit) for name, _, limit in pairs}
 
 
 SERVER_ASSIGNORS = {
@@ -221,7 +222,7 @@ class BrokerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig, subject="broke
     max_connections = Option(MAX_INT, integer(0), "The most connections at a time.")
     max_connections_per_ip = Option(MAX_INT, integer(0), "The most connections from one address at a time.")
     max_connections_per_ip_overrides = Option(
-        dict[str, int](), limits_by_name, "ADDRESS:NUMBER, several with commas: other limits for some addresses."
+        dict[str, int](), limits_by_address, "ADDRESS:NUMBER, several with commas: other limits for some addresses."
     )
     max_connection_creation_rate = Option(MAX_INT, integer(0), "The most new connections per second.")
     queued_max_request_bytes = Option(

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from ottla import addresses
 from ottla.errors import StartupError
 from ottla.net.admission import Admission
 from ottla.net.connection import Connection, Owner, Service
@@ -143,7 +144,7 @@ class Listener:
             log.error("cannot accept a connection: %s", error.strerror)
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
-        ip = str(address[0])
+        ip = addresses.of_peer(address)
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             log.warning("%s: refused, %s is reached", ip, refusal)

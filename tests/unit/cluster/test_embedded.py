@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.cluster.registry_scenarios import SCENARIOS
@@ -46,3 +49,59 @@ def test_a_damaged_file_is_a_startup_error_that_names_it(tmp_path: Path) -> None
     (tmp_path / FILE_NAME).write_bytes(b"not a database at all" * 100)
     with pytest.raises(StartupError, match=FILE_NAME):
         EmbeddedRegistry(tmp_path).open()
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in directory.iterdir()}
+
+
+def test_registry_file_may_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    async def check(registry: EmbeddedRegistry) -> None:
+        await registry.multi([Create("/secret", b"ssl.keystore.password")])
+        found = modes(tmp_path)
+        assert found.keys() == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"}
+        assert set(found.values()) == {0o600}
+
+    before = os.umask(0)
+    try:
+        run(check, tmp_path)
+    finally:
+        os.umask(before)
+
+
+def test_registry_file_of_an_earlier_release_is_protected_at_start(tmp_path: Path) -> None:
+    async def crash(registry: EmbeddedRegistry) -> None:
+        await registry.multi([Create("/secret", b"x")])
+
+    async def check(registry: EmbeddedRegistry) -> None:
+        assert set(modes(tmp_path).values()) == {0o600}
+        assert (await registry.get("/secret") or ())[:1] == (b"x",)
+
+    run(crash, tmp_path, close=False)
+    for file in tmp_path.iterdir():
+        file.chmod(0o644)
+    run(check, tmp_path)
+
+
+def test_change_of_the_registry_does_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, begun, change = threading.Event(), threading.Event(), EmbeddedRegistry._change
+
+    def slow(registry: EmbeddedRegistry, operations: Any) -> None:
+        begun.set()
+        assert disk.wait(10)
+        change(registry, operations)
+
+    async def test(registry: EmbeddedRegistry) -> None:
+        monkeypatch.setattr(EmbeddedRegistry, "_change", slow)
+        seen = asyncio.Event()
+        assert await registry.get("/x", seen.set) is None
+        writing = asyncio.create_task(registry.multi([Create("/x", b"1")]))
+        await asyncio.to_thread(begun.wait, 10)
+        assert await registry.get("/x") is None
+        assert not writing.done()
+        writing.cancel()  # a client that goes does not take its change with it, nor who is to hear of that
+        disk.set()
+        await asyncio.wait_for(seen.wait(), 10)
+        assert (await registry.get("/x") or ())[:1] == (b"1",)
+
+    run(test, tmp_path)

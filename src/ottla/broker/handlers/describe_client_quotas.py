@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ottla import addresses
 from ottla.broker.quota_entities import CLIENT_ID, IP, KEYS, USER, Parts, parts_of
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError
@@ -70,4 +71,8 @@ def _matches(parts: Parts, wanted: Mapping[str, ComponentData], strict: bool) ->
 def _matches_one(name: str | None, component: ComponentData) -> bool:
     if component.match_type == ANY:
         return True
-    return name is None if component.match_type == DEFAULT else name == component.match
+    if component.match_type == DEFAULT or name is None or component.match is None:
+        return name is None and component.match_type == DEFAULT
+    if component.entity_type == IP:
+        return addresses.canonical_or_same(name) == addresses.canonical_or_same(component.match)
+    return name == component.match

@@ -1,0 +1,51 @@
+"""IP addresses in one form, Java's (`InetAddress.getHostAddress`): what ACLs, quotas, limits, answers and logs compare.
+
+An IPv4 client of an IPv6 socket has its IPv4 address (10.0.0.1, not ::ffff:10.0.0.1), an IPv6 address its eight groups
+without `::` (0:0:0:0:0:0:0:1, not ::1).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Final
+
+IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
+
+
+def canonical(text: str) -> str | None:
+    """Return an IP address, as users write it, in Java's form; None for anything else."""
+    text = text.strip().removeprefix("[").removesuffix("]")
+    address, percent, scope = text.partition("%")
+    try:
+        if ":" not in address:
+            return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, text))
+        packed = socket.inet_pton(socket.AF_INET6, address)
+    except (OSError, ValueError):
+        return None
+    if packed.startswith(IPV4_MAPPED):
+        return socket.inet_ntoa(packed[12:])
+    return ":".join(f"{group:x}" for group in struct.unpack(">8H", packed)) + percent + scope
+
+
+def canonical_or_same(text: str) -> str:
+    """Return an IP address in Java's form, and any other text (`*`, a name) as it is."""
+    return canonical(text) or text
+
+
+def of_peer(address: tuple[Any, ...]) -> str:
+    """Return the IP address of a socket's peer, as accept() names it."""
+    host = str(address[0])
+    scope = address[3] if len(address) > 3 else 0
+    return canonical_or_same(host.partition("%")[0] + (f"%{scope}" if scope else ""))
+
+
+def resolved(text: str) -> str:
+    """Return the IP address that a text is or that a host name has (the first one); ValueError if it has none."""
+    found = canonical(text)
+    if found is not None:
+        return found
+    try:
+        return of_peer(socket.getaddrinfo(text.strip(), None, type=socket.SOCK_STREAM)[0][4])
+    except OSError as error:
+        raise ValueError(f"{text!r} is no IP address and no known host ({error.strerror})") from None

@@ -1,0 +1,140 @@
+"""Addresses in Java's form, and what on a broker goes by them: ACLs, limits, quotas and answers."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from ottla import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    Broker,
+    ClientQuotaAlteration,
+    ClientQuotaFilter,
+    ClientQuotaFilterComponent,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    ResourcePattern,
+    ResourceType,
+    addresses,
+    errors,
+)
+from ottla.broker.authorizer import Client
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigurationError
+from ottla.net.ports import free_port
+
+
+@pytest.mark.parametrize(
+    ("written", "java"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("::ffff:a01:203", "10.1.2.3"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("[::1]", "0:0:0:0:0:0:0:1"),
+        ("0:0:0:0:0:0:0:1", "0:0:0:0:0:0:0:1"),
+        ("2001:DB8::00ff", "2001:db8:0:0:0:0:0:ff"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("::", "0:0:0:0:0:0:0:0"),
+        ("*", None),
+        ("localhost", None),
+        ("1.2.3", None),
+        ("", None),
+        (":::", None),
+    ],
+)
+def test_address_is_written_as_java_writes_it(written: str, java: str | None) -> None:
+    assert addresses.canonical(written) == java
+    assert addresses.canonical_or_same(written) == (java or written)
+
+
+def test_peer_of_a_link_local_address_has_its_scope() -> None:
+    assert addresses.of_peer(("fe80::1%eth0", 9, 0, 2)) == "fe80:0:0:0:0:0:0:1%2"
+    assert addresses.of_peer(("::ffff:10.0.0.1", 9, 0, 0)) == "10.0.0.1"
+    assert addresses.of_peer(("10.0.0.1", 9)) == "10.0.0.1"
+
+
+def test_limits_of_addresses_take_names_and_any_spelling() -> None:
+    option = "max.connections.per.ip.overrides"
+    given = {"listeners": "PLAINTEXT://:0", option: "::1:3,[::ffff:10.0.0.1]:4,localhost:5"}
+    limits = BrokerConfig(given).max_connections_per_ip_overrides
+    assert limits["10.0.0.1"] == 4
+    assert set(limits) <= {"0:0:0:0:0:0:0:1", "127.0.0.1", "10.0.0.1"}
+    with pytest.raises(ConfigurationError, match=option):
+        BrokerConfig({**given, option: "no.such.host.invalid:1"})
+
+
+def dual_stack(**options: Any) -> Broker:
+    return Broker({"listeners": "PLAINTEXT://[::]:0", **options})
+
+
+def on(host: str, broker: Broker) -> str:
+    return f"{host}:{broker.bootstrap_servers.rpartition(':')[2]}"
+
+
+LOOPBACKS = pytest.mark.parametrize(
+    ("host", "spelled", "shown"), [("127.0.0.1", "127.0.0.1", "127.0.0.1"), ("[::1]", "::1", "0:0:0:0:0:0:0:1")]
+)
+
+
+@LOOPBACKS
+def test_acl_that_denies_a_host_holds_on_a_listener_of_both_families(host: str, spelled: str, shown: str) -> None:
+    options = {"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}
+    with dual_stack(**options) as broker:
+        with KafkaAdminClient(bootstrap_servers=on(host, broker)) as admin:
+            for acl_host, permission in (("*", ACLPermissionType.ALLOW), (spelled, ACLPermissionType.DENY)):
+                pattern = ResourcePattern(ResourceType.TOPIC, "t")
+                admin.create_acls([ACL("User:*", acl_host, ACLOperation.ALL, permission, pattern)])
+            (found,) = [
+                acl for acl in admin.describe_acls(ACLFilter()) if acl.permission_type is ACLPermissionType.DENY
+            ]
+            assert found.host == spelled
+        node: Any = broker
+        authorizer = node._node._services.authorizer
+        assert not authorizer.allows(Client("User:bob", shown), ACLOperation.READ, ResourceType.TOPIC, "t")
+        assert authorizer.allows(Client("User:bob", "10.9.9.9"), ACLOperation.READ, ResourceType.TOPIC, "t")
+
+
+@LOOPBACKS
+def test_limit_of_an_address_holds_on_a_listener_of_both_families(host: str, spelled: str, shown: str) -> None:
+    with dual_stack(**{"max.connections.per.ip.overrides": f"{spelled}:1"}) as broker:
+        address, _, port = on(host, broker).rpartition(":")
+        target = (address.strip("[]"), int(port))
+        with socket.create_connection(target, 5) as first, socket.create_connection(target, 5) as second:
+            second.settimeout(10)
+            assert second.recv(1) == b""  # the broker hangs up on the second
+            first.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                first.recv(1)
+
+
+@LOOPBACKS
+def test_member_of_a_group_is_described_with_its_address_as_java_writes_it(host: str, spelled: str, shown: str) -> None:
+    port = free_port()
+    at = f"{host}:{port}"
+    options = {"listeners": f"PLAINTEXT://[::]:{port}", "advertised.listeners": f"PLAINTEXT://{at}"}
+    with Broker({**options, "group.initial.rebalance.delay.ms": 0}):
+        with KafkaProducer(bootstrap_servers=at) as producer:
+            producer.send("t", b"x").get(10)
+        with KafkaConsumer("t", bootstrap_servers=at, group_id="g", auto_offset_reset="earliest") as consumer:
+            next(consumer)
+            with KafkaAdminClient(bootstrap_servers=at) as admin:
+                (member,) = admin.describe_consumer_groups(["g"])["g"].members
+                assert member.client_host == f"/{shown}"
+
+
+def test_quota_of_an_address_is_found_in_any_spelling_and_names_are_refused() -> None:
+    with Broker() as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_client_quotas([ClientQuotaAlteration({"ip": "::1"}, {"connection_creation_rate": 7})])
+        wanted = ClientQuotaFilter((ClientQuotaFilterComponent("ip", "0:0:0:0:0:0:0:1"),), strict=True)
+        assert list(admin.describe_client_quotas(wanted).values()) == [{"connection_creation_rate": 7.0}]
+        node: Any = broker
+        assert node._node._admission.limits.rate_per_ip == {"0:0:0:0:0:0:0:1": 7.0}
+        with pytest.raises(errors.InvalidRequestError, match="no IP address"):
+            admin.alter_client_quotas([ClientQuotaAlteration({"ip": "localhost"}, {"connection_creation_rate": 7})])

@@ -1,0 +1,73 @@
+"""Names from the wire in logs: they stay within their line."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+import ottla
+from ottla import logs
+from ottla.errors import InvalidTopicError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+FORGED = "x\n2026-11-23 ERROR all is lost\x1b[2J\x9b\u2028\u202e"
+ESCAPED = r"x\n2026-11-23 ERROR all is lost\x1b[2J\x9b\u2028\u202e"
+
+
+def test_every_logger_of_the_package_is_protected() -> None:
+    source = Path(ottla.__file__).parent
+    used = {
+        name for file in source.rglob("*.py") for name in re.findall(r'getLogger\(f?"([^"]+)"', file.read_text("utf-8"))
+    }
+    assert used == set(logs.LOGGERS)
+
+
+@pytest.mark.parametrize(
+    "value", [FORGED, InvalidTopicError(FORGED), TopicPartition(FORGED, 3), (FORGED,), {"a": FORGED}, FORGED.encode()]
+)
+@pytest.mark.parametrize("layout", ["group %s", "group %r"])
+def test_control_characters_of_names_are_escaped_in_logs(
+    value: object, layout: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs.protect()
+    logging.getLogger("ottla.coordinator").warning(layout + ", %d members, %.1f s", value, 3, 0.5)
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert message.isprintable()
+    assert "all is lost" in message
+    assert message.endswith(", 3 members, 0.5 s")
+
+
+def test_text_without_control_characters_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    logs.protect()
+    logging.getLogger("ottla.broker").warning("%s and %s", "größe, ünïcode", None)
+    assert caplog.messages == ["größe, ünïcode and None"]
+
+
+def test_traceback_in_log_has_no_line_that_looks_like_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    logs.protect()
+    try:
+        raise InvalidTopicError(FORGED)
+    except InvalidTopicError:
+        logging.getLogger("ottla.net").exception("a request failed")
+    shown = logging.Formatter("%(asctime)s %(message)s").format(caplog.records[0])
+    assert "\x1b" not in shown
+    assert all(line.startswith("    ") for line in shown.splitlines()[1:])
+    assert "InvalidTopicError: x" in shown
+
+
+def test_name_of_a_request_is_escaped_in_the_brokers_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "ottla.authorizer")
+
+    async def test(client: Asker) -> None:
+        topic = CreatableTopic(name=FORGED, num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[topic]), 7)
+
+    with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer")
+    assert [message for message in caplog.messages if ESCAPED in message]
+    assert all(message.isprintable() for message in caplog.messages)
