@@ -36,9 +36,20 @@ ELECTION_SECONDS = 5.0
 UNTOLD = frozenset(
     api.key
     for api in APIS
-    if api.name in {"ApiVersions", "Fetch", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
+    if api.name
+    in {
+        "ApiVersions",
+        "SaslHandshake",
+        "SaslAuthenticate",
+        "Fetch",
+        "LeaderAndIsr",
+        "StopReplica",
+        "UpdateMetadata",
+        "ControlledShutdown",
+    }
 )
-"""What is answered before this broker knows the topics of the cluster: the first words, and what others tell it."""
+"""APIs that are served before this broker knows the topics of the cluster: handshakes, also of the controller that is
+about to send them, and what other brokers send."""
 
 
 class Dispatch:

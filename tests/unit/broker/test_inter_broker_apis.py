@@ -18,6 +18,7 @@ from tests.unit.broker.test_transactions import T0, at_clock, begin
 
 from ottla.broker.apis import SERVED, Served
 from ottla.clock import ManualClock
+from ottla.cluster.following import TOLD_SECONDS
 from ottla.cluster.membership_proof import CHALLENGE_BYTES, MECHANISM, MEMBER, PROOF, ProofVerifier, prove
 from ottla.errors import (
     IllegalSaslStateError,
@@ -181,6 +182,19 @@ def test_broker_that_knows_the_secret_is_served(tmp_path: Path) -> None:
         own = client.services.image.controller_epoch
         request = UpdateMetadataRequest(controller_id=0, controller_epoch=own, type=2)
         assert not codes(await client.ask(request, 8))
+
+    with_broker(test, tmp_path)
+
+
+def test_proof_at_a_broker_that_has_just_started_is_answered_at_once(tmp_path: Path) -> None:
+    # it comes from the controller, whose UpdateMetadata the broker waits for
+    async def test(client: Asker) -> None:
+        client.join_cluster()
+        client.services.following._told.clear()
+        wire: Any = Wire(client)
+        async with asyncio.timeout(TOLD_SECONDS / 2):
+            assert await prove(wire, SECRET, 1)
+        client.services.following.knows()
 
     with_broker(test, tmp_path)
 
