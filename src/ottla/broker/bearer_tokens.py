@@ -15,26 +15,32 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.config.oauth import OAuthCheckConfig, file_of
 from ottla.errors import ConfigurationError, StartupError
 from ottla.net.sasl.oauthbearer import InvalidTokenError, Proven
 from ottla.net.sasl.tokens import unbased
 
-if TYPE_CHECKING:
-    import jwt
-
 log = logging.getLogger("ottla.net")
 
 UNSECURED: Final = "unsecuredValidator"
 """How the options of a line of JAAS begin that are about tokens without a signature."""
-ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+ALGORITHMS: Final = (*RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that are taken: by a pair of keys, as a secret that brokers share could be used to make tokens."""
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
 """Tokens that name unknown keys have the keys read again no more often than this."""
+
+
+class _Key(NamedTuple):
+    """A public key, what the set calls it, and the algorithms of signatures that it is good for."""
+
+    name: str | None
+    key: Any
+    algorithms: tuple[str, ...]
 
 
 class UnsecuredTokens:
@@ -94,7 +100,7 @@ class SignedTokens:
         self._reading: threading.Thread | None = None
         try:
             self._keys = self._read()
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             why = getattr(error, "strerror", None) or error
             raise StartupError(f"sasl.oauthbearer.jwks.endpoint.url: no keys at {self._url}: {why}") from None
         self._read_at = time.monotonic()
@@ -105,10 +111,11 @@ class SignedTokens:
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
         sub = config.sasl_oauthbearer_sub_claim_name
         try:
+            key = self._key(token)
             claims: dict[str, Any] = jwt.decode(
                 token,
-                self._key(token),
-                algorithms=list(ALGORITHMS),
+                key.key,
+                algorithms=list(key.algorithms),
                 audience=list(audience) or None,
                 issuer=issuer,
                 leeway=config.sasl_oauthbearer_clock_skew_seconds,
@@ -121,13 +128,13 @@ class SignedTokens:
             raise InvalidTokenError(f"the claim {sub} says nothing of whose the token is")
         return Proven(user, float(claims["exp"]))
 
-    def _key(self, token: str) -> jwt.PyJWK:
+    def _key(self, token: str) -> _Key:
         """The key that a token names, or the only one."""
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
             self._read_again()
         name = self._jwt.get_unverified_header(token).get("kid")
-        found = [key for key in self._keys if key.key_id == name] if name is not None else self._keys
+        found = [key for key in self._keys if key.name == name] if name is not None else self._keys
         if len(found) != 1:
             if age > UNKNOWN_KEY_PAUSE_SECONDS:
                 self._read_again()
@@ -144,24 +151,32 @@ class SignedTokens:
         self._read_at = time.monotonic()
         try:
             self._keys = self._read()
-        except (OSError, ValueError, self._jwt.PyJWTError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             log.warning("the keys at %s cannot be read again: %s", self._url, error)
 
-    def _read(self) -> list[jwt.PyJWK]:
+    def _read(self) -> list[_Key]:
         path = file_of(self._url)
         if path is not None:
             told = path.read_bytes()
         else:
             with urllib.request.urlopen(self._url, timeout=KEYS_TIMEOUT_SECONDS) as answer:
                 told = answer.read(MAX_KEYS_BYTES)
-        found = [
-            key
-            for key in self._jwt.PyJWKSet.from_json(told.decode()).keys
-            if key.public_key_use in ("sig", None) and key.algorithm_name in ALGORITHMS
-        ]
+        found = list(filter(None, map(self._usable, json.loads(told)["keys"])))
         if not found:
             raise ValueError("there is none that signatures can be checked with")
         return found
+
+    def _usable(self, described: dict[str, Any]) -> _Key | None:
+        """Return a key of the set; None for one that is not for signatures, or of a kind that is not accepted."""
+        try:
+            key = self._jwt.PyJWK(described)
+        except (self._jwt.PyJWTError, AttributeError):
+            return None
+        if described.get("use") not in ("sig", None) or key.algorithm_name not in ALGORITHMS:
+            return None
+        # Without "alg" an RSA key is good for every algorithm of RSA (RFC 7517, 4.4); others have it from their curve.
+        any_of_rsa = described.get("kty") == "RSA" and not described.get("alg")
+        return _Key(described.get("kid"), key.key, RSA_ALGORITHMS if any_of_rsa else (key.algorithm_name,))
 
 
 def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:

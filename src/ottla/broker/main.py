@@ -96,6 +96,8 @@ class BrokerNode:
         self._session: EarlierSession | None = None
         self._fetchers: Fetchers | None = None
         self._isr_changes: ControllerIsrChanges | None = None
+        self._scram_secret = b""
+        """What credentials of unknown users are made of, so that answers do not tell who exists."""
         self._telling: asyncio.Task[None] | None = None
         """Tells the controller of a disk that has failed; kept, as the loop alone would let it go."""
 
@@ -167,6 +169,8 @@ class BrokerNode:
             if zookeeper is None:
                 await adopt(registry, self._log_dirs, self.broker_id)
             await member.prepare(self._log_dirs[0].cluster_id)
+            if any(name.startswith("SCRAM") for e in config.listeners for name in config.mechanisms(e.name)):
+                self._scram_secret = await shared_secret(registry)
             if self._acls is not None:
                 await self._acls.start()
             await self._take_options(ClusterImage(""), view.image)
@@ -438,7 +442,7 @@ class BrokerNode:
         config, services = self.config, dispatch.services
         return Door(
             dispatch,
-            offers(config, listener, lambda: services.image.options),
+            offers(config, listener, lambda: services.image.options, lambda: self._scram_secret),
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
             max_frame_bytes=config.socket_request_max_bytes,
         )

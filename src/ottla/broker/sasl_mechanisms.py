@@ -6,34 +6,45 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
+from typing import Final
 
 from ottla.broker.authentication import Mechanism, Offer
 from ottla.cluster import entities
 from ottla.config.broker import BrokerConfig
 from ottla.net.sasl.oauthbearer import MECHANISM, OAuthBearerServer, Proven
 from ottla.net.sasl.plain import PlainServer
-from ottla.net.sasl.scram import Credential, ScramServer
+from ottla.net.sasl.scram import Credential, ScramServer, invented
 
 log = logging.getLogger("ottla.net")
+
+LOOKED_AT: Final = 1000
+"""Entities among which an example is looked for: an unknown user must not cost more than that."""
 
 Options = Callable[[], Mapping[str, Mapping[str, str]]]
 """What is set on users and others now, by their paths."""
 
 
-def offers(config: BrokerConfig, listener: str, options: Options) -> dict[str, Offer]:
-    """The mechanisms of a listener by name, in their order."""
+def offers(config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]) -> dict[str, Offer]:
+    """Return the mechanisms of a listener by name, in their order; `secret` is known when the first client comes."""
     return {
-        name: Offer(_mechanism(name, config, listener, options), config.max_reauth_ms(listener, name))
+        name: Offer(_mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name))
         for name in config.mechanisms(listener)
     }
 
 
-def _mechanism(name: str, config: BrokerConfig, listener: str, options: Options) -> Callable[[], Mechanism]:
+def _mechanism(
+    name: str, config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
+) -> Callable[[], Mechanism]:
     if name == "PLAIN":
         return partial(PlainServer, config.passwords(listener))
     if name == MECHANISM:
         return partial(OAuthBearerServer, _tokens(config, listener))
-    return partial(ScramServer, name, partial(_credential, name, options))
+
+    def invent(user: str) -> Credential:
+        return invented(name, user, secret(), _example(name, options))
+
+    return partial(ScramServer, name, partial(_credential, name, options), invent)
 
 
 def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
@@ -61,3 +72,14 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
     except ValueError as error:
         log.error("the %s credential of user %s cannot be read: %s", mechanism, user, error)
         return None
+
+
+def _example(mechanism: str, options: Options) -> Credential | None:
+    """Return the credential of some user; None if there is none among the first of what is configured."""
+    for path, found in islice(options().items(), LOOKED_AT):
+        if path.startswith(f"{entities.USERS}/") and mechanism in found:
+            try:
+                return Credential.parse(found[mechanism])
+            except ValueError:
+                continue
+    return None

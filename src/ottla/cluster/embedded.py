@@ -1,9 +1,9 @@
 """The registry of a broker by itself: the tree of ZooKeeper in an SQLite file in the data directory.
 
 SQLite, because it is in the standard library, is durable through a crash, and can be looked at with any tool.
-Invariant: a change is on disk before `multi` returns. Called on the loop only. A thread of its own makes the changes, of
-one fsync each, one after the other; reads use a second connection, which sees whole changes only, and stay on the loop.
-The file may hold passwords of key stores, so that only its owner may read it.
+Invariant: a change is on disk before `multi` returns. Called on the loop only. A thread of its own makes the changes,
+of one fsync each, one after the other; reads use a second connection, which sees whole changes only, and stay on the
+loop. The file may hold passwords of key stores, so that only its owner may read it.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from ottla.errors import (
 from ottla.net.channel import Channel
 from ottla.net.connection import USER
 from ottla.net.sasl.login import Login, log_in
+from ottla.net.sasl.scram import ScramClient
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -234,6 +235,20 @@ def test_without_an_end_saying_it_again_is_out_of_turn(tmp_path: Path) -> None:
 
 
 # Clients
+
+
+def test_scram_answers_for_unknown_user_with_a_salt_that_stays(tmp_path: Path) -> None:
+    salts = []
+
+    async def test(client: Client) -> None:
+        await client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+        told = await client.says(ScramClient("SCRAM-SHA-256", "nobody", "x").first())
+        assert told.error_code == 0
+        salts.append(bytes(told.auth_bytes).split(b",")[1:])
+
+    for _ in range(2):
+        with_client(test, tmp_path)  # the same data: a restart
+    assert salts[0] == salts[1]
 
 
 @pytest.mark.parametrize("number", [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])

@@ -146,6 +146,34 @@ def test_what_its_maker_did_not_say_is_not_taken(issuer: Issuer) -> None:
             tokens.check(token)
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+@pytest.mark.parametrize("named", [None, "PS512"])
+def test_rsa_key_without_alg_checks_every_algorithm_of_rsa(algorithm: str, named: str | None, tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path / "jwks.json")
+    keys = json.loads(issuer.path.read_text())["keys"]
+    issuer.path.write_text(json.dumps({"keys": [keys[0] if named is None else {**keys[0], "alg": named}, "odd"]}))
+    tokens = SignedTokens(issuer.options())
+    token = issuer.token(algorithm=algorithm)
+    if named in (None, algorithm):
+        assert tokens.check(token).user == "alice"
+    else:
+        with pytest.raises(InvalidTokenError):
+            tokens.check(token)
+
+
+@pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])
+def test_ec_key_without_alg_checks_the_algorithm_of_its_curve(
+    curve: ec.EllipticCurve, algorithm: str, tmp_path: Path
+) -> None:
+    issuer, key = Issuer(tmp_path / "jwks.json"), ec.generate_private_key(curve)
+    described = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
+    issuer.path.write_text(json.dumps({"keys": [{**described, "kid": "k1"}]}))
+    tokens = SignedTokens(issuer.options())
+    assert tokens.check(issuer.token(key=key, algorithm=algorithm)).user == "alice"
+    with pytest.raises(InvalidTokenError):
+        tokens.check(issuer.token(algorithm="RS256"))
+
+
 def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
     tokens = SignedTokens(issuer.options())

@@ -12,14 +12,18 @@ import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.errors import SaslAuthenticationFailedError
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
+SALT_BYTES: Final = 24
+"""As clients of ours and Java's make salts."""
 MAX_ITERATIONS: Final = 1_000_000
 """More than that, from a server, would only keep the client busy."""
+OWN_SECRET: Final = secrets.token_bytes(32)
 _FIRST: Final = re.compile(r"n,(?:a=([^,]*))?,(n=([^,]+),r=([!-+\--~]+)((?:,.*)?))")
 _CHALLENGE: Final = re.compile(r"r=([!-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(?:,.*)?")
 _FINAL: Final = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([!-+\--~]+)(?:,[^p].*)?),p=([A-Za-z0-9+/=]+)")
@@ -47,6 +51,20 @@ class Credential(NamedTuple):
 def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
     """The key that a password is made into."""
     return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+
+
+def invented(mechanism: str, user: str, secret: bytes, like: Credential | None = None) -> Credential:
+    """Return a credential that no password fits, for a user who has none, so that answers do not tell who exists.
+
+    It is the same each time and on every broker that has the `secret`; `like` is one of a real user, for its looks.
+    """
+
+    def derived(what: bytes) -> bytes:
+        return hmac.digest(secret, b"ottla scram " + what + b"\0" + user.encode("utf-8", "replace"), HASHES[mechanism])
+
+    salt_bytes, iterations = (SALT_BYTES, MIN_ITERATIONS) if like is None else (len(like.salt), like.iterations)
+    salt = derived(b"salt") + derived(b"more salt")
+    return Credential(salt[:salt_bytes], derived(b"stored key"), derived(b"server key"), iterations)
 
 
 class ScramClient:
@@ -97,8 +115,16 @@ class ScramServer:
 
     expires: float | None = None
 
-    def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None]) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        credential_of: Callable[[str], Credential | None],
+        invent: Callable[[str], Credential] | None = None,
+    ) -> None:
+        """`invent` makes the credential of an unknown user (see `invented`), by default with a secret of this run."""
         self.user: str | None = None
+        self._invent = invent or partial(invented, mechanism, secret=OWN_SECRET)
+        self._is_known = False
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._credential: Credential | None = None
@@ -119,8 +145,9 @@ class ScramServer:
         if found[1] not in (None, "", found[3]):
             raise SaslAuthenticationFailedError("the authorization id is not the user's name")
         credential = self._credential_of(user)
+        self._is_known = credential is not None
         if credential is None:
-            raise SaslAuthenticationFailedError("the user is not known")
+            credential = self._invent(user)
         self._credential, self._claimed = credential, user
         self._nonce = found[4] + secrets.token_urlsafe(24)
         challenge = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
@@ -136,8 +163,8 @@ class ScramServer:
         signature = hmac.digest(credential.stored_key, told, self._hash)
         proof = _unbased(found[4])
         stored = hashlib.new(self._hash, _xor(proof, signature)).digest()
-        if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key):
-            raise SaslAuthenticationFailedError("the password is wrong")
+        if len(proof) != len(signature) or not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
+            raise SaslAuthenticationFailedError("the password is wrong" if self._is_known else "the user is not known")
         self.user = self._claimed
         return f"v={b64encode(hmac.digest(credential.server_key, told, self._hash)).decode()}".encode()
 

@@ -10,7 +10,7 @@ from base64 import b64encode
 import pytest
 
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.sasl.scram import Credential, ScramClient, ScramServer, salted
+from ottla.net.sasl.scram import Credential, ScramClient, ScramServer, invented, salted
 
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT = b"0123456789abcdef"
@@ -175,3 +175,40 @@ def test_what_kafka_keeps_is_read() -> None:
     for damaged in ("", "salt=YQ==", "salt=?,stored_key=YQ==,server_key=YQ==,iterations=4096"):
         with pytest.raises(ValueError, match="."):
             Credential.parse(damaged)
+
+
+def challenge(server: ScramServer, user: str) -> tuple[str, str]:
+    """Salt and iterations that a server tells a client of this name."""
+    told = server.step(ScramClient("SCRAM-SHA-256", user, "guess").first()).decode()
+    salt, iterations = told.split(",")[1:]
+    return salt, iterations
+
+
+def test_server_answers_for_unknown_user_as_for_a_known_one() -> None:
+    real = credential("secret")._replace(salt=bytes(26), iterations=8192)
+    users = {"alice": real}
+
+    def started(secret: bytes = b"of the cluster") -> ScramServer:
+        return ScramServer(
+            "SCRAM-SHA-256", users.get, lambda user: invented("SCRAM-SHA-256", user, secret, users["alice"])
+        )
+
+    salt, iterations = challenge(started(), "nobody")
+    assert (salt, iterations) == challenge(started(), "nobody")  # after a restart and on other brokers, too
+    assert len(salt) == len(challenge(started(), "alice")[0])
+    assert iterations == challenge(started(), "alice")[1]
+    assert salt != challenge(started(), "somebody")[0]
+    assert salt != challenge(started(b"of another"), "nobody")[0]
+    server = started()
+    with pytest.raises(SaslAuthenticationFailedError, match="not known"):
+        talk(ScramClient("SCRAM-SHA-256", "nobody", "guess"), server)
+    assert server.user is None
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_invented_credential_fits_its_hash_and_any_length_of_salt(mechanism: str) -> None:
+    for like in (None, credential("x", mechanism)._replace(salt=bytes(60))):
+        found = invented(mechanism, "\udcff", b"secret", like)
+        assert len(found.salt) == (24 if like is None else 60)
+        assert len(found.stored_key) == len(credential("x", mechanism).stored_key)
+        assert len(found.server_key) == len(credential("x", mechanism).server_key)
