@@ -47,7 +47,7 @@ from ottla.records.batch import assign, read_header, split
 DROP = object()
 """What a handler returns to close the connection without an answer."""
 SILENCE = object()
-"""What a handler returns to give no answer and keep the connection."""
+"""What a handler returns to give no answer, also to later requests, and keep the connection."""
 
 NO_ID = UUID(int=0)
 
@@ -77,6 +77,7 @@ class ScriptedBroker:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._sockets: list[socket.socket] = []
+        self._silent: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self._listener.getsockname()
@@ -184,7 +185,9 @@ class ScriptedBroker:
             self._changed.notify_all()
         if answer is DROP:
             return False
-        if answer is SILENCE:
+        if answer is SILENCE and getattr(request, "acks", None) != 0:
+            self._silent.add(sock)  # responses come in the order of requests, so none can follow
+        if answer is SILENCE or sock in self._silent:
             return True
         version = header.api_version if self.answer_version is None else self.answer_version
         self.answer_version = None
