@@ -139,6 +139,20 @@ class CorruptMessageError(KafkaError):
     retriable = True
 
 
+class CorruptBatchError(CorruptMessageError):
+    """A batch was fetched that cannot be decoded. To go on behind it: seek(topic_partition, next_offset)."""
+
+    retriable = False
+
+    def __init__(self, message: str, topic_partition: Any, offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        """The next offset that the consumer would return: records before it were returned."""
+        self.next_offset = next_offset
+        """The offset after the batch."""
+
+
 class UnknownTopicOrPartitionError(KafkaError):
     """The broker does not host this topic or partition."""
 
@@ -1129,7 +1143,7 @@ NONE = 0
 BY_CODE: dict[int, type[KafkaError]] = {
     error.code: error
     for error in globals().copy().values()
-    if isinstance(error, type) and issubclass(error, KafkaError) and error.code is not None
+    if isinstance(error, type) and issubclass(error, KafkaError) and error.code is not None and "code" in vars(error)
 }
 """Every error that has a number, by its number."""
 

@@ -114,6 +114,11 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
         "Whether to wait for transactions to commit.",
     )
+    max_decompressed_batch_bytes = Option(
+        268_435_456,
+        integer(1),
+        "What one compressed batch may decompress to, in bytes; poll() raises CorruptBatchError for a larger one.",
+    )
     check_crcs = Option(True, boolean, "Whether the CRC of each batch is checked.")
     client_rack = Option("", text, "Where this consumer stands, to fetch from the nearest replica.")
     exclude_internal_topics = Option(True, boolean, "Whether patterns leave out internal topics.")

@@ -32,6 +32,7 @@ cdef class BinarySink:
 cdef class ColumnDecoder:
     cdef bint with_headers
     cdef Py_ssize_t max_bytes
+    cdef Py_ssize_t max_decompressed_bytes
     cdef Py_ssize_t rows
     cdef object offsets
     cdef object timestamps

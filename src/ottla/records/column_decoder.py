@@ -18,6 +18,7 @@ except ImportError:
 from ottla.errors import CorruptMessageError
 from ottla.records.batch import BatchHeader, split, verify
 from ottla.records.columns import BinaryColumn, Columns, HeadersColumn
+from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.records.decoder import open_records
 
 if cython.compiled:
@@ -122,6 +123,7 @@ class ColumnDecoder:
         "header_values",
         "keys",
         "max_bytes",
+        "max_decompressed_bytes",
         "offsets",
         "rows",
         "timestamp_types",
@@ -130,9 +132,19 @@ class ColumnDecoder:
         "with_headers",
     )
 
-    def __init__(self, *, headers: bool = False, max_bytes: int = MAX_COLUMN_BYTES) -> None:
-        """With `headers` they are decoded too; `max_bytes` bounds each column's data, so that offsets stay 32-bit."""
+    def __init__(
+        self,
+        *,
+        headers: bool = False,
+        max_bytes: int = MAX_COLUMN_BYTES,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        """With `headers` they are decoded too; `max_bytes` bounds each column's data, so that offsets stay 32-bit.
+
+        A batch with more than `max_decompressed_bytes` of records raises DecompressedTooLargeError.
+        """
         self.with_headers = headers
+        self.max_decompressed_bytes = max_decompressed_bytes
         self.max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
         self._clear(0, 0)
 
@@ -165,7 +177,7 @@ class ColumnDecoder:
         False, with nothing added, where the columns could grow beyond `max_bytes`: take() first, then add it again. The
         CRC is not looked at. Raises CorruptMessageError for damaged records; then no batch before it is lost.
         """
-        data = open_records(buf, start, header)
+        data = open_records(buf, start, header, self.max_decompressed_bytes)
         nbytes = memoryview(data).nbytes
         longest = max(self.keys.used, self.values.used, self.header_keys.used, self.header_values.used)
         if self.rows and longest + nbytes > self.max_bytes:

@@ -37,7 +37,7 @@ cdef unsigned long long _wide(unsigned int value) noexcept
     record_end=Py_ssize_t, timestamp="long long", offset="long long", key=bytes, value=bytes, headers=list, out=list,
 )
 cpdef list decode_rows(
-    object buf, Py_ssize_t start, object header, long long from_offset, object row, tuple before
+    object buf, Py_ssize_t start, object header, long long from_offset, object row, tuple before, object max_bytes=*
 )
 
 @cython.locals(size=Py_ssize_t, record_end=Py_ssize_t)

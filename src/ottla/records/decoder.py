@@ -148,10 +148,19 @@ def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: in
 
 
 def decode_rows(
-    buf: Buffer, start: int, header: BatchHeader, from_offset: int, row: type[Any], before: tuple[Any, ...]
+    buf: Buffer,
+    start: int,
+    header: BatchHeader,
+    from_offset: int,
+    row: type[Any],
+    before: tuple[Any, ...],
+    max_bytes: int = compression.MAX_DECOMPRESSED_BYTES,
 ) -> list[Any]:
-    """The same as tuples of another kind: `row` is a subclass of tuple; its items are `before`, then a Record's."""
-    cursor = Cursor(open_records(buf, start, header))
+    """The same as tuples of another kind: `row` is a subclass of tuple; its items are `before`, then a Record's.
+
+    Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
+    """
+    cursor = Cursor(open_records(buf, start, header, max_bytes))
     append_time = header.timestamp_type
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp

@@ -118,10 +118,10 @@ def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
     return bytes(view[pos : pos + size]), pos + size
 
 
-def open_message(message: Message) -> list[Message]:
+def open_message(message: Message, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[Message]:
     """The message itself, or what is inside a compressed one, with absolute offsets. CRCs are checked.
 
-    Raises CorruptMessageError.
+    Raises CorruptMessageError, and DecompressedTooLargeError for more than `max_bytes` of messages inside.
     """
     if not message.is_valid:
         raise CorruptMessageError(f"the message at offset {message.offset} fails its CRC")
@@ -129,7 +129,7 @@ def open_message(message: Message) -> list[Message]:
         return [message]
     if message.value is None:
         raise CorruptMessageError(f"the compressed message at offset {message.offset} is empty")
-    inner = list(messages(_decompressed(message, compression.MAX_DECOMPRESSED_BYTES)))
+    inner = list(messages(_decompressed(message, max_bytes)))
     for found in inner:
         if not found.is_valid or found.codec != NONE or found.magic != message.magic:
             raise CorruptMessageError(f"the compressed message at offset {message.offset} holds a damaged one")
@@ -163,10 +163,10 @@ def _placed(message: Message, inner: list[Message]) -> list[Message]:
     ]
 
 
-def records(buf: Buffer) -> Iterator[Record]:
-    """Every record of a message set, compressed ones opened. Raises CorruptMessageError."""
+def records(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+    """Every record of a message set, compressed ones opened. Raises as `open_message` does."""
     for outer in messages(buf):
-        for m in open_message(outer):
+        for m in open_message(outer, max_bytes):
             yield Record(m.offset, m.timestamp, max(m.timestamp_type, 0), m.key, m.value, [])
 
 

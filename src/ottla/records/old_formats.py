@@ -6,34 +6,51 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
+from ottla.errors import KafkaError
 from ottla.records import message_set
 from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 from ottla.records.decoder import Record
 
 ROWS_PER_BATCH: Final = 1000
 """Old messages that become one batch."""
 
 
-def with_old_formats_converted(data: memoryview) -> memoryview:
+def with_old_formats_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
     """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
 
-    They come first, if at all: a log's format changes once.
+    They come first, if at all: a log's format changes once. What precedes a malformed message is returned without it
+    and what follows; it raises if nothing precedes it. `max_bytes` bounds what one message may decompress to.
     """
     if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
         return data
     end = _end_of_old_messages(data)
     converted = bytearray()
-    for append_time, some in _alike(list(message_set.records(data[:end]))):
+    rows, is_whole = _readable(data[:end], max_bytes)
+    for append_time, some in _alike(rows):
         room = sum(record_size_upper_bound(len(r.key or b""), len(r.value or b"")) for r in some)
         builder = BatchBuilder(bytearray(room), base_offset=some[0].offset)
         for r in some:
             assert builder.append_at(r.offset, r.timestamp, r.key, r.value), "the bound was too low"
         converted += builder.close(append_time_ms=append_time)
-    rest = data[end:]
+    rest = data[end:] if is_whole else data[:0]
     if rest.nbytes > MAGIC_POSITION and rest[MAGIC_POSITION] == MAGIC:
         converted += rest
     return memoryview(converted)
+
+
+def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
+    """The records before the first malformed message, and whether there is none."""
+    rows: list[Record] = []
+    try:
+        for row in message_set.records(data, max_bytes):
+            rows.append(row)  # those before an error stay
+    except KafkaError:
+        if not rows:
+            raise
+        return rows, False
+    return rows, True
 
 
 def _alike(rows: list[Record]) -> Iterator[tuple[int | None, list[Record]]]:

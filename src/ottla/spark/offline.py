@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.errors import ConfigurationError, CorruptMessageError, OffsetOutOfRangeError
+from ottla.errors import ConfigurationError, CorruptBatchError, KafkaError, OffsetOutOfRangeError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records import formats, message_set
 from ottla.records.batch import MAGIC, BatchHeader, read_header
@@ -178,8 +178,21 @@ def columns_of(wanted: OffsetRange, partition: OfflinePartition, *, headers: boo
     for batch in OfflineLog(partition.directory, start, end).batches(start, end):
         if batch.header.is_control or _is_hidden(batch.header, partition.aborted):
             continue
-        _verify(tp, batch)
-        if not _add(decoder, batch, start, end):
+        try:
+            formats.verify(batch.data, batch.position, batch.header)
+            has_room = _add(decoder, batch, start, end)
+        except KafkaError as error:
+            if decoder.row_count:
+                yield decoder.take()
+            header = batch.header
+            raise CorruptBatchError(
+                f"{tp}, offset {header.base_offset}: the batch of offsets {header.base_offset} to {header.last_offset} "
+                f"in {partition.directory} cannot be decoded: {error}",
+                tp,
+                max(header.base_offset, start),
+                header.next_offset,
+            ) from error
+        if not has_room:
             yield decoder.take()
             assert _add(decoder, batch, start, end), "an empty decoder has room for any batch"
         if decoder.row_count >= TARGET_ROWS or decoder.nbytes >= TARGET_BYTES:
@@ -192,15 +205,6 @@ def _is_hidden(header: BatchHeader, aborted: Sequence[Aborted]) -> bool:
     return header.is_transactional and any(
         a.producer_id == header.producer_id and a.first <= header.base_offset < a.marker for a in aborted
     )
-
-
-def _verify(tp: TopicPartition, batch: StoredBatch) -> None:
-    """Raise CorruptMessageError, with the place, for a batch whose CRC does not fit."""
-    data, position, header = batch
-    try:
-        formats.verify(data, position, header)
-    except CorruptMessageError as error:
-        raise CorruptMessageError(f"{tp}, offset {header.base_offset}: {error}") from None
 
 
 def _add(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:

@@ -85,7 +85,9 @@ class OfflineLog:
             raise OffsetOutOfRangeError(f"{self.directory}: offset {start} is not there any more")
         for base in bases[first:]:
             data = self._mapped(base) if base < end else memoryview(b"")
+            reached = 0
             for position, header in _headers(data, self._position(data, base, start) if base <= start else 0):
+                reached = position + header.size_in_bytes
                 if header.last_offset < start:
                     continue
                 # The header of an old, compressed message tells only where it ends.
@@ -95,6 +97,8 @@ class OfflineLog:
                 if header.next_offset >= end:
                     # What lies behind may be half written, or torn by a crash: it is not looked at.
                     return
+            if base < min(end, bases[-1]) and reached < data.nbytes:
+                raise CorruptMessageError(f"{self.directory / file_name(base, LOG_SUFFIX)}: no batch at byte {reached}")
 
     def _reached(self, until: int | None) -> int:
         """Behind the last whole batch; with `until`, behind the first one that ends there or later."""

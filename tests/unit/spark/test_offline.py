@@ -16,8 +16,15 @@ pytest.importorskip("pyspark")
 from tests.whole_topic import whole_topic
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
-from ottla.errors import ConfigurationError, CorruptMessageError, KafkaStorageError, UnknownTopicOrPartitionError
+from ottla.errors import (
+    ConfigurationError,
+    CorruptBatchError,
+    CorruptMessageError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
 from ottla.records import message_set
+from ottla.records.batch import reseal
 from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
 from ottla.spark.offline import LogFiles, OfflineReader
@@ -186,6 +193,35 @@ def test_damage_is_told_with_its_place(broker: Broker, tmp_path: Path) -> None:
     content[100] ^= 1
     segment.write_bytes(content)
     with pytest.raises(CorruptMessageError, match=r"t-\d, offset 0"):
+        rows(tmp_path)
+
+
+def test_batch_that_cannot_be_decoded_is_an_error_with_its_offsets(broker: Broker, tmp_path: Path) -> None:
+    send(broker.bootstrap_servers, 100)
+    broker.stop()
+    segment = max(tmp_path.glob("t-*/*.log"))
+    content = bytearray(segment.read_bytes())
+    size = 12 + int.from_bytes(content[8:12], "big")
+    content[57:61] = (1 << 20).to_bytes(4, "big")  # a record count that is not true, under a sound CRC
+    reseal(content, 0, size)
+    segment.write_bytes(content)
+    with pytest.raises(CorruptBatchError, match=r"t-\d, offset 0: the batch of offsets 0 to") as raised:
+        rows(tmp_path)
+    assert raised.value.offset == 0
+    assert raised.value.next_offset > 0
+
+
+def test_closed_segment_with_zeros_in_it_is_not_passed_over(broker: Broker, tmp_path: Path) -> None:
+    for _ in range(8):
+        send(broker.bootstrap_servers, 200)
+    broker.stop()
+    segments = next(logs for logs in (sorted(d.glob("*.log")) for d in tmp_path.glob("t-*")) if len(logs) > 1)
+    content = bytearray(segments[0].read_bytes())
+    first = 12 + int.from_bytes(content[8:12], "big")
+    assert first < len(content)
+    content[first:] = bytes(len(content) - first)
+    segments[0].write_bytes(content)
+    with pytest.raises(CorruptMessageError, match="no batch at byte"):
         rows(tmp_path)
 
 

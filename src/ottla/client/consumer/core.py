@@ -63,7 +63,7 @@ class ConsumerCore:
         self.config = config
         self.client_id = config.client_id or made_up_id(config)
         self.subscription = Subscription()
-        self.buffer = FetchBuffer()
+        self.buffer = FetchBuffer(config.max_decompressed_batch_bytes)
         self.wakeups = Wakeups()
         self.iteration = Iteration(self.subscription)
         self._seen_version = 0

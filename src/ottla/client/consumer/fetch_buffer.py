@@ -12,10 +12,11 @@ from typing import Any
 from ottla.client.consumer.fetch_metrics import FetchMetrics
 from ottla.client.consumer.fetched import Convert, Fetched
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.errors import CorruptMessageError, KafkaError
+from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
 from ottla.records.columns import Columns
+from ottla.records.compression import MAX_DECOMPRESSED_BYTES
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
@@ -26,7 +27,8 @@ COLUMN_BYTES = 16 * 1024 * 1024
 class FetchBuffer:
     """In the order of arrival: partitions take turns, fetch by fetch."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
+        self.max_decompressed_bytes = max_decompressed_bytes
         self.completed: deque[Fetched] = deque()
         self.is_full = False
         """The fetcher has stopped, as enough is here: who takes something wakes it."""
@@ -100,11 +102,12 @@ class FetchBuffer:
         while (fetched := self._next(skipped)) is not None:
             decoder = decoders.get(fetched.tp)
             if decoder is None:
-                decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers)
+                bound = self.max_decompressed_bytes
+                decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers, max_decompressed_bytes=bound)
             try:
                 if not _decode(fetched, decoder, until.get(fetched.tp, MAX_OFFSET)):
                     break
-            except CorruptMessageError:
+            except KafkaError:
                 if any(decoder.row_count for decoder in decoders.values()):
                     break  # what was intact first; the next call raises again
                 raise
@@ -148,7 +151,7 @@ class FetchBuffer:
 def _decode(fetched: Fetched, decoder: ColumnDecoder, end: int) -> bool:
     """Decode what was fetched before `end`, and move behind it; False where COLUMN_BYTES leave a rest.
 
-    Raises CorruptMessageError at a damaged batch, having moved behind those before it.
+    Raises CorruptBatchError at a batch that cannot be decoded, having moved behind those before it.
     """
     before = decoder.row_count
     try:
@@ -156,8 +159,13 @@ def _decode(fetched: Fetched, decoder: ColumnDecoder, end: int) -> bool:
             header, start = found
             if header.base_offset >= end:
                 break
-            if not decoder.add_batch(fetched.data, start, header, fetched.position, end):
-                raise CorruptMessageError(f"{fetched.tp}: more than 2 GiB of keys or values in one poll")
+            try:
+                has_room = decoder.add_batch(fetched.data, start, header, fetched.position, end)
+            except KafkaError as error:
+                raise fetched.unreadable(header, error) from error
+            if not has_room:
+                return False  # 2 GiB: the next poll begins with this batch
+            fetched.decoded()
             if header.next_offset < min(end, fetched.end_offset):
                 fetched.move(header.next_offset, header.leader_epoch)
                 if decoder.nbytes >= COLUMN_BYTES:

@@ -11,10 +11,17 @@ from typing import Any
 from ottla.client.consumer.fetch_metrics import ResponseTotals
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import PartitionState
-from ottla.errors import CorruptMessageError, KafkaError, MessageTooLargeError, RecordDeserializationError
+from ottla.errors import (
+    CorruptBatchError,
+    CorruptMessageError,
+    KafkaError,
+    MessageTooLargeError,
+    RecordDeserializationError,
+)
 from ottla.model import TopicPartition
 from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, split, verify
+from ottla.records.compression import MAX_DECOMPRESSED_BYTES, DecompressedTooLargeError
 from ottla.records.decoder import decode_records, decode_rows
 from ottla.records.old_formats import with_old_formats_converted
 
@@ -44,6 +51,7 @@ class Fetched:
         "epoch",
         "generation",
         "last_epoch",
+        "max_decompressed_bytes",
         "nbytes",
         "position",
         "returned",
@@ -62,6 +70,7 @@ class Fetched:
         check_crc: bool,
         aborted: list[AbortedTransaction] | None,
         totals: ResponseTotals | None = None,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
         self.tp: TopicPartition = state.tp
         self.state = state
@@ -71,11 +80,12 @@ class Fetched:
         """Of the response that it belongs to."""
         self.returned = 0
         """Records that were handed out."""
-        self.data = data = with_old_formats_converted(data)
+        self.data = data = with_old_formats_converted(data, max_decompressed_bytes)
         self.position = position
         """The next offset to return."""
         self._check_crc = check_crc
-        self._batches = list(split(data))
+        self.max_decompressed_bytes = max_decompressed_bytes
+        self._batches = _whole_batches(data)
         if not self._batches and self.nbytes >= limit:
             # Brokers since 0.10.1 (KIP-74) send the first batch whole; older ones cut it off.
             raise MessageTooLargeError(f"the next record is larger than max.partition.fetch.bytes ({limit})")
@@ -88,7 +98,8 @@ class Fetched:
         """… and of the last one here."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
-        self._taken_from: tuple[BatchHeader, int] | None = None
+        self._taken_from: tuple[BatchHeader, int, int] | None = None
+        """The batch of `_rows`."""
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
         self._aborted_producers: set[int] | None = None if aborted is None else set()
 
@@ -100,8 +111,8 @@ class Fetched:
     def take(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
         """The next records, `at_most` so many; an empty list when there are no more.
 
-        Raises CorruptMessageError for a damaged batch, RecordDeserializationError for a record that cannot be converted
-        (and again at the next call, unless the consumer seeks past it).
+        Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
+        be converted, and again at each call until the consumer seeks past it.
         """
         while self._row >= len(self._rows):
             if not self._batches:
@@ -123,21 +134,40 @@ class Fetched:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """For readers of columns: the next batch that holds records to return, and where it starts; None at the end.
+        """The next batch that holds records to return, and where it starts; None at the end.
 
-        CorruptMessageError for a damaged batch, at each call: only a consumer that seeks passes it over.
+        It stays the next one until `decoded` is called. CorruptBatchError for a damaged batch, at each call.
         """
-        if self._rows:
+        if self._rows and self._taken_from is not None:
             # What take() has not returned of its batch is decoded again, from `position` on.
             self._rows, self._row = [], 0
-            return self._taken_from
+            self._batches.append(self._taken_from)
         while self._batches:
             header, start, _ = self._batches[-1]
-            is_wanted = self._wants(header, start)
-            self._batches.pop()
+            try:
+                is_wanted = self._wants(header, start)
+            except KafkaError as error:
+                raise self.unreadable(header, error) from error
             if is_wanted:
                 return header, start
+            self._batches.pop()
         return None
+
+    def decoded(self) -> None:
+        """Go on behind the batch of `next_header`."""
+        self._taken_from = self._batches.pop()
+
+    def unreadable(self, header: BatchHeader, error: Exception) -> CorruptBatchError:
+        """What poll() raises for a batch that cannot be decoded: at each call, since nothing moves behind it."""
+        reason = str(error)
+        if isinstance(error, DecompressedTooLargeError):
+            reason = f"it decompresses to more than max.decompressed.batch.bytes={error.max_bytes}"
+        offset, after = max(header.base_offset, self.position), header.next_offset
+        message = (
+            f"{self.tp}, offset {offset}: the batch of offsets {header.base_offset} to {header.last_offset} "
+            f"cannot be decoded: {reason}; to skip it: seek(topic_partition, {after})"
+        )
+        return CorruptBatchError(message, self.tp, offset, after)
 
     def move(self, position: int, epoch: int) -> None:
         """For readers of columns: what lies before `position` was read; the last record of it has this leader epoch."""
@@ -151,18 +181,21 @@ class Fetched:
             self.position = self.end_offset
             self.epoch = self.last_epoch
             return
-        self._taken_from = header, start = found
+        header, start = found
         before = (*self.tp, header.leader_epoch)
-        self._row = 0
-        self._rows = decode_rows(self.data, start, header, self.position, ConsumerRecord, before)
+        try:
+            rows = decode_rows(
+                self.data, start, header, self.position, ConsumerRecord, before, self.max_decompressed_bytes
+            )
+        except KafkaError as error:
+            raise self.unreadable(header, error) from error
+        self.decoded()
+        self._rows, self._row = rows, 0
 
     def _wants(self, header: BatchHeader, start: int) -> bool:
         """Whether a batch holds records to return: no marker, and not of an aborted transaction."""
         if self._check_crc:
-            try:
-                verify(self.data, start, header)
-            except CorruptMessageError as error:
-                raise CorruptMessageError(f"{self.tp}, offset {header.base_offset}: {error}") from None
+            verify(self.data, start, header)
         if self._aborted_producers is not None:
             while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
                 self._aborted_producers.add(self._aborted.pop().producer_id)
@@ -202,3 +235,18 @@ class Fetched:
                 ) from error
             out.append(_new(ConsumerRecord, row[:KEY] + (new_key, new_value) + row[KEY + 2 :]))  # noqa: RUF005
         return out
+
+
+def _whole_batches(data: memoryview) -> list[tuple[BatchHeader, int, int]]:
+    """(header, start, end) of each batch before the first bytes that are none: these raise if nothing is before them.
+
+    Otherwise the next fetch begins with them.
+    """
+    batches = []
+    try:
+        for batch in split(data):
+            batches.append(batch)
+    except CorruptMessageError:
+        if not batches:
+            raise
+    return batches

@@ -24,7 +24,7 @@ from ottla.client.consumer.fetched import Fetched
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.metadata import Cluster, Metadata
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import KafkaError, OffsetOutOfRangeError
+from ottla.errors import CorruptBatchError, KafkaError, MessageTooLargeError, OffsetOutOfRangeError
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fetch_session import NO_ID, FetchSession, Place, Terms
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
@@ -262,9 +262,14 @@ class Fetcher:
                 check_crc=self.config.check_crcs,
                 aborted=(answer.aborted_transactions or []) if committed else None,
                 totals=totals,
+                max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
             )
+        except MessageTooLargeError as error:
+            self.fail(MessageTooLargeError(f"{state.tp}, offset {asked}: {error}"))
+            return False
         except KafkaError as error:
-            self.fail(type(error)(f"{state.tp}, offset {asked}: {error}"))
+            message = f"{state.tp}, offset {asked}: what follows cannot be decoded: {error}"
+            self.fail(CorruptBatchError(message, state.tp, asked, asked + 1))
             return False
         state.fetch_from = fetched.end_offset
         state.fetch_epoch = fetched.last_epoch

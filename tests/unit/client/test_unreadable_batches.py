@@ -1,0 +1,219 @@
+"""Batches that cannot be decoded: no consumer moves past a record that it has not returned."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla import KafkaConsumer, TopicPartition, aio
+from ottla.client.consumer.fetched import Fetched
+from ottla.client.consumer.ranges import read_range
+from ottla.client.consumer.subscription import PartitionState
+from ottla.errors import CorruptBatchError, CorruptMessageError
+from ottla.records import compression, message_set
+from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_BYTES, LOG_OVERHEAD, assign, reseal
+from ottla.records.builder import BatchBuilder
+
+from .scripted import ScriptedBroker
+
+TP = TopicPartition("t", 0)
+COUNT_POSITION = 57
+ROWS = 10
+BOUND = 100_000
+
+
+def batch(first: int, codec: int = compression.NONE, value: bytes = b"value") -> bytearray:
+    builder = BatchBuilder(bytearray(1_000_000), codec)
+    for i in range(ROWS):
+        assert builder.append(1000 + first + i, None, value)
+    data = bytearray(builder.close())
+    assign(data, 0, first, 0)
+    return data
+
+
+def resized(data: bytearray) -> bytearray:
+    data[8:LOG_OVERHEAD] = (len(data) - LOG_OVERHEAD).to_bytes(4, "big")
+    reseal(data, 0, len(data))
+    return data
+
+
+def garbage(first: int) -> bytearray:
+    data = batch(first)
+    data[HEADER_BYTES:] = bytes((i * 31 + 7) % 256 for i in range(len(data) - HEADER_BYTES))
+    return resized(data)
+
+
+def counted(count: int) -> Callable[[int], bytearray]:
+    def make(first: int) -> bytearray:
+        data = batch(first)
+        struct.pack_into(">i", data, COUNT_POSITION, count)
+        return resized(data)
+
+    return make
+
+
+def cut(codec: int) -> Callable[[int], bytearray]:
+    return lambda first: resized(batch(first, codec)[:-3])
+
+
+def unknown_codec(first: int) -> bytearray:
+    data = batch(first)
+    struct.pack_into(">h", data, ATTRIBUTES_POSITION, 5)
+    return resized(data)
+
+
+UNREADABLE: dict[str, Callable[[int], bytearray]] = {
+    "garbage": garbage,
+    "count too high": counted(ROWS + 1),
+    "count too low": counted(ROWS - 1),
+    "unknown codec": unknown_codec,
+    "too large": lambda first: batch(first, compression.ZSTD, bytes(20_000)),
+    **{f"cut {codec.name}": cut(codec.id) for codec in compression.CODECS[1:]},
+}
+READERS = ("poll", "poll_batch", "iteration", "getmany", "aio columns")
+
+
+class Reader:
+    """Reads offsets in one of several ways, each step in a call of its own."""
+
+    def __init__(self, how: str, broker: ScriptedBroker) -> None:
+        options = {
+            "bootstrap_servers": broker.address,
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 50,
+            "retry_backoff_ms": 10,
+            "max_decompressed_batch_bytes": BOUND,
+        }
+        self.how = how
+        self.runner = asyncio.Runner()
+        if how in ("getmany", "aio columns"):
+            self.ours = self.runner.run(self._started(options))
+            self.theirs = None
+        else:
+            self.theirs = KafkaConsumer(**options)
+            self.theirs.assign([TP])
+
+    @staticmethod
+    async def _started(options: dict[str, object]) -> aio.KafkaConsumer:
+        consumer = aio.KafkaConsumer(**options)
+        await consumer.start()
+        consumer.assign([TP])
+        return consumer
+
+    def offsets(self) -> list[int]:
+        if self.theirs is None:
+            if self.how == "getmany":
+                found = self.runner.run(self.ours.getmany(timeout_ms=300))
+                return [record.offset for records in found.values() for record in records]
+            columns = self.runner.run(self.ours.poll_batch(timeout_ms=300))
+            return [offset for c in columns.values() for offset in c.offsets]
+        if self.how == "poll":
+            return [record.offset for records in self.theirs.poll(300).values() for record in records]
+        if self.how == "poll_batch":
+            return [offset for c in self.theirs.poll_batch(300).values() for offset in c.offsets]
+        return [next(self.theirs).offset]
+
+    def position(self) -> int:
+        return self.runner.run(self.ours.position(TP)) if self.theirs is None else self.theirs.position(TP)
+
+    def seek(self, offset: int) -> None:
+        if self.theirs is None:
+            self.ours.seek(TP, offset)
+        else:
+            self.theirs.seek(TP, offset)
+
+    def close(self) -> None:
+        if self.theirs is None:
+            self.runner.run(self.ours.stop())
+        else:
+            self.theirs.close()
+        self.runner.close()
+
+
+@pytest.fixture
+def open_reader(broker: ScriptedBroker) -> Iterator[Callable[[str], Reader]]:
+    readers: list[Reader] = []
+
+    def make(how: str) -> Reader:
+        readers.append(Reader(how, broker))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.close()
+
+
+def read_up_to(reader: Reader, end: int) -> list[int]:
+    found: list[int] = []
+    while not found or found[-1] < end - 1:
+        found += reader.offsets()
+    return found
+
+
+@pytest.mark.option("max.decompressed.batch.bytes")
+@pytest.mark.parametrize("how", READERS)
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_unreadable_batch_is_raised_by_each_call_until_the_consumer_seeks(
+    broker: ScriptedBroker, open_reader: Callable[[str], Reader], what: str, how: str
+) -> None:
+    batches = broker.topics["t"][0]
+    batches += [bytes(batch(0)), bytes(UNREADABLE[what](10)), bytes(batch(20))]
+    reader = open_reader(how)
+    assert read_up_to(reader, 10) == list(range(10))
+    for _ in range(3):
+        with pytest.raises(CorruptBatchError, match="t-0, offset 10") as raised:
+            reader.offsets()
+        assert (raised.value.topic_partition, raised.value.offset, raised.value.next_offset) == (TP, 10, 20)
+        assert ("max.decompressed.batch.bytes=100000" in raised.value.message) == (what == "too large")
+        assert reader.position() == 10
+    reader.seek(raised.value.next_offset)
+    assert read_up_to(reader, 30) == list(range(20, 30))
+
+
+def fetched(data: bytes, position: int = 0) -> Fetched:
+    return Fetched(
+        PartitionState(TP), memoryview(data), position, limit=1 << 20, check_crc=True, aborted=None,
+        max_decompressed_bytes=BOUND,
+    )  # fmt: skip
+
+
+def test_records_before_garbage_in_a_fetch_are_returned() -> None:
+    zeros = bytearray(batch(10))
+    zeros[8:LOG_OVERHEAD] = bytes(4)
+    found = fetched(bytes(batch(0) + zeros))
+    assert [r.offset for r in found.take(100, None, None)] == list(range(10))
+    assert found.end_offset == found.position == 10  # from where the next fetch begins
+    with pytest.raises(CorruptMessageError):
+        fetched(bytes(zeros), 10)
+
+
+def test_messages_of_old_formats_before_a_malformed_one_are_returned() -> None:
+    good = message_set.from_batches(bytes(batch(0)), 1)
+    bad = bytearray(message_set.from_batches(bytes(batch(10)), 1))
+    bad[-1] ^= 1
+    found = fetched(good + bad)
+    assert [r.offset for r in found.take(100, None, None)] == list(range(19))
+    assert found.end_offset == 19
+    with pytest.raises(CorruptMessageError):
+        fetched(bytes(bad[-len(bad) // 10 :]), 19)
+
+
+def test_old_message_that_decompresses_beyond_the_bound_is_not_passed_over() -> None:
+    large = message_set.from_batches(bytes(batch(10, compression.GZIP, bytes(20_000))), 1)
+    with pytest.raises(compression.DecompressedTooLargeError):
+        fetched(large, 10)
+    found = fetched(message_set.from_batches(bytes(batch(0)), 1) + large)
+    assert found.end_offset == 10
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_range_with_an_unreadable_batch_is_not_read_past_it(broker: ScriptedBroker, what: str) -> None:
+    broker.topics["t"][0] += [bytes(batch(0)), bytes(UNREADABLE[what](10)), bytes(batch(20))]
+    found: list[int] = []
+    with pytest.raises(CorruptBatchError, match="t-0, offset 10"):
+        for columns in read_range(broker.address, TP, 0, 30, {"max.decompressed.batch.bytes": BOUND}):
+            found += columns.offsets
+    assert found == list(range(10))
