@@ -34,7 +34,8 @@ ALLOWED_BY: Final = {
 """Operations that others imply, and which: a rule that allows one of those allows it."""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
-"""Answers that are kept; clients that ask for ever new names must not fill the memory."""
+MAX_REMEMBERED_NAME: Final = 255
+"""Answers that are kept, and the longest name of one; clients that send ever new names must not fill the memory."""
 
 
 class Client(NamedTuple):
@@ -66,6 +67,8 @@ class Authorizer:
         """Whether the client may do this with the resource of this name."""
         question = (client, operation, kind, name)
         answer = self._answers.get(question)
+        if answer is None and len(name) > MAX_REMEMBERED_NAME:
+            return self._decide(client, operation, kind, name)
         if answer is None:
             if len(self._answers) >= MAX_REMEMBERED:
                 self._answers.clear()
@@ -128,6 +131,7 @@ class _Rules:
     def __init__(self) -> None:
         self._literal: dict[str, list[ACL]] = {}
         self._prefixed: dict[str, list[ACL]] = {}
+        self._prefix_lengths: set[int] = set()
 
     def __iter__(self) -> Iterator[ACL]:
         for by_name in (self._literal, self._prefixed):
@@ -135,7 +139,10 @@ class _Rules:
                 yield from acls
 
     def add(self, acl: ACL) -> None:
-        by_name = self._literal if _is_literal(acl.resource_pattern.pattern_type) else self._prefixed
+        by_name = self._literal
+        if not _is_literal(acl.resource_pattern.pattern_type):
+            by_name = self._prefixed
+            self._prefix_lengths.add(len(acl.resource_pattern.resource_name))
         by_name.setdefault(acl.resource_pattern.resource_name, []).append(acl)
 
     def about(self, name: str) -> Iterator[ACL]:
@@ -144,8 +151,9 @@ class _Rules:
         if name != WILDCARD:
             yield from self._literal.get(WILDCARD, ())
         if self._prefixed:
-            for end in range(len(name) + 1):
-                yield from self._prefixed.get(name[:end], ())
+            for length in self._prefix_lengths:
+                if length <= len(name):
+                    yield from self._prefixed.get(name[:length], ())
 
 
 def _is_literal(pattern: ACLResourcePatternType) -> bool:

@@ -6,14 +6,17 @@ is no way to answer it; a version that is not served does too, but for ApiVersio
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Generator, Sequence
+from typing import Any, TypeVar, cast
 
 from ottla.acl import ResourceType
 from ottla.broker.apis import BY_KEY, Handler, Served
 from ottla.broker.meter import Meter
+from ottla.broker.request_parts import exceeding, handle_in_parts
 from ottla.broker.services import Call, Services
+from ottla.cluster.membership_proof import MEMBER
 from ottla.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
@@ -21,10 +24,12 @@ from ottla.errors import (
     UnsupportedVersionError,
     code_of,
 )
-from ottla.net.connection import Chunk, Connection, HangupError, Reply
+from ottla.net.connection import Chunk as SentChunk
+from ottla.net.connection import Connection, HangupError, Reply
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
-from ottla.protocol.message import Request, Response, decode, encode_chunks
+from ottla.protocol.message import Request, Response, decode, decode_in_slices, encode_chunks, encode_chunks_in_slices
+from ottla.protocol.wire import Chunk
 
 log = logging.getLogger("ottla.broker")
 
@@ -33,6 +38,11 @@ PRODUCE = 0
 NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
 """How long a request for the controller waits for an election; then the client is told to look for the controller."""
+SMALL_BYTES = 4096
+"""Requests up to this size are decoded at once: nothing in them takes long."""
+MAX_BROKER_ITEMS = 2**31
+"""Brokers are trusted to send no more than there is."""
+T = TypeVar("T")
 UNTOLD = frozenset(
     api.key
     for api in APIS
@@ -67,28 +77,68 @@ class Dispatch:
         try:
             header, pos = decode_request_header(frame)
             served, handler, request_class = self._row(header.api_key)
-            if not served.first <= header.api_version <= served.last_served(in_cluster=self._in_cluster):
+            version = header.api_version
+            if not served.first <= version <= served.last_served(in_cluster=self._in_cluster):
                 return self._other_version(header, served)
-            if served.brokers_from is not None and header.api_version >= served.brokers_from:
-                # before the body is read: a client could make that arbitrarily expensive
-                self._call(header, connection).require_broker()
-            request = decode(request_class, frame, header.api_version, pos)
+            call = Call(self.services, connection, version, header.client_id or "")
+            most = MAX_BROKER_ITEMS if MEMBER in connection.state else served.most
+            if served.brokers_from is not None and version >= served.brokers_from:
+                call.require_broker()  # before the body is read: a client could make that arbitrarily expensive
+                most = MAX_BROKER_ITEMS
+            steps = None
+            if len(frame) <= SMALL_BYTES:
+                request = decode(request_class, frame, version, pos)
+            else:
+                steps = decode_in_slices(request_class, frame, version, pos, most)
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    request, steps = done.value, None
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
         except ClusterAuthorizationFailedError as error:
-            return framed(failure(served, header.api_version, error), header)
-        call = self._call(header, connection)
+            return framed(failure(served, version, error), header)
         meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
+        if steps is not None:
+            return self._decode_and_handle(steps, header, served, handler, call, meter)
+        return self._handle(request, header, served, handler, call, meter)
+
+    async def _decode_and_handle(
+        self,
+        steps: Generator[None, None, Request[Any]],
+        header: RequestHeader,
+        served: Served,
+        handler: Handler,
+        call: Call,
+        meter: Meter | None,
+    ) -> Reply:
+        """Decode a request with many items, and let others have their turn in between."""
+        try:
+            request = await in_slices(steps)
+        except MalformedMessageError as error:
+            raise HangupError(f"a request cannot be read: {error}") from None
+        reply = self._handle(request, header, served, handler, call, meter)
+        return await reply if isinstance(reply, Awaitable) else reply
+
+    def _handle(
+        self,
+        request: Request[Any],
+        header: RequestHeader,
+        served: Served,
+        handler: Handler,
+        call: Call,
+        meter: Meter | None,
+    ) -> Reply | Awaitable[Reply]:
         answer: Response | Awaitable[Response | None] | None
         try:
             if served.needs is not None:
                 call.require(served.needs, ResourceType.CLUSTER)
-            if not (self._following.is_told or header.api_key in UNTOLD):
-                answer = self._when_told(handler, request, call)
-            elif served.by_controller and self._is_electing:
-                answer = self._when_elected(handler, request, call)
+            path = exceeding(request, served.parts) if served.parts else None
+            if path is not None:
+                levels = path.count(".") if served.joined is None else served.joined
+                answer = handle_in_parts(lambda part: self._start(served, handler, part, call), request, path, levels)
             else:
-                answer = handler(request, call)
+                answer = self._start(served, handler, request, call)
         except KafkaError as error:
             answer = failure(served, header.api_version, error)
         except Exception as error:
@@ -99,11 +149,17 @@ class Dispatch:
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
         if header.api_key != PRODUCE:
-            connection.release_frame()  # only records are read from the frame itself
+            call.connection.release_frame()  # only records are read from the frame itself
         return self._later(answer, header, served, meter)
 
-    def _call(self, header: RequestHeader, connection: Connection) -> Call:
-        return Call(self.services, connection, header.api_version, header.client_id or "")
+    def _start(
+        self, served: Served, handler: Handler, request: Request[Any], call: Call
+    ) -> Response | Awaitable[Response | None] | None:
+        if not (self._following.is_told or request.API_KEY in UNTOLD):
+            return self._when_told(handler, request, call)
+        if served.by_controller and self._is_electing:
+            return self._when_elected(handler, request, call)
+        return handler(request, call)
 
     async def _when_told(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
         """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
@@ -133,7 +189,8 @@ class Dispatch:
         except Exception as error:
             # as above
             answer = self._unexpected(served, header, error)
-        return _finish(answer, header, meter)
+        reply = _finish(answer, header, meter)
+        return await reply if isinstance(reply, Awaitable) else reply
 
     def _row(self, key: int) -> tuple[Served, Handler, type[Request[Any]]]:
         found = self._handlers.get(key)
@@ -158,11 +215,46 @@ class Dispatch:
         return failure(served, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
 
 
-def _finish(answer: Response | None, header: RequestHeader, meter: Meter | None) -> Reply:
-    reply = framed(answer, header)
+def _finish(answer: Response | None, header: RequestHeader, meter: Meter | None) -> Reply | Awaitable[Reply]:
+    """Frame a response; one with many items is encoded in slices, which others have their turn between."""
+    if answer is None:
+        if meter is not None:
+            meter.finish(None, None)
+        return None
+    out = _head(header)
+    steps = encode_chunks_in_slices(answer, header.api_version, out)
+    try:
+        next(steps)
+    except StopIteration as done:
+        return _metered(sealed(out, done.value), answer, header, meter)
+    return _encode(steps, out, answer, header, meter)
+
+
+async def _encode(
+    steps: Generator[None, None, list[Chunk]],
+    out: bytearray,
+    answer: Response,
+    header: RequestHeader,
+    meter: Meter | None,
+) -> Reply:
+    return _metered(sealed(out, await in_slices(steps)), answer, header, meter)
+
+
+def _metered(reply: Reply, answer: Response, header: RequestHeader, meter: Meter | None) -> Reply:
     if meter is not None and meter.finish(answer, reply):
-        reply = framed(answer, header)  # anew, with the time that the client has to wait
+        reply = framed(answer, header)  # again, with the time that the client has to wait
     return reply
+
+
+async def in_slices(steps: Generator[None, None, T]) -> T:
+    """The result of a generator that gives way now and then."""
+    try:
+        while True:
+            await asyncio.sleep(0)
+            next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def failure(served: Served, version: int, error: KafkaError) -> Response:
@@ -179,11 +271,20 @@ def framed(answer: Response | None, header: RequestHeader) -> Reply:
     """Length, header and body, in pieces that can be sent."""
     if answer is None:
         return None
+    out = _head(header)
+    return sealed(out, encode_chunks(answer, header.api_version, out))
+
+
+def _head(header: RequestHeader) -> bytearray:
     out = bytearray(LENGTH_PLACE)
     encode_response_header(out, header.api_key, header.api_version, header.correlation_id)
-    chunks = encode_chunks(answer, header.api_version, out)
+    return out
+
+
+def sealed(out: bytearray, chunks: list[Chunk]) -> Reply:
+    """Write the length of a response into its first bytes."""
     size = -4
     for chunk in chunks:
-        size += chunk.nbytes if hasattr(chunk, "nbytes") else len(chunk)
+        size += len(chunk) if isinstance(chunk, (bytes, bytearray)) else chunk.nbytes
     out[:4] = size.to_bytes(4, "big")
-    return cast("Sequence[Chunk]", chunks)  # what is not a buffer is a slice of a log file
+    return cast("Sequence[SentChunk]", chunks)  # what is not a buffer is a slice of a log file

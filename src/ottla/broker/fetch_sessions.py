@@ -26,6 +26,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
+MAX_PARTITIONS = 10_000
+"""Of one session: some 5 MB. A client with more is served without one."""
 EVICTION_SECONDS = 120.0
 """Kafka's min.incremental.fetch.session.eviction.ms, which cannot be set there either."""
 
@@ -153,7 +155,8 @@ class FetchSessions:
         """Find or open the session of a request. Raises the errors that make a client begin anew."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            partitions = [(key, Wanted(want)) for key, want in wants(request)]
+            # as in Kafka the last counts of what is named twice
+            partitions = list({key: Wanted(want) for key, want in wants(request)}.items())
             session = None
             if request.session_epoch == INITIAL_EPOCH and partitions:
                 session = self._open(partitions, version)
@@ -161,6 +164,8 @@ class FetchSessions:
         return self._continue(request, version)
 
     def _open(self, partitions: list[tuple[PartitionKey, Wanted]], version: int) -> Session | None:
+        if len(partitions) > MAX_PARTITIONS:
+            return None  # the client names them each time, and nothing is left behind
         now = self._monotonic()
         if len(self._sessions) >= self._slots and not self._make_room(now):
             return None
@@ -191,6 +196,9 @@ class FetchSessions:
         session.used = self._monotonic()
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         session.update(request)
+        if len(session.partitions) > MAX_PARTITIONS:
+            del self._sessions[session.id]
+            raise FetchSessionIdNotFoundError
         return FetchContext(list(session.partitions.items()), session, incremental=True)
 
 

@@ -7,6 +7,7 @@ client id in Kafka's order of precedence, and everyone whom a default applies to
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ USER_KEYS: Final = (PRODUCER_BYTES, CONSUMER_BYTES, REQUEST_PERCENT, MUTATIONS)
 
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for a user who has not said who he is."""
+MAX_REMEMBERED_ID = 255
 MAX_SHARES = 10_000
 """Shares that are remembered; clients with ever new ids must not fill the memory."""
 
@@ -84,7 +86,7 @@ class Quotas:
         return MutationQuota(bucket, self._monotonic(), strict)
 
     def _share(self, key: str, user: str, client_id: str) -> _Share | None:
-        asked = (key, user, client_id)
+        asked = (key, user, _short(client_id))
         if asked in self._shares:
             return self._shares[asked]
         if len(self._shares) >= MAX_SHARES:
@@ -109,8 +111,16 @@ class Quotas:
         return None
 
 
+def _short(client_id: str) -> str:
+    """The client id, or a digest of one that is so long that thousands of them would fill the memory."""
+    if len(client_id) <= MAX_REMEMBERED_ID:
+        return client_id
+    return hashlib.sha256(client_id.encode(errors="replace")).hexdigest()
+
+
 def _precedence(user: str, client_id: str) -> tuple[tuple[str, tuple[str, str]], ...]:
-    both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
+    short = _short(client_id)
+    both, of_user, of_client = (user, short), (user, ""), ("", short)
     return (
         (entities.user_client(user, client_id), both),
         (entities.user_client(user, None), both),

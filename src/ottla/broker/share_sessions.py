@@ -22,6 +22,10 @@ class SessionKey(NamedTuple):
     member_id: str
 
 
+MAX_PARTITIONS = 10_000
+"""Of one session."""
+
+
 class ShareSession:
     """One session. Partitions that gave records go to the end, so that all get their turn."""
 
@@ -36,6 +40,8 @@ class ShareSession:
         """Take over what a request adds and forgets."""
         for partition in added:
             self.partitions[partition] = None
+            if len(self.partitions) > MAX_PARTITIONS:
+                raise ShareSessionLimitReachedError(f"a session may have {MAX_PARTITIONS} partitions")
         for partition in forgotten:
             self.partitions.pop(partition, None)
 

@@ -85,6 +85,8 @@ def _apart(candidates: Sequence[int], count: int, racks: Mapping[int, str | None
 def given(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0) -> list[tuple[int, ...]]:
     """Check an assignment that a client chose: partitions count on from `first`, replicas are known and differ."""
     known = set(brokers)
+    if first + len(assignment) > MAX_PARTITIONS:
+        raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if sorted(assignment) != list(range(first, first + len(assignment))):
         raise InvalidReplicaAssignmentError("the partitions of an assignment must be numbered without a gap")
     widths = {len(replicas) for replicas in assignment.values()}

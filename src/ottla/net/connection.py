@@ -32,6 +32,10 @@ USER = "user"
 """Where a connection's state has the user's name; a client that has not said who it is has none."""
 TLS_HELLO = 0x1603
 """What a peer's first words begin with, when it speaks TLS."""
+TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+"""States of a socket whose peer has gone (linux/tcp_states.h)."""
+LOOK_SECONDS = 1.0
+"""Between looks whether a peer has gone that has sent more than the request that is worked on."""
 IOV_MAX = 512
 """Buffers handed to one sendmsg; the kernel takes 1,024."""
 
@@ -153,6 +157,7 @@ class Connection:
         self.state: dict[str, object] = {}
         """What is kept per connection: its user, once it has said who it is, and the client's software."""
         self.on_close: list[Callable[[], None]] = []
+        """Called once, when the peer has gone: nobody waits for a response any more."""
         self.last_active = time.monotonic()
 
     def start(self) -> None:
@@ -161,6 +166,9 @@ class Connection:
 
     def close(self) -> None:
         """Drop the peer; a request being worked on is cancelled."""
+        self._close(cancel=True)
+
+    def _close(self, *, cancel: bool) -> None:
         if self._sock.fileno() < 0:
             return
         self._stop_reading()
@@ -168,7 +176,8 @@ class Connection:
         if self._pause is not None:
             self._pause.cancel()
         if self._task is not None:
-            self._task.cancel()
+            if cancel:
+                self._task.cancel()
             self._buffer = None  # it goes with the task: views into it may be alive
         self._let_go()
         release(self._out)
@@ -179,8 +188,7 @@ class Connection:
     def _forgotten(self) -> None:
         """The socket is closed: tell those who count on it."""
         self.listener.forget(self)
-        for callback in self.on_close:
-            callback()
+        self._tell_gone()
 
     def throttle(self, seconds: float) -> None:
         """Read nothing more for this long after the answer to the present request (KIP-219)."""
@@ -189,6 +197,8 @@ class Connection:
     def release_frame(self) -> None:
         """The request being worked on has been read out of its frame; the buffer can serve others while it waits."""
         self._frame_free = True
+        if self._task is not None:
+            self._make_room()
 
     @property
     def busy(self) -> bool:
@@ -206,6 +216,9 @@ class Connection:
         return len(self._buffer or b"") + len(self._stash)
 
     def _on_readable(self) -> None:
+        if self._task is not None:
+            self._look_for_end()
+            return
         buffer = self._buffer or self._take_buffer()
         try:
             n = self._sock.recv_into(memoryview(buffer)[self._filled :])
@@ -220,6 +233,55 @@ class Connection:
         self.last_active = time.monotonic()
         self._filled += n
         self._handle_frames()
+
+    def _look_for_end(self) -> None:
+        """While a request is worked on, see whether its peer has gone.
+
+        Nobody waits for the response any more then. What the request changes is carried out all the same, but who waits
+        on the peer's behalf ends that (`on_close`), and the descriptor is free at once. If the peer has sent more
+        requests before it went, they are worked on first: of acks=0 there may be no other copy.
+        """
+        if self._task is None or self._sock.fileno() < 0:
+            return
+        has_more, has_gone = self._peeked()
+        has_more = has_more or self._has_unhandled
+        if has_gone and not has_more:
+            self._close(cancel=False)
+            return
+        if has_gone:
+            self._tell_gone()
+        elif has_more:
+            self._loop.call_later(LOOK_SECONDS, self._look_for_end)
+        if has_more:
+            self._stop_reading()
+
+    @property
+    def _has_unhandled(self) -> bool:
+        """Whether there are bytes behind the request that is worked on."""
+        return bool(self._stash) or (self._buffer is not None and self._filled > self._start)
+
+    def _peeked(self) -> tuple[bool, bool]:
+        """Whether there is more to read, and whether nothing comes after that."""
+        try:
+            if not self._sock.recv(1, socket.MSG_PEEK):
+                return False, True
+        except (BlockingIOError, InterruptedError):
+            return False, False
+        except OSError:
+            return False, True
+        return True, self._is_half_closed()
+
+    def _is_half_closed(self) -> bool:
+        """Whether the peer has closed its side, by the kernel's word; it tells before all is read."""
+        try:
+            return self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
+        except OSError:
+            return False
+
+    def _tell_gone(self) -> None:
+        callbacks, self.on_close = self.on_close, []
+        for callback in callbacks:
+            callback()
 
     def _handle_frames(self) -> None:
         """Work on the frames that are complete until one has to wait or none is left."""
@@ -279,7 +341,6 @@ class Connection:
         if answer is None:
             return
         if isinstance(answer, Awaitable):
-            self._stop_reading()
             self._task = asyncio.ensure_future(answer)
             self._task.add_done_callback(self._on_answer)
         else:

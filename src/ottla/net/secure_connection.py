@@ -69,14 +69,14 @@ class SecureConnection(Connection):
         self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._too_late)
         self._wait(self._on_hello)
 
-    def close(self) -> None:
+    def _close(self, *, cancel: bool) -> None:
         """Say good-bye, as far as the socket takes it at once, and drop the peer."""
         if self._deadline is not None:
             self._deadline.cancel()
         if isinstance(self._sock, ssl.SSLSocket):
             with contextlib.suppress(OSError, ValueError):
                 self._sock.unwrap()
-        super().close()
+        super()._close(cancel=cancel)
 
     # The handshake
 
@@ -178,7 +178,15 @@ class SecureConnection(Connection):
 
     # Reading
 
+    def _peeked(self) -> tuple[bool, bool]:
+        # what is in the socket may be the end of TLS as well as more requests; the kernel knows of the connection's end
+        has_gone = self._is_half_closed()
+        return not has_gone, has_gone
+
     def _on_readable(self) -> None:
+        if self._task is not None:
+            self._look_for_end()
+            return
         for _ in range(IN_A_ROW):
             if not self._reading:
                 return

@@ -9,7 +9,7 @@ It is compiled when a version is used for the first time: a process pays for the
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import MalformedMessageError, UnsupportedVersionError
@@ -20,8 +20,33 @@ if TYPE_CHECKING:
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """(buffer, position, end) -> (instance, next position)"""
+SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
+"""(buffer, position, end, most items) -> the same, giving way between slices."""
+SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
+"""As an `Encoder`, giving way between slices."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
 """(instance, out, cuts); with `cuts`, records are noted there with their place instead of being copied to `out`."""
+
+
+SLICE_ITEMS = 256
+"""Items between two points where a sliced codec gives way: less than a millisecond."""
+MAX_STRING_BYTES = 32767
+"""Kafka's bound on strings, also where the length is a variable-length number that could be larger."""
+
+
+def too_long(what: str) -> MalformedMessageError:
+    """The error of a string beyond Kafka's bound."""
+    return MalformedMessageError(f"{what} has more than {MAX_STRING_BYTES} bytes")
+
+
+def too_many(what: str) -> MalformedMessageError:
+    """The error of a message with more items than its receiver takes."""
+    return MalformedMessageError(f"{what}: the message has more items than are accepted")
+
+
+def fitting(raw: bytes) -> bytes:
+    """A text as much of which as a string can carry."""
+    return raw[:MAX_STRING_BYTES].decode(errors="ignore").encode()
 
 
 def malformed(what: str) -> MalformedMessageError:
@@ -48,6 +73,9 @@ HELPERS: dict[str, Any] = {
     "pieces_of": wire.pieces_of,
     "content_of": wire.content_of,
     "malformed": malformed,
+    "too_long": too_long,
+    "too_many": too_many,
+    "fitting": fitting,
     "is_null": is_null,
     "left_out": left_out,
     "unpack_from": struct.unpack_from,
@@ -58,9 +86,11 @@ HELPERS: dict[str, Any] = {
 class Source:
     """Lines of a function in the making, with the objects that it refers to and fresh variable names."""
 
-    def __init__(self, cls: type[Struct], version: int) -> None:
+    def __init__(self, cls: type[Struct], version: int, *, sliced: bool = False) -> None:
+        """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that others get their turn."""
         self.cls = cls
         self.version = version
+        self.sliced = sliced
         self.flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
         self.names: dict[str, Any] = dict(HELPERS)
         self.lines: list[str] = []
@@ -95,6 +125,12 @@ class Source:
             self.add("pass")
         self.depth -= 1
 
+    def count_item(self) -> None:
+        """In a loop over items: give way now and then."""
+        if self.sliced:
+            self.add("k += 1")
+            self.indented(f"if k >= {SLICE_ITEMS}:", lambda: self.add("k = 0; yield"))
+
     def flush(self) -> None:
         """Write the struct call for the run that waits."""
         raise AssertionError("Reader and Writer know how")
@@ -103,6 +139,8 @@ class Source:
         """The finished function."""
         self.flush()
         name = f"{self.cls.__name__} v{self.version}"
+        if self.sliced:
+            head += "\n    k = 0\n    if 0: yield"  # also without arrays it is a generator
         code = compile(head + "\n" + "\n".join(self.lines) + "\n", f"<{name}>", "exec")
         exec(code, self.names)
         return self.names["codec"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from ottla.protocol.codegen import Decoder, Source
+from ottla.protocol.codegen import MAX_STRING_BYTES, Decoder, SlicedDecoder, Source
 from ottla.protocol.fields import FIXED, Field
 
 if TYPE_CHECKING:
     from ottla.protocol.message import Struct
+
+MAX_TAGS = 1000
+"""Tagged fields of one structure; Kafka has a handful."""
 
 
 def minimum_size(item: Any, version: int, flexible: bool) -> int:
@@ -121,6 +124,8 @@ class Reader(Source):
 
     def content(self, field: Field, place: str, what: str) -> None:
         """Text or bytes of length `n`."""
+        if field.kind == "string" and self.flexible:
+            self.add(f"if n > {MAX_STRING_BYTES}: raise too_long({what!r})")
         self.add("stop = pos + n")
         self.add(f"if stop > end: raise malformed({what!r})")
         made = {"string": "str(buf[pos:stop], 'utf-8')", "binary": "bytes(buf[pos:stop])", "records": "buf[pos:stop]"}
@@ -132,6 +137,9 @@ class Reader(Source):
         item = field.element
         least = max(1, minimum_size(item, self.version, self.flexible))
         self.add(f"if n * {least} > end - pos: raise malformed({what!r})")
+        if self.sliced:
+            self.add("left -= n")
+            self.add(f"if left < 0: raise too_many({what!r})")
         if isinstance(item, Field) and item.kind in FIXED:
             self.add(f"{place} = list(unpack_from(f'>{{n}}{FIXED[item.kind][0]}', buf, pos))")
             self.add(f"pos += n * {least}")
@@ -140,6 +148,7 @@ class Reader(Source):
         self.add(f"{place} = {found} = []")
 
         def body() -> None:
+            self.count_item()
             if isinstance(item, Field):
                 self.value(item, one, what)
             else:
@@ -158,6 +167,7 @@ class Reader(Source):
         def body() -> None:
             self.add(f"if {count} > 127: {count}, pos = uvarint(buf, pos - 1)")
             self.add(f"if {count} * 2 > end - pos: raise malformed({cls.__name__ + ' tags'!r})")
+            self.add(f"if {count} > {MAX_TAGS}: raise malformed({cls.__name__ + ' tags'!r})")
             self.indented(f"for _ in range({count}):", one)
 
         def one() -> None:
@@ -180,9 +190,18 @@ class Reader(Source):
 
 def make_decoder(cls: type[Struct], version: int) -> Decoder:
     """The function that reads this version of a message."""
-    source = Reader(cls, version)
-    source.structure(cls, "o")
+    decoder: Decoder = _source(Reader(cls, version)).compile("def codec(buf, pos, end):")
+    return decoder
+
+
+def make_sliced_decoder(cls: type[Struct], version: int) -> SlicedDecoder:
+    """The generator that reads this version of a message; it counts the items of all arrays."""
+    decoder: SlicedDecoder = _source(Reader(cls, version, sliced=True)).compile("def codec(buf, pos, end, left):")
+    return decoder
+
+
+def _source(source: Reader) -> Reader:
+    source.structure(source.cls, "o")
     source.flush()
     source.add("return o, pos")
-    decoder: Decoder = source.compile("def codec(buf, pos, end):")
-    return decoder
+    return source

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.protocol.codegen import Encoder, Source
+from ottla.protocol.codegen import MAX_STRING_BYTES, Encoder, SlicedEncoder, Source
 from ottla.protocol.fields import FIXED, Field
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ class Writer(Source):
         def body() -> None:
             if field.kind == "string":
                 self.add(f"{raw} = {raw}.encode()")
+                if self.lenient and field.name == "error_message":
+                    self.add(f"if len({raw}) > {MAX_STRING_BYTES}: {raw} = fitting({raw})")
             self.length(letter, f"len({raw})")
             self.add(f"out += {raw}")
 
@@ -161,11 +163,16 @@ class Writer(Source):
             if isinstance(item, Field) and item.kind in FIXED:
                 self.add(f"out += pack(f'>{{len({found})}}{FIXED[item.kind][0]}', *{found})")
             elif isinstance(item, Field):
-                self.indented(f"for {one} in {found}:", lambda: self.value(item, one, what))
+                self.indented(f"for {one} in {found}:", lambda: self.counted(lambda: self.value(item, one, what)))
             else:
-                self.indented(f"for {one} in {found}:", lambda: self.structure(item, one))
+                self.indented(f"for {one} in {found}:", lambda: self.counted(lambda: self.structure(item, one)))
 
         self.optional(found, "i", what, nullable, body)
+
+    def counted(self, body: Callable[[], None]) -> None:
+        """One item in a loop."""
+        self.count_item()
+        body()
 
     def tags(self, tagged: list[Field], source: str) -> None:
         """The tagged fields that differ from their defaults, in the order of their tags."""
@@ -195,10 +202,19 @@ class Writer(Source):
 
 def make_encoder(cls: type[Struct], version: int) -> Encoder:
     """The function that writes this version of a message."""
-    source = Writer(cls, version)
-    source.lenient = "Response" in {base.__name__ for base in cls.__mro__}
-    source.structure(cls, "o")
+    encoder: Encoder = _source(Writer(cls, version)).compile("def codec(o, out, cuts):")
+    return encoder
+
+
+def make_sliced_encoder(cls: type[Struct], version: int) -> SlicedEncoder:
+    """The generator that writes this version of a message."""
+    encoder: SlicedEncoder = _source(Writer(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
+    return encoder
+
+
+def _source(source: Writer) -> Writer:
+    source.lenient = "Response" in {base.__name__ for base in source.cls.__mro__}
+    source.structure(source.cls, "o")
     source.flush()
     source.add("return")
-    encoder: Encoder = source.compile("def codec(o, out, cuts):")
-    return encoder
+    return source

@@ -17,6 +17,8 @@ from ottla.protocol.wire import read_uvarint
 
 API_VERSIONS: Final = 18
 CONTROLLED_SHUTDOWN: Final = 7
+MAX_TAGS: Final = 1000
+"""Tagged fields of a header; Kafka has none."""
 
 _FIXED = struct.Struct(">hhi")
 _WITH_CLIENT_ID = struct.Struct(">hhih")
@@ -101,7 +103,7 @@ def response_header_size(api_key: int, api_version: int) -> int:
 def skip_tags(buf: memoryview, pos: int) -> int:
     """The position after a section of tagged fields that nobody asked for."""
     count, pos = read_uvarint(buf, pos)
-    if count * 2 > len(buf) - pos:
+    if count > MAX_TAGS or count * 2 > len(buf) - pos:
         raise malformed("tagged fields")
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)

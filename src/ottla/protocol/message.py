@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from ottla.errors import KafkaError, MalformedMessageError, UnsupportedVersionError
@@ -20,7 +21,7 @@ from ottla.protocol.fields import Field, bounds
 from ottla.protocol.wire import Chunk, splice
 
 if TYPE_CHECKING:
-    from ottla.protocol.codegen import Decoder, Encoder
+    from ottla.protocol.codegen import Decoder, Encoder, SlicedDecoder, SlicedEncoder
 
 S = TypeVar("S", bound="Struct")
 R = TypeVar("R", bound="Response")
@@ -50,6 +51,8 @@ class StructType(type):
         namespace["FIELDS"] = tuple(fields)
         namespace["decoders"] = {}
         namespace["encoders"] = {}
+        namespace["sliced_decoders"] = {}
+        namespace["sliced_encoders"] = {}
         if api_key is not None:
             namespace["API_KEY"] = api_key
         if versions:
@@ -74,6 +77,8 @@ class Struct(metaclass=StructType):
         FIELDS: ClassVar[tuple[Field, ...]]
         decoders: ClassVar[dict[int, Decoder]]
         encoders: ClassVar[dict[int, Encoder]]
+        sliced_decoders: ClassVar[dict[int, SlicedDecoder]]
+        sliced_encoders: ClassVar[dict[int, SlicedEncoder]]
     NAME: ClassVar[str] = ""
     VERSIONS: ClassVar[range] = range(0)
     FLEXIBLE: ClassVar[int | None] = None
@@ -159,6 +164,35 @@ def decode_from(cls: type[S], buffer: bytes | bytearray | memoryview, version: i
         raise MalformedMessageError(f"{cls.__name__} version {version}: {error}") from error
 
 
+def decode_in_slices(
+    cls: type[S], view: memoryview, version: int, pos: int, most_items: int
+) -> Generator[None, None, S]:
+    """Like `decode`, as a generator that gives way every few items. Raises what `decode` does.
+
+    `most_items`: of all arrays of the message together; with more it is malformed.
+    """
+    decoder = cls.sliced_decoders.get(version) or _make_sliced_decoder(cls, version)
+    try:
+        message, _ = yield from decoder(view, pos, len(view), most_items)
+    except BAD_BYTES as error:
+        raise MalformedMessageError(f"{cls.__name__} version {version}: {error}") from error
+    found: S = message
+    return found
+
+
+def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Generator[None, None, list[Chunk]]:
+    """Like `encode_chunks`, as a generator that gives way every few items."""
+    cls, cuts = type(message), list[tuple[int, Any]]()
+    encoder = cls.sliced_encoders.get(version) or _make_sliced_encoder(cls, version)
+    try:
+        yield from encoder(message, out, cuts)
+    except KafkaError:
+        raise
+    except BAD_VALUES as error:
+        raise MalformedMessageError(f"{cls.__name__} version {version} cannot be written: {error}") from error
+    return splice(out, cuts)
+
+
 def encode(message: Struct, version: int, out: bytearray | None = None) -> bytearray:
     """Append a message to `out` (or a new bytearray), records included."""
     out = bytearray() if out is None else out
@@ -200,6 +234,22 @@ def _make_encoder(cls: type[Struct], version: int) -> Encoder:
 
     _check_version(cls, version)
     encoder = cls.encoders[version] = make_encoder(cls, version)
+    return encoder
+
+
+def _make_sliced_decoder(cls: type[Struct], version: int) -> SlicedDecoder:
+    from ottla.protocol.codegen_reader import make_sliced_decoder
+
+    _check_version(cls, version)
+    decoder = cls.sliced_decoders[version] = make_sliced_decoder(cls, version)
+    return decoder
+
+
+def _make_sliced_encoder(cls: type[Struct], version: int) -> SlicedEncoder:
+    from ottla.protocol.codegen_writer import make_sliced_encoder
+
+    _check_version(cls, version)
+    encoder = cls.sliced_encoders[version] = make_sliced_encoder(cls, version)
     return encoder
 
 

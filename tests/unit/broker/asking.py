@@ -37,7 +37,12 @@ class Asker:
         self._dispatch = Dispatch(self.services)
         listener = SimpleNamespace(name="PLAINTEXT")
         self.connection: Any = SimpleNamespace(
-            peer="127.0.0.1:5000", listener=listener, state={}, throttle=self._throttle, release_frame=lambda: None
+            peer="127.0.0.1:5000",
+            listener=listener,
+            state={},
+            throttle=self._throttle,
+            release_frame=lambda: None,
+            on_close=[],
         )
         self.client_id = "tester"
         self.throttled_seconds = 0.0
@@ -59,9 +64,16 @@ class Asker:
 
     def send(self, request: Request[R], version: int) -> Any:
         """What dispatch gives for the request: an answer in pieces, or an awaitable of one."""
+        return self.dispatch(self.frame(request, version))
+
+    def frame(self, request: Request[Any], version: int) -> bytearray:
+        """A request as it comes in."""
         frame = bytearray()
         encode_request_header(frame, request.API_KEY, version, 7, self.client_id)
-        encode(request, version, frame)
+        return encode(request, version, frame)
+
+    def dispatch(self, frame: bytearray) -> Any:
+        """What dispatch gives for a frame."""
         connection: Connection = self.connection
         return self._dispatch(memoryview(frame), connection)
 
@@ -78,7 +90,9 @@ class Asker:
         return decode(type(request).RESPONSE, body, version, pos)  # type: ignore[return-value]
 
 
-def with_broker(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
+def with_broker(
+    test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, *, seconds: float = SECONDS, **options: Any
+) -> None:
     """Run a test against a broker with these options (`num_partitions=3`)."""
     given = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -93,7 +107,7 @@ def with_broker(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, 
 
     async def run() -> None:
         async with BrokerNode(BrokerConfig(given)) as node:
-            await asyncio.wait_for(test(Asker(node)), SECONDS)
+            await asyncio.wait_for(test(Asker(node)), seconds)
 
     asyncio.run(run())
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
@@ -119,3 +121,22 @@ def test_answers_follow_the_rules_and_do_not_fill_the_memory(monkeypatch: pytest
     assert len(authorizer._answers) <= 3
     authorizer.replace([])
     assert not authorizer.allows(ALICE, ACLOperation.READ, TOPIC, "t")
+
+
+def test_prefixes_of_a_long_name_are_looked_up_by_their_lengths_and_nothing_is_remembered() -> None:
+    class Name(str):
+        slices = 0
+
+        def __getitem__(self, key: Any) -> str:
+            Name.slices += 1
+            return super().__getitem__(key)
+
+    authorizer = Authorizer()
+    patterns = [
+        ResourcePattern(ResourceType.TOPIC, prefix, ACLResourcePatternType.PREFIXED) for prefix in ("a", "bb", "x" * 9)
+    ]
+    authorizer.replace(ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, p) for p in patterns)
+    alice = Client("User:alice", "127.0.0.1")
+    assert authorizer.allows(alice, ACLOperation.READ, ResourceType.TOPIC, Name("x" * 32_000))
+    assert Name.slices == 3
+    assert not authorizer._answers

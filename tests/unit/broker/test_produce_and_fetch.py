@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
+from ottla.broker import fetch_sessions
 from ottla.cluster.registry import Delete
-from ottla.errors import StartupError, UnknownProducerIdError
+from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
+from ottla.model import TopicPartition
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -433,3 +435,43 @@ def test_producer_id_that_was_never_allocated_is_refused_and_ids_are_left_after_
 
     with_broker(poison, tmp_path)
     with_broker(use, tmp_path)
+
+
+def test_fetch_that_names_a_partition_many_times_reads_it_once(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        await produce(client, batch(b"a"))
+        request = fetch_request()
+        request.topics[0].partitions *= 3000
+        (topic,) = (await client.ask(request, 12)).responses
+        assert len(topic.partitions) == 1
+        request.max_wait_ms, request.topics[0].partitions[0].fetch_offset = 60_000, 1
+        waiting = asyncio.ensure_future(client.send(request, 12))
+        partition = client.services.partitions.get(TopicPartition("t", 0))
+        assert partition is not None
+        while not partition._waiters:
+            await asyncio.sleep(0)
+        await produce(client, batch(b"b"))
+        await asyncio.wait_for(waiting, 10)
+
+    with_broker(test, tmp_path)
+
+
+def test_fetch_of_more_partitions_than_a_session_may_have_opens_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, "t", 5)
+        monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 4)
+        request = fetch_request(session_epoch=0)
+        request.topics[0].partitions = [FetchPartition(partition=i, partition_max_bytes=1) for i in range(5)]
+        assert (await client.ask(request, 12)).session_id == 0
+        assert not len(client.services.sessions)
+        request.topics[0].partitions.pop()
+        session_id = (await client.ask(request, 12)).session_id
+        more = fetch_request(session_id=session_id, session_epoch=1)
+        more.topics[0].partitions = [FetchPartition(partition=4, partition_max_bytes=1)]
+        assert (await client.ask(more, 12)).error_code == FetchSessionIdNotFoundError.code
+        assert not len(client.services.sessions)
+
+    with_broker(test, tmp_path)

@@ -71,3 +71,10 @@ def test_znodes_are_kafkas_json() -> None:
     assert znodes.partition_state("t", 3) == "/brokers/topics/t/partitions/3/state"
     uuid = znodes.uuid_of("MkU3OEVBNTcwNTJENDM2Qg")
     assert znodes.uuid_text(uuid) == "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def test_assignment_of_more_partitions_than_a_topic_may_have_is_refused() -> None:
+    with pytest.raises(InvalidPartitionsError):
+        topics.given({index: [0] for index in range(topics.MAX_PARTITIONS + 1)}, [0])
+    with pytest.raises(InvalidPartitionsError):
+        topics.given({topics.MAX_PARTITIONS: [0]}, [0], first=topics.MAX_PARTITIONS)

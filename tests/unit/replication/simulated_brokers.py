@@ -120,7 +120,7 @@ class Broker:
 
 def asked_of(services: Any, version: int) -> Call:
     """What a handler is told of a request."""
-    connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True})
+    connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True}, on_close=[])
     return Call(services, connection, version, "")
 
 

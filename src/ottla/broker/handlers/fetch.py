@@ -14,7 +14,7 @@ A consumer has to be allowed to read the topic, a follower to act for the cluste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +22,7 @@ from ottla.acl import ResourceType
 from ottla.broker import new_leaders
 from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
 from ottla.broker.read_replicas import preferred
+from ottla.broker.request_parts import Merged
 from ottla.broker.services import Call
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -65,14 +66,33 @@ ZSTD_SINCE = 10
 LEADERS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 ADDRESSES_SINCE = 16
+READ_AT_ONCE = 256
+"""Partitions that are read before other requests get their turn."""
+SHORTEST_PAUSE_SECONDS = 0.002
+IDLE_FACTOR = 9
+"""After a wake-up that brought too little, a fetch rests this many times as long as its reading took."""
 Result = tuple[PartitionKey, Wanted, PartitionData]
+
+
+class Budget:
+    """What the partitions of one response may still have."""
+
+    __slots__ = ("is_empty", "left")
+
+    def __init__(self, nbytes: int) -> None:
+        self.left = nbytes
+        self.is_empty = True
+        """Nothing was read yet, so that one batch may be larger than all that is left."""
 
 
 def handle(request: FetchRequest, call: Call) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer at once when there is enough to read, else wait for it."""
     context = call.services.sessions.context(request, call.version)
     fetch = Fetch(request, context, call)
-    results = fetch.read()
+    if len(context.partitions) > READ_AT_ONCE:
+        return fetch.wait()
+    results = fetch.read(context.partitions, Budget(fetch.max_bytes))
+    fetch.is_told = True
     if request.max_wait_ms <= 0 or fetch.satisfied(results) or not context.partitions:
         return fetch.response(results)
     drop(results)
@@ -88,38 +108,57 @@ class Fetch:
         self._call = call
         self._services = call.services
         self._version = call.version
-        self._max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
+        self.max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
         self._missing = 0
         self._more = False
-        self._enough: asyncio.Event | None = None
+        self._enough = asyncio.Event()
+        self._is_reading = False
+        """What comes in now may or may not be in what is read."""
         state = request.replica_state
         self._replica_id, self._broker_epoch = (
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
         )
         self._is_follower = self._replica_id != CONSUMER
         self._followed_at = float("-inf") if context.session is None else context.session.answered_at
-        self._told = False
+        self._is_gone = False
+        self.is_told = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
         self._may_follow = not self._is_follower or call.is_broker
         topics = () if self._is_follower else (topic for key, _ in context.partitions if (topic := self._topic(key)))
         self._refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, topics)
 
-    def read(self) -> list[Result]:
-        """What there is now, within the limits."""
-        left = self._max_bytes
+    def read(self, partitions: Sequence[tuple[PartitionKey, Wanted]], budget: Budget) -> list[Result]:
+        """What there is now in some of the partitions, within the limits."""
         results: list[Result] = []
-        nothing_yet = True
         skips = self._is_follower and self._context.incremental and self._may_follow
         now = self._services.clock.monotonic()
-        for key, wanted in self._context.partitions:
+        for key, wanted in partitions:
             if skips and wanted.is_quiet(now, self._broker_epoch):
                 continue
-            data = self._read_one(key, wanted, left, nothing_yet)
+            data = self._read_one(key, wanted, budget.left, budget.is_empty)
             if data.records is not None and data.records.nbytes:
-                nothing_yet = False
-                left = max(0, left - data.records.nbytes)
+                budget.is_empty = False
+                budget.left = max(0, budget.left - data.records.nbytes)
             results.append((key, wanted, data))
-        self._told = True
+        return results
+
+    async def _read_all(self) -> list[Result]:
+        """What there is now; with many partitions others get their turn in between."""
+        partitions, budget = self._context.partitions, Budget(self.max_bytes)
+        results: list[Result] = []
+        self._enough.clear()
+        self._is_reading = True
+        try:
+            for begin in range(0, len(partitions), READ_AT_ONCE):
+                if begin:
+                    await asyncio.sleep(0)
+                results += self.read(partitions[begin : begin + READ_AT_ONCE], budget)
+        except BaseException:
+            drop(results)
+            raise
+        finally:
+            self._is_reading = False
+        self.is_told = True
         return results
 
     def satisfied(self, results: list[Result]) -> bool:
@@ -133,28 +172,69 @@ class Fetch:
         return self._missing <= 0 or self._more
 
     async def wait(self) -> FetchResponse:
-        """Answer when enough has come in or the time is over."""
+        """Answer when enough has come in, when the time is over, or when the client has gone."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
-        watched = [p for p in map(self._partition, self._context.partitions) if p is not None]
-        self._enough = asyncio.Event()
-        for partition in watched:
-            partition.watch(self._on_news, appends=self._is_follower)
+        watched: list[Partition] = []
+        self._call.connection.on_close.append(self._on_gone)
         try:
+            if self._request.max_wait_ms > 0:
+                await self._watch(watched)
             while True:
-                results = self.read()
-                remaining = deadline - loop.time()
-                if self.satisfied(results) or remaining <= 0:
-                    return self.response(results)
+                began = loop.time()
+                results = await self._read_all()
+                now = loop.time()
+                if self._is_gone or self.satisfied(results) or now >= deadline:
+                    return await self._respond(results)
                 drop(results)
-                self._enough.clear()
-                try:
-                    await asyncio.wait_for(self._enough.wait(), remaining)
-                except TimeoutError:
-                    return self.response(self.read())
+                pause = 0.0 if self._is_follower else IDLE_FACTOR * (now - began)
+                await self._rest(min(deadline, now + pause), deadline)
         finally:
+            if not self._is_gone:
+                self._call.connection.on_close.remove(self._on_gone)
             for partition in watched:
                 partition.unwatch(self._on_news)
+
+    async def _watch(self, watched: list[Partition]) -> None:
+        """Be woken by all partitions that can be read."""
+        for at, item in enumerate(self._context.partitions):
+            partition = self._partition(item)
+            if partition is not None:
+                watched.append(partition)
+                partition.watch(self._on_news, appends=self._is_follower)
+            if at % READ_AT_ONCE == READ_AT_ONCE - 1:
+                await asyncio.sleep(0)
+
+    async def _rest(self, earliest: float, deadline: float) -> None:
+        """Wait for news, but until `earliest` in any case: reading must not take all the time of the loop."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._enough.wait()
+        except TimeoutError:
+            return
+        pause = earliest - loop.time()
+        if pause > SHORTEST_PAUSE_SECONDS and not self._is_gone:
+            await asyncio.sleep(pause)
+
+    def _on_gone(self) -> None:
+        self._is_gone = True
+        self._enough.set()
+
+    async def _respond(self, results: list[Result]) -> FetchResponse:
+        """The answer; with many partitions others get their turn in between."""
+        if len(results) <= READ_AT_ONCE:
+            return self.response(results)
+        try:
+            whole = self.response(results[:READ_AT_ONCE])
+            merged = Merged(whole, joined=1)
+            for begin in range(READ_AT_ONCE, len(results), READ_AT_ONCE):
+                await asyncio.sleep(0)
+                merged.add(self.response(results[begin : begin + READ_AT_ONCE]))
+        except BaseException:
+            drop(results)
+            raise
+        return whole
 
     def response(self, results: list[Result]) -> FetchResponse:
         """The answer: everything, or within a session what is news."""
@@ -201,7 +281,7 @@ class Fetch:
         self._missing -= gained
         # a small marker may let a reader of committed records see very much
         committed = self._request.isolation_level == READ_COMMITTED
-        if (self._missing <= 0 or gained == 0 or committed) and self._enough is not None:
+        if self._missing <= 0 or gained == 0 or committed or self._is_reading:
             self._enough.set()
 
     def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
@@ -267,7 +347,7 @@ class Fetch:
         if self._is_held_back(partition):
             size, first = 0, False
         data = partition.read_to_end(want.fetch_offset, size, at_least_one=first)
-        if not self._told:
+        if not self.is_told:
             try:
                 wanted.follower = partition.fetched(
                     FollowerFetch(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 from ottla.acl import ResourceType
 from ottla.broker.group_topics import client_of
 from ottla.broker.services import Call
+from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -15,9 +16,17 @@ from ottla.protocol.messages.join_group import JoinGroupRequest
 def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:
     """Answered when the rebalance is complete."""
     call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_size((protocol.metadata for protocol in request.protocols), call)
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)
     token = runtime.token()
     runtime.carry_out(request.group_id, runtime.groups.join(request, call.version, client_of(call), token))
     return token
+
+
+def check_size(parts: Iterable[bytes], call: Call) -> None:
+    """Raise InvalidRequestError for more than a record of the group can hold; it would only fill the memory."""
+    size, most = sum(map(len, parts)), call.services.config.message_max_bytes
+    if size > most:
+        raise InvalidRequestError(f"a member's data has {size} bytes; message.max.bytes={most} are allowed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
+from ottla.broker.handlers.join_group import check_size
 from ottla.broker.services import Call
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
@@ -14,6 +15,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 def handle(request: SyncGroupRequest, call: Call) -> Awaitable[Response]:
     """Answered when the leader has sent the assignment."""
     call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_size((assigned.assignment for assigned in request.assignments), call)
     runtime = call.services.groups
     runtime.check(request.group_id)
     token = runtime.token()

@@ -1,0 +1,215 @@
+"""A request with many items is worked on in parts, so that no other client waits for all of them.
+
+Handlers are plain functions over all items of a request. `Served.parts` names the arrays whose items do not depend on
+each other (`topics.partitions`, `resources`); a request with more items than fit is cut into requests with some of them
+each. They are handled one after the other, the loop serves others in between, and the responses are put together. How
+many items fit follows from how long the last part took. Equal items stay together and are folded to two, which is
+enough for a handler that refuses duplicates. Not thread-safe: event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ottla.protocol.message import Request, Response, Struct
+
+PART_ITEMS: Final = 16
+"""Items of the first part; a request with no more is not cut."""
+MAX_PART_ITEMS: Final = 512
+PART_SECONDS: Final = 0.005
+"""How long a part may take on the loop: the next one is made smaller or larger to come near this."""
+AT_ONCE: Final = 200
+"""Items that are sorted into parts, or whose results are put together, before others get their turn."""
+SHARED: Final = frozenset({"brokers", "node_endpoints"})
+"""Arrays of responses that say the same for every part."""
+
+Handle = Callable[[Request[Any]], "Response | Awaitable[Response | None] | None"]
+Chain = tuple[Any, ...]
+"""An item with the items around it: (topic, partition)."""
+
+
+def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
+    """The path of the array with more items than one part has; None if there is none."""
+    for path in paths:
+        items: list[Any] = [request]
+        for name in path.split("."):
+            items = [inner for item in items for inner in getattr(item, name) or ()]
+            if len(items) > PART_ITEMS:
+                return path
+    return None
+
+
+async def handle_in_parts(handle: Handle, request: Request[Any], path: str, joined: int) -> Response | None:
+    """Return the response to all parts. Raises what the handler does; parts that wait do so side by side.
+
+    `joined`: how many levels of the response's arrays are only containers (topics of partitions), joined by name.
+    """
+    answers: list[Response | asyncio.Future[Response | None] | None] = []
+    pace = _Pace()
+    try:
+        async for part in _parts(request, path.split("."), pace):
+            began = time.perf_counter()
+            answer = handle(part)
+            pace.took(time.perf_counter() - began)
+            answers.append(asyncio.ensure_future(answer) if isinstance(answer, Awaitable) else answer)
+            await asyncio.sleep(0)
+        return await _whole([await a if isinstance(a, asyncio.Future) else a for a in answers], joined)
+    finally:
+        for left in answers:
+            if isinstance(left, asyncio.Future) and not left.done():
+                left.cancel()
+
+
+class _Pace:
+    """How many items the next part has."""
+
+    def __init__(self) -> None:
+        self.items = PART_ITEMS
+
+    def took(self, seconds: float) -> None:
+        factor = min(4.0, PART_SECONDS / max(seconds, 1e-6))
+        self.items = max(1, min(MAX_PART_ITEMS, int(self.items * factor)))
+
+
+async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncIterator[Request[Any]]:
+    """The request, cut into smaller ones."""
+    grouped: dict[Chain, list[Chain]] = {}
+    for at, chain in enumerate(_chains(request, names)):
+        twins = grouped.setdefault(_key(chain), [])
+        if len(twins) < 2:
+            twins.append(chain)
+        if not at % AT_ONCE:
+            await asyncio.sleep(0)
+    part: list[Chain] = []
+    for twins in grouped.values():
+        part += twins
+        if len(part) >= pace.items:
+            yield _request(request, names, part)
+            part = []
+    if part:
+        yield _request(request, names, part)
+
+
+def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
+    """Each item of the innermost array with those around it; one without inner items ends its chain."""
+    for inner in getattr(item, names[0]) or ():
+        if len(names) > 1 and getattr(inner, names[1]):
+            for rest in _chains(inner, names[1:]):
+                yield (inner, *rest)
+        else:
+            yield (inner,)
+
+
+def _key(chain: Chain) -> Chain:
+    """What makes two items the same: all that they say, and the names of what is around them."""
+    *around, item = chain
+    return *(_scalars(container) for container in around), _content(item)
+
+
+def _scalars(item: Struct) -> Chain:
+    return tuple(getattr(item, field.name) for field in item.FIELDS if field.kind not in ("array", "struct", "records"))
+
+
+def _content(item: Any) -> Any:
+    if isinstance(item, Struct):
+        return tuple(_content(getattr(item, field.name)) for field in item.FIELDS)
+    if isinstance(item, list):
+        return tuple(map(_content, item))
+    return id(item) if isinstance(item, memoryview) else item
+
+
+def _request(request: Request[Any], names: Sequence[str], part: Sequence[Chain]) -> Request[Any]:
+    """A request with these items only."""
+    made = copy.copy(request)
+    setattr(made, names[0], [])
+    open_items: list[tuple[Any, Any]] = []  # of the last chain: each container, and its copy in this part
+    for chain in part:
+        depth = 0
+        while depth < min(len(open_items), len(chain) - 1) and open_items[depth][0] is chain[depth]:
+            depth += 1
+        del open_items[depth:]
+        for item, name in zip(chain[depth:], names[depth:], strict=False):
+            target = getattr(open_items[-1][1] if open_items else made, name)
+            is_container = len(open_items) < len(chain) - 1
+            mine = copy.copy(item) if is_container else item
+            if is_container:
+                setattr(mine, names[len(open_items) + 1], [])
+                open_items.append((item, mine))
+            target.append(mine)
+    return made
+
+
+async def _whole(answers: Sequence[Response | None], joined: int) -> Response | None:
+    """One response of all."""
+    responses = [answer for answer in answers if answer is not None]
+    if not responses:
+        return None
+    merged = Merged(responses[0], joined)
+    for response in responses[1:]:
+        merged.add(response)
+        await asyncio.sleep(0)
+    return responses[0]
+
+
+class Merged:
+    """A response that those to other parts of the same request are added to."""
+
+    def __init__(self, whole: Response, joined: int) -> None:
+        self._whole = whole
+        self._joined = joined
+        self._containers: dict[Chain, Struct] = {}
+        for field in whole.FIELDS:
+            if field.kind == "array" and joined and field.name not in SHARED:
+                self._note(field.name, getattr(whole, field.name) or (), (), joined)
+
+    def add(self, response: Response) -> None:
+        """Take over what another part was answered."""
+        whole: Any = self._whole
+        for field in whole.FIELDS:
+            mine, theirs = getattr(whole, field.name), getattr(response, field.name)
+            if field.name == "throttle_time_ms":
+                whole.throttle_time_ms = max(mine, theirs)
+            elif field.kind == "array":
+                if mine is None or not theirs:
+                    continue
+                if field.name in SHARED:
+                    mine += [item for item in theirs if item not in mine]
+                else:
+                    self._join(field.name, mine, theirs, (), self._joined)
+            elif field.name == "error_code" and not mine:
+                whole.error_code = theirs
+
+    def _join(self, name: str, mine: list[Any], theirs: list[Any], around: Chain, levels: int) -> None:
+        if not levels or not isinstance(theirs[0], Struct):
+            mine += theirs
+            return
+        for item in theirs:
+            key = (*around, name, _names(item))
+            known = self._containers.get(key)
+            if known is None:
+                mine.append(item)
+                self._note(name, (item,), around, levels)
+                continue
+            for field in item.FIELDS:
+                held, added = getattr(known, field.name), getattr(item, field.name)
+                if field.kind == "array" and held is not None and added:
+                    self._join(field.name, held, added, key, levels - 1)
+
+    def _note(self, name: str, items: Sequence[Any], around: Chain, levels: int) -> None:
+        for item in items:
+            if not isinstance(item, Struct):
+                return
+            key = (*around, name, _names(item))
+            self._containers.setdefault(key, item)
+            for field in item.FIELDS if levels > 1 else ():
+                if field.kind == "array":
+                    self._note(field.name, getattr(item, field.name) or (), key, levels - 1)
+
+
+def _names(item: Struct) -> Chain:
+    """What a container in a response is known by."""
+    return tuple(getattr(item, field.name) for field in item.FIELDS if field.kind in ("string", "uuid"))

@@ -1,0 +1,96 @@
+"""No request keeps the loop from the other clients for long, and none leaves much behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+from tests.unit.broker.large_requests import array_paths, large
+
+from ottla.broker.apis import SERVED, Served
+from ottla.errors import KafkaError
+from ottla.net.connection import HangupError
+
+ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
+"""Of the long array; a limit of an API is tried in any case."""
+STALL_SECONDS = 0.05
+LEFT_BYTES = 10 * 1024 * 1024
+WAIT_SECONDS = 10
+NEVER = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
+"""Without arrays."""
+
+
+class Heartbeat:
+    """How long the loop's thread was busy, at the longest, before it came back to others."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Heartbeat:
+        gc.collect()
+        gc.disable()  # its pauses depend on all that the tests before have made
+        self._task = asyncio.create_task(self._beat())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.sleep(0)
+        assert self._task is not None
+        self._task.cancel()
+        gc.enable()
+
+    async def _beat(self) -> None:
+        last = time.thread_time()  # of this thread: other processes of the machine do not count
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest = max(self.longest, now - last)
+            last = now
+
+
+async def send(client: Asker, frame: bytearray) -> None:
+    """Send a request and take any answer; it is not decoded, as that would be the client's work."""
+    try:
+        answer = client.dispatch(frame)
+        if isinstance(answer, Awaitable):
+            await asyncio.wait_for(answer, WAIT_SECONDS)
+    except (HangupError, KafkaError, TimeoutError):
+        pass
+
+
+def cases(row: Served) -> list[tuple[int, tuple[str, ...]]]:
+    last = row.last_served(in_cluster=False)
+    return [(v, path) for v in range(row.first, last + 1) for path in array_paths(row.api.request, v)]
+
+
+ROWS = [
+    row for row in SERVED if row.name not in NEVER and row.last_served(in_cluster=False) >= row.first and cases(row)
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_request_with_many_items_in_any_version_does_not_stall_others(row: Served, tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        slow = []
+        items = min(ITEMS, row.most)
+        for version, path in cases(row):
+            for distinct in (True, False):
+                few, frame = (
+                    client.frame(large(row.api.request, version, path, n, distinct=distinct), version)
+                    for n in (20, items)
+                )
+                await send(client, few)  # imports, and compiles the codecs
+                async with Heartbeat() as heartbeat:
+                    await send(client, frame)
+                if heartbeat.longest > STALL_SECONDS:
+                    slow.append(f"v{version} {'.'.join(path)} distinct={distinct}: {1000 * heartbeat.longest:.0f} ms")
+        assert not slow
+
+    with_broker(test, tmp_path, seconds=300, auto_create_topics_enable="false")

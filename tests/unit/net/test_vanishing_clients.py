@@ -1,0 +1,104 @@
+"""A client that has gone while its request waits: its descriptor is free at once, and nobody waits on its behalf."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+from tests.unit.broker.test_produce_and_fetch import create, fetch_request
+
+from ottla.model import TopicPartition
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+TP = TopicPartition("t", 0)
+
+
+def connected(client: Asker) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", client.node.endpoints[0].port))
+    sock.setblocking(False)
+    return sock
+
+
+def framed(client: Asker, request: Any, version: int) -> bytes:
+    frame = bytes(client.frame(request, version))
+    return struct.pack(">i", len(frame)) + frame
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def on_a_broker(test: Callable[[Asker], Awaitable[None]], data: Path) -> None:
+    async def with_topic(client: Asker) -> None:
+        await create(client)
+        await test(client)
+
+    with_broker(with_topic, data)
+
+
+def waiters(client: Asker) -> int:
+    partition = client.services.partitions.get(TP)
+    assert partition is not None
+    return len(partition._waiters)
+
+
+def connections(client: Asker) -> int:
+    return sum(len(listener.connections) for listener in client.node._listeners)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_fetch_of_a_client_that_has_gone_ends_at_once(tmp_path: Path, how: str) -> None:
+    async def test(client: Asker) -> None:
+        sock = connected(client)
+        sock.send(framed(client, fetch_request(wait=600_000), 11))
+        await until(lambda: waiters(client) == 1)
+        assert connections(client) == 1
+        if how == "reset":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+        await until(lambda: not waiters(client) and not connections(client))
+
+    on_a_broker(test, tmp_path)
+
+
+def test_records_behind_the_fetch_of_a_client_that_has_gone_are_taken(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        sock = connected(client)
+        records = PartitionProduceData(index=0, records=memoryview(batch(b"a")))
+        topics = [TopicProduceData(name="t", partition_data=[records])]
+        sock.send(
+            framed(client, fetch_request(wait=600_000), 11)
+            + framed(client, ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), 9)
+        )
+        await until(lambda: waiters(client) == 1)
+        sock.close()
+        partition = client.services.partitions.get(TP)
+        assert partition is not None
+        await until(lambda: partition.log.log_end_offset == 1)
+        await until(lambda: not waiters(client) and not connections(client))
+
+    on_a_broker(test, tmp_path)
+
+
+def test_client_that_sends_more_while_its_fetch_waits_is_answered_in_order(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        loop = asyncio.get_running_loop()
+        sock = connected(client)
+        sock.send(framed(client, fetch_request(wait=300), 11))
+        await until(lambda: waiters(client) == 1)
+        sock.send(framed(client, fetch_request(), 11))
+        answers = b""
+        async with asyncio.timeout(10):
+            while len(answers) < 2 or len(answers) < 2 * (4 + struct.unpack_from(">i", answers)[0]):
+                answers += await loop.sock_recv(sock, 65536)
+        sock.close()
+
+    on_a_broker(test, tmp_path)
