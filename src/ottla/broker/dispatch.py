@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -15,6 +16,7 @@ from ottla.acl import ResourceType
 from ottla.broker.apis import BY_KEY, Handler, Served
 from ottla.broker.meter import Meter
 from ottla.broker.request_parts import exceeding, handle_in_parts
+from ottla.broker.request_time import timed
 from ottla.broker.services import Call, Services
 from ottla.cluster.membership_proof import MEMBER
 from ottla.errors import (
@@ -74,6 +76,7 @@ class Dispatch:
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer one request."""
+        began = time.perf_counter() if self._quotas.active else 0.0
         try:
             header, pos = decode_request_header(frame)
             served, handler, request_class = self._row(header.api_key)
@@ -98,10 +101,15 @@ class Dispatch:
             raise HangupError(f"a request cannot be read: {error}") from None
         except ClusterAuthorizationFailedError as error:
             return framed(failure(served, version, error), header)
-        meter = Meter(self._quotas, call, header.api_key, len(frame)) if self._quotas.active else None
+        meter = Meter(self._quotas, call, header.api_key, len(frame), began) if self._quotas.active else None
         if steps is not None:
-            return self._decode_and_handle(steps, header, served, handler, call, meter)
-        return self._handle(request, header, served, handler, call, meter)
+            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, served, handler, call, meter)
+        else:
+            reply = self._handle(request, header, served, handler, call, meter)
+        if meter is not None and isinstance(reply, Awaitable):
+            meter.spent.pause()  # from here on its steps count
+            return timed(reply, meter.spent)
+        return reply
 
     async def _decode_and_handle(
         self,
@@ -144,8 +152,6 @@ class Dispatch:
         except Exception as error:
             # a bug of ours must neither stop the broker nor leave the client waiting
             answer = self._unexpected(served, header, error)
-        if meter is not None:
-            meter.stop()
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
         if header.api_key != PRODUCE:

@@ -8,7 +8,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +19,7 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.live_config import LiveConfig, connection_limits
 from ottla.broker.quotas import Quotas
+from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.services import Services
 from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
@@ -81,7 +81,7 @@ class BrokerNode:
         """Why."""
         logs.protect()
         self._clock = clock
-        self._workers = ThreadPoolExecutor(config.num_io_threads, thread_name_prefix="ottla-worker")
+        self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
         self._live = LiveConfig(config, self.broker_id)
         self._defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
@@ -103,7 +103,9 @@ class BrokerNode:
 
     async def start(self) -> None:
         """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
-        config, clock = self.config, self._clock
+        config, clock, loop = self.config, self._clock, asyncio.get_running_loop()
+        if loop.get_task_factory() is None:
+            loop.set_task_factory(task_factory)
         try:
             zookeeper, cluster_id = await self._join(), None
             if zookeeper is not None:
@@ -415,6 +417,9 @@ class BrokerNode:
         config = self.config
         bound = []
         memory = FrameMemory(config.queued_max_request_bytes)
+        own = config.inter_broker_listener
+        if own is not None and len(config.listeners) > 1:
+            self._admission.protect(own.name, self._close_least_recently_used)
         for endpoint in config.listeners:
             listener = Listener(
                 endpoint.name,
@@ -431,6 +436,19 @@ class BrokerNode:
             port = listener.bind(endpoint.host, endpoint.port)
             bound.append(endpoint._replace(port=port, protocol=config.security_protocol(endpoint.name)))
         self.endpoints = tuple(bound)
+
+    def _close_least_recently_used(self) -> None:
+        """Make room for another broker: of the clients the one goes that was silent longest (KIP-402)."""
+        clients = (
+            c
+            for listener in self._listeners
+            if not self._admission.is_protected(listener.name)
+            for c in listener.connections
+        )
+        oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
+        if oldest is not None:
+            log.warning("%s: disconnected for a broker, max.connections is reached", oldest.peer)
+            oldest.close()
 
     def _service(self, listener: str, dispatch: Dispatch) -> Service:
         """What answers requests on a listener; where it speaks SASL, there is a door before."""

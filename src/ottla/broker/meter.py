@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from ottla.broker.quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
+from ottla.broker.request_time import RequestTime
 from ottla.broker.services import Call
 from ottla.net.connection import Reply
 from ottla.protocol.message import Response
@@ -13,21 +12,17 @@ PRODUCE, FETCH = 0, 1
 
 
 class Meter:
-    """Bytes of Produce and Fetch, and the time of any request on the broker's thread."""
+    """Bytes of Produce and Fetch, and the time of any request on the broker's thread and its workers."""
 
-    __slots__ = ("_api_key", "_began", "_call", "_nbytes", "_percent", "_quotas")
+    __slots__ = ("_api_key", "_call", "_nbytes", "_quotas", "spent")
 
-    def __init__(self, quotas: Quotas, call: Call, api_key: int, nbytes: int) -> None:
+    def __init__(self, quotas: Quotas, call: Call, api_key: int, nbytes: int, began: float) -> None:
+        """`began`: when the broker began to read the request."""
         self._quotas = quotas
         self._call = call
         self._api_key = api_key
         self._nbytes = nbytes
-        self._percent = 0.0
-        self._began = time.perf_counter()
-
-    def stop(self) -> None:
-        """The handler has given up the broker's thread: what it waits for from here on costs nothing."""
-        self._percent = 100 * (time.perf_counter() - self._began)
+        self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
         """Count the request; True where the client has to wait and the answer says so now."""
@@ -38,7 +33,7 @@ class Meter:
         elif self._api_key == FETCH and reply:
             nbytes = sum(c.nbytes if hasattr(c, "nbytes") else len(c) for c in reply)
             wait = self._quotas.wait_seconds(CONSUMER_BYTES, user, call.client_id, nbytes)
-        wait = max(wait, self._quotas.wait_seconds(REQUEST_PERCENT, user, call.client_id, self._percent))
+        wait = max(wait, self._quotas.wait_seconds(REQUEST_PERCENT, user, call.client_id, 100 * self.spent.seconds))
         if wait <= 0:
             return False
         throttle_ms = call.throttle(wait)

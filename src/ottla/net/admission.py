@@ -1,11 +1,14 @@
 """Who may connect: how many at a time, from one address, and how many in a second (KIP-402, KIP-612).
 
 Counts are shared by all listeners of a broker. Where the broker is full or connections come too fast, the rest waits in
-the kernel's backlog; one address that has too many open is sent away at once, as in Kafka. Loop thread.
+the kernel's backlog; one address that has too many open is sent away at once, as in Kafka. The inter-broker listener is
+protected from the others: `max.connections` and the broker's rate do not keep a broker out, a client goes for it.
+A quarter of the descriptors is left to logs. Loop thread.
 """
 
 from __future__ import annotations
 
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +16,8 @@ from typing import NamedTuple
 
 from ottla.net.rate import Rate
 
+CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
+"""The parts of all descriptors that clients, and brokers, leave to logs: a quarter and an eighth."""
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
 """Addresses whose rate is remembered before the silent ones are forgotten."""
@@ -48,6 +53,8 @@ class Admission:
         self._listener_rates: dict[str, Rate] = {}
         self._ip_rates: dict[str, Rate] = {}
         self._waiting: dict[Callable[[], None], None] = {}
+        self._protected: str | None = None
+        self._make_room: Callable[[], None] = lambda: None
 
     @property
     def limits(self) -> Limits:
@@ -64,15 +71,30 @@ class Admission:
         """Connections that are open."""
         return self._by_listener.total()
 
+    def protect(self, listener: str, make_room: Callable[[], None]) -> None:
+        """Let connections of this listener in when the broker is full; `make_room` closes one of another listener."""
+        self._protected, self._make_room = listener, make_room
+
+    def is_protected(self, listener: str) -> bool:
+        """Whether this is the listener of the brokers, and clients have another one."""
+        return listener == self._protected
+
+    def has_descriptors(self, listener: str, descriptor: int) -> bool:
+        """Whether a connection may keep a descriptor of this number; the kernel gives the lowest that is free."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = most // (PROTECTED_RESERVE if self.is_protected(listener) else CLIENT_RESERVE)
+        return most == resource.RLIM_INFINITY or descriptor < most - left
+
     def wait_seconds(self, listener: str, waiter: Callable[[], None]) -> float | None:
         """How long a listener is to wait before it accepts the next one; None: until `waiter` is called."""
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)
-        if self.count >= limits.connections or self._by_listener[listener] >= of_listener:
+        is_full = self.count >= limits.connections and not self.is_protected(listener)
+        if is_full or self._by_listener[listener] >= of_listener:
             self._waiting[waiter] = None
             return None
         now = self._clock()
-        wait = self._rate.wait_seconds(limits.rate, now)
+        wait = 0.0 if self.is_protected(listener) else self._rate.wait_seconds(limits.rate, now)
         own = limits.rate_per_listener.get(listener)
         if own is not None:
             wait = max(wait, self._listener_rates.setdefault(listener, Rate(WINDOWS)).wait_seconds(own, now))
@@ -85,7 +107,8 @@ class Admission:
     def enter(self, listener: str, ip: str) -> str | None:
         """Count a connection in; or the name of the option that keeps it out."""
         limits, now = self._limits, self._clock()
-        self._rate.add(1, now)
+        if not self.is_protected(listener):
+            self._rate.add(1, now)
         if listener in limits.rate_per_listener:
             self._listener_rates.setdefault(listener, Rate(WINDOWS)).add(1, now)
         if self._by_ip[ip] >= limits.per_ip_overrides.get(ip, limits.per_ip):
@@ -94,6 +117,8 @@ class Admission:
             return "connection_creation_rate of its address"
         self._by_listener[listener] += 1
         self._by_ip[ip] += 1
+        if self.count > limits.connections and self.is_protected(listener):
+            self._make_room()
         return None
 
     def left(self, listener: str, ip: str) -> None:

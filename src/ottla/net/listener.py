@@ -145,6 +145,10 @@ class Listener:
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
         ip = addresses.of_peer(address)
+        if not self._admission.has_descriptors(self.name, sock.fileno()):
+            log.warning("%s: refused, logs need the descriptors that are left; raise the limit (ulimit -n)", ip)
+            sock.close()
+            return True
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             log.warning("%s: refused, %s is reached", ip, refusal)

@@ -1,3 +1,5 @@
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -220,4 +223,29 @@ def test_a_wait_longer_than_an_answer_can_tell_is_told_as_the_longest(tmp_path):
         assert call.throttle(5e6) == 2**31 - 1
         assert client.throttled_seconds == 5e6
 
+    with_broker(test, tmp_path)
+
+
+def test_time_of_a_coroutine_counts_against_the_request_percentage(tmp_path, monkeypatch):
+    def burn() -> None:
+        end = time.perf_counter() + 0.15
+        while time.perf_counter() < end:
+            pass
+
+    async def answer() -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        burn()
+        await asyncio.gather(later())
+        return HeartbeatResponse()
+
+    async def later() -> None:
+        burn()
+
+    async def test(client: Asker) -> None:
+        assert await set_quota(client, REQUEST_PERCENT, 1, client_id=None) == 0
+        answered = await client.ask(HeartbeatRequest(group_id="g"), 3)
+        assert answered.throttle_time_ms > 0
+        assert client.throttled_seconds > 0
+
+    monkeypatch.setattr("ottla.broker.handlers.heartbeat.handle", lambda request, call: answer())
     with_broker(test, tmp_path)

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from ottla.net import admission as admissions
 from ottla.net.admission import Admission, Limits
 from ottla.net.rate import Rate
 
@@ -74,3 +75,33 @@ def test_waiting_as_told_brings_the_rate_back_to_its_bound():
     assert wait == pytest.approx(10.0)
     assert rate.per_second(9.5 + wait) <= 100
     assert rate.wait_seconds(1000, now=9.5) == 0
+
+
+def test_brokers_come_in_when_clients_have_used_up_the_connections_and_a_client_goes():
+    admission, gone = Admission(Limits(connections=2)), []
+    admission.protect("BROKERS", lambda: gone.append(admission.left("CLIENTS", "x")))
+    for _ in range(2):
+        assert admission.enter("CLIENTS", "x") is None
+    assert admission.wait_seconds("CLIENTS", lambda: None) is None
+    assert admission.wait_seconds("BROKERS", waiter) == 0
+    assert admission.enter("BROKERS", "y") is None
+    assert len(gone) == 1
+    assert admission.count == 2
+
+
+def test_rate_of_clients_does_not_keep_brokers_waiting():
+    clock = Clock()
+    admission = Admission(Limits(rate=1), clock)
+    admission.protect("BROKERS", waiter)
+    for _ in range(50):
+        admission.enter("CLIENTS", "x")
+    assert admission.wait_seconds("CLIENTS", waiter) > 0
+    assert admission.wait_seconds("BROKERS", waiter) == 0
+
+
+def test_descriptors_are_left_to_logs_and_some_of_them_to_brokers(monkeypatch):
+    monkeypatch.setattr(admissions.resource, "getrlimit", lambda _: (1000, 1000))
+    admission = Admission()
+    admission.protect("BROKERS", waiter)
+    assert [admission.has_descriptors("CLIENTS", number) for number in (749, 750)] == [True, False]
+    assert [admission.has_descriptors("BROKERS", number) for number in (874, 875)] == [True, False]

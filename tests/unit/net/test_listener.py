@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import StartupError
+from ottla.net import admission as admissions
 from ottla.net.admission import UNLIMITED, Admission, Limits
 from ottla.net.connection import Connection, FileRange, HangupError, Reply, Rest
 from ottla.net.frame_memory import FrameMemory
@@ -259,6 +260,23 @@ def test_connections_beyond_the_limit_are_refused() -> None:
             assert await answer(reader) == b"in"
             refused, second = await server.connect()
             assert await refused.read() == b""
+            writer.close()
+            second.close()
+
+    run(test)
+
+
+def test_clients_beyond_the_descriptors_that_are_theirs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with Server(echo) as server:
+            reader, writer = await server.connect()
+            writer.write(frame(b"in"))
+            assert await answer(reader) == b"in"
+            monkeypatch.setattr(admissions.resource, "getrlimit", lambda _: (8, 8))
+            refused, second = await server.connect()
+            assert await refused.read() == b""
+            writer.write(frame(b"still"))
+            assert await answer(reader) == b"still"
             writer.close()
             second.close()
 

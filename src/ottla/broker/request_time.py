@@ -1,0 +1,112 @@
+"""How long a request keeps the broker busy: every step of it on the loop, of the tasks it starts, and in workers.
+
+Handlers are coroutines that wait most of the time; only what runs counts against `request_percentage`. The request's
+`RequestTime` is a context variable, so tasks (by `task_factory`) and calls in workers (by `MeteredWorkers`) find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class RequestTime:
+    """A stopwatch for one request."""
+
+    __slots__ = ("_seconds", "_since")
+
+    def __init__(self, since: float) -> None:
+        """`since`: when the loop began with the request; the stopwatch runs."""
+        self._seconds = 0.0
+        self._since: float | None = since
+
+    def resume(self) -> None:
+        """The request has the loop again."""
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        """The request waits."""
+        if self._since is not None:
+            self._seconds += time.perf_counter() - self._since
+            self._since = None
+
+    def add(self, seconds: float) -> None:
+        """A worker was busy with the request for this long."""
+        self._seconds += seconds
+
+    @property
+    def seconds(self) -> float:
+        """The time so far."""
+        return self._seconds + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+
+CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
+"""Of the request that is worked on, where there are quotas."""
+
+
+class Timed(Generic[T]):
+    """An awaitable whose steps are counted."""
+
+    __slots__ = ("_awaitable", "_spent")
+
+    def __init__(self, awaitable: Awaitable[T], spent: RequestTime) -> None:
+        self._awaitable = awaitable
+        self._spent = spent
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps: Any = self._awaitable.__await__()
+        step, value = steps.send, None
+        while True:
+            self._spent.resume()
+            try:
+                waited_for = step(value)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                self._spent.pause()
+            try:
+                step, value = steps.send, (yield waited_for)
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                step, value = steps.throw, error
+
+
+async def timed(awaitable: Awaitable[T], spent: RequestTime) -> T:
+    """Await with each step counted, and that of tasks that are started on the way."""
+    CURRENT.set(spent)
+    return await Timed(awaitable, spent)
+
+
+def task_factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+    """Make tasks whose steps count for the request that starts them."""
+    spent = CURRENT.get()
+    return asyncio.Task(coro if spent is None else timed(coro, spent), loop=loop, **options)
+
+
+class MeteredWorkers(ThreadPoolExecutor):
+    """Workers whose time counts for the request that they work for."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run the call on a worker."""
+        spent = CURRENT.get()
+        if spent is None:
+            return super().submit(fn, *args, **kwargs)
+
+        def run() -> T:
+            began = time.perf_counter()
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                spent.add(time.perf_counter() - began)
+
+        return super().submit(run)
