@@ -426,3 +426,45 @@ def test_send_tells_why_there_is_no_token(broker: ScriptedBroker) -> None:
         pytest.raises(SaslAuthenticationFailedError, match="RuntimeError: vault is down"),
     ):
         p.send("t", b"x").get(10)
+
+
+# Order of concurrent calls
+
+
+def sent_in_order(broker: ScriptedBroker) -> list[bytes]:
+    return [r.value or b"" for batch in broker.topics["t"][0] for r in records(batch)]
+
+
+def test_aio_send_that_waits_for_its_topic_is_not_overtaken(broker: ScriptedBroker) -> None:
+    async def whole() -> None:
+        async with aio.KafkaProducer(**options(broker, linger_ms=1)) as p:
+            later: list[asyncio.Task[Any]] = []
+
+            def known(_: object) -> None:  # the topic is known, and the first call has not gone on yet
+                if not later:
+                    later.append(asyncio.create_task(p.send("t", b"2", partition=0)))
+
+            p._core.metadata.listeners.append(known)
+            first = asyncio.create_task(p.send("t", b"1", partition=0))
+            await first
+            await asyncio.gather(*later)
+            await p.flush()
+
+    asyncio.run(in_time(whole()))
+    assert sent_in_order(broker) == [b"1", b"2"]
+
+
+def test_aio_send_that_waits_for_memory_is_not_overtaken_by_a_smaller_record(broker: ScriptedBroker) -> None:
+    async def whole() -> None:
+        small = options(broker, buffer_memory=1000, batch_size=1000, linger_ms=50)
+        async with aio.KafkaProducer(**small) as p:
+            await p.send("t", b"0" * 300, partition=0)
+            large = asyncio.create_task(p.send("t", b"1" * 700, partition=0))
+            while not p._core.accumulator.pool.queued:
+                await asyncio.sleep(0)
+            await asyncio.gather(large, p.send("t", b"2", partition=0))
+            await p.flush()
+            assert not p._turns.is_taken(("t", 0))
+
+    asyncio.run(in_time(whole()))
+    assert sent_in_order(broker) == [b"0" * 300, b"1" * 700, b"2"]

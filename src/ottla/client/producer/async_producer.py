@@ -39,6 +39,7 @@ class KafkaProducer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
+        self._turns = _Turns()
         self._hurry = asyncio.Event()
         """Set when nobody waits for deliveries at the end any more."""
 
@@ -116,9 +117,7 @@ class KafkaProducer:
             core.tell_of_failure(record, error)
             raise
         try:
-            deadline = time.monotonic() + core.max_block
-            queues = await self._queues(record.topic, record.partition)
-            future = await self._append(core.prepare(record, queues), deadline)
+            future = await self._enqueue(record)
         except BaseException as error:  # interceptors hear of every failure, a cancelled task as well
             self._break_transaction(error)
             return core.failed(record, error, callback)
@@ -132,6 +131,23 @@ class KafkaProducer:
     async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> RecordMetadata:
         """Send a record and wait for its acknowledgement."""
         return await (await self.send(topic, value, key, **more))
+
+    async def _enqueue(self, record: ProducerRecord) -> RecordFuture:
+        """Put a record into a batch: at once if possible, and else after the calls that wait for the same already."""
+        core, place = self._core, (record.topic, record.partition)
+        deadline = time.monotonic() + core.max_block
+        ready: Ready | None = None
+        if not self._turns.is_taken(place):
+            queues = core.queues(*place)
+            if queues is not None:
+                ready = core.prepare(record, queues)
+                future = core.accumulator.append(ready)
+                if future is not None:
+                    return future
+        async with self._turns.take(place):
+            if ready is None:
+                ready = core.prepare(record, await self._queues(*place, deadline))
+            return await self._append(ready, deadline)
 
     async def _append(self, ready: Ready, deadline: float) -> RecordFuture:
         accumulator = self._core.accumulator
@@ -170,11 +186,13 @@ class KafkaProducer:
         self._core.check_open()
         given = self._core.table(values, keys, timestamps_ms)
         try:
-            steps = self._core.batch_steps(await self._queues(topic, partition), given, partition)
-            size = next(steps)
-            while True:
-                buffer = await self._allocate(size, time.monotonic() + self._core.max_block)
-                size = steps.send(self._core.while_open(buffer))
+            async with self._turns.take((topic, partition)):
+                deadline = time.monotonic() + self._core.max_block
+                steps = self._core.batch_steps(await self._queues(topic, partition, deadline), given, partition)
+                size = next(steps)
+                while True:
+                    buffer = await self._allocate(size, time.monotonic() + self._core.max_block)
+                    size = steps.send(self._core.while_open(buffer))
         except StopIteration as end:
             future: BatchFuture = end.value
             return future
@@ -182,8 +200,7 @@ class KafkaProducer:
             self._break_transaction(error)
             raise
 
-    async def _queues(self, topic: str, partition: int | None) -> TopicQueues:
-        deadline = time.monotonic() + self._core.max_block
+    async def _queues(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
         queues = self._core.queues(topic, partition)
         while queues is None:
             left = max(0.0, deadline - time.monotonic())
@@ -250,3 +267,33 @@ class KafkaProducer:
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
         """What is measured: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}` as in Java."""
         return self._core.metrics.told(raw)
+
+
+class _Turns:
+    """Lets calls that wait for the same place go on in the order in which they came.
+
+    A place is a topic with the partition that was asked for, or None. Without this a call that came later, and found
+    the topic known or room in a batch, would overtake one that is about to go on.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
+
+    def is_taken(self, place: tuple[str, int | None]) -> bool:
+        """Whether a call waits for this place."""
+        return place in self._locks
+
+    @asynccontextmanager
+    async def take(self, place: tuple[str, int | None]) -> AsyncIterator[None]:
+        """Wait for the calls before."""
+        lock, users = self._locks.get(place) or (asyncio.Lock(), 0)
+        self._locks[place] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            users = self._locks[place][1] - 1
+            if users:
+                self._locks[place] = (lock, users)
+            else:
+                del self._locks[place]
