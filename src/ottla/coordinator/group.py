@@ -11,8 +11,10 @@ Everything is plain data and arithmetic; times are monotonic seconds and are giv
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from ottla.coordinator.any_group import NEVER, Committer, Subscribed
 from ottla.coordinator.effects import Token
@@ -47,6 +49,10 @@ FOLLOWS: dict[State, frozenset[State]] = {
     State.DEAD: frozenset(),
 }
 """Which state may come after which."""
+
+
+MAX_PENDING: Final = 10_000
+"""Ids that a group has handed out to members which have yet to join: anybody may ask for as many as he likes."""
 
 
 @dataclass(slots=True)
@@ -104,6 +110,10 @@ class Group:
     """Whether somebody joined during the present stretch of the initial delay."""
     sync_deadline: float = NEVER
     empty_since_ms: int = -1
+    members_due: float = NEVER
+    """No member and no id handed out times out before this: a lower bound, so that a heartbeat need not look at all."""
+    offers: Counter[str] = field(default_factory=Counter)
+    """How many members offer each protocol."""
 
     @property
     def type(self) -> str:
@@ -124,6 +134,8 @@ class Group:
     def add(self, member: Member) -> None:
         """Take a member in."""
         self.members[member.id] = member
+        self._count(member.protocols, 1)
+        self.expect(min(member.deadline, member.join_deadline))
         self.pending.pop(member.id, None)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.id
@@ -133,10 +145,39 @@ class Group:
     def remove(self, member_id: str) -> None:
         """Let a member go."""
         member = self.members.pop(member_id)
+        self._count(member.protocols, -1)
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
             del self.static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+
+    def offer(self, member: Member, protocols: dict[str, bytes]) -> None:
+        """A member of the group offers other protocols."""
+        self._count(member.protocols, -1)
+        self._count(protocols, 1)
+        member.protocols = protocols
+
+    def _count(self, protocols: Iterable[str], members: int) -> None:
+        for protocol in protocols:
+            self.offers[protocol] += members
+            if not self.offers[protocol]:
+                del self.offers[protocol]
+
+    def touch(self, member: Member, now: float) -> None:
+        """A member of the group gave a sign of life."""
+        member.touch(now)
+        self.expect(member.deadline)
+
+    def expect(self, deadline: float) -> None:
+        """Something may be due then."""
+        self.members_due = min(self.members_due, deadline)
+
+    def promise(self, member_id: str, until: float) -> None:
+        """Hand out an id to join with; of too many the oldest is forgotten, whose client then asks for another."""
+        while len(self.pending) >= MAX_PENDING:
+            del self.pending[next(iter(self.pending))]
+        self.pending[member_id] = until
+        self.expect(until)
 
     def rename(self, old: Member, new_id: str) -> None:
         """A static member came back under a new id; its place among the members stays."""
@@ -154,12 +195,11 @@ class Group:
             return False
         if not self.members:
             return True
-        return protocol_type == self.protocol_type and bool(self.common() & protocols.keys())
+        return protocol_type == self.protocol_type and any(self.offers[p] == len(self.members) for p in protocols)
 
     def common(self) -> set[str]:
         """Protocols that every member offers."""
-        offers = [set(m.protocols) for m in self.members.values()]
-        return set.intersection(*offers) if offers else set()
+        return {protocol for protocol, count in self.offers.items() if count == len(self.members) > 0}
 
     def choose_protocol(self) -> str:
         """Every member votes for the first of its protocols that all offer; the most votes win."""
@@ -224,7 +264,7 @@ class Group:
             return
         if self.state is State.COMPLETING:
             raise RebalanceInProgressError
-        member.touch(now)
+        self.touch(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Anybody may read a classic group's offsets."""
@@ -252,7 +292,10 @@ class Group:
         return None
 
     def next_deadline(self) -> float:
-        """When something is due without a request."""
-        times = [self.deadline, self.sync_deadline, *self.pending.values()]
-        times += [m.timer for m in self.members.values()]
-        return min(times)
+        """When something may be due without a request."""
+        return min(self.deadline, self.sync_deadline, self.members_due)
+
+    def look_at_timers(self) -> None:
+        """Work out when the next member, or id handed out, times out."""
+        timers = [m.timer for m in self.members.values()]
+        self.members_due = min([*timers, *self.pending.values()], default=NEVER)

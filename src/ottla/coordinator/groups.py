@@ -127,7 +127,7 @@ class Groups:
         if group.state is State.EMPTY:
             raise UnknownMemberIdError
         group.check_generation(request.generation_id)
-        member.touch(self._clock.monotonic())
+        group.touch(member, self._clock.monotonic())
         if group.state is State.PREPARING:
             raise RebalanceInProgressError
 
@@ -159,6 +159,7 @@ class Groups:
                 self._rebalance.remove(group, member, effects)
         if group.state is State.PREPARING:
             self._rebalance.try_complete(group, effects)
+        group.look_at_timers()
         return effects
 
     def send_away(self, group: Group) -> Effects:
@@ -206,7 +207,7 @@ class Groups:
         request = join.request
         member_id = join.new_id
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
-            group.pending[member_id] = self._clock.monotonic() + request.session_timeout_ms / 1000
+            group.promise(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
             raise MemberIdRequiredError(member_id)
         self._take_in(group, member_id, join, effects)
 
@@ -222,7 +223,7 @@ class Groups:
         # the leader of a stable group joins again to have everything assigned anew
         settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
         if settled and member.protocols == join.offered:
-            member.touch(self._clock.monotonic())
+            group.touch(member, self._clock.monotonic())
             effects.reply(join.token, joined_answer(group, member))
         else:
             self._await_join(group, member, join, effects)
@@ -252,11 +253,11 @@ class Groups:
             member.awaiting_sync = None
         group.rename(member, join.new_id)
         # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
-        member.protocols = join.offered
+        group.offer(member, join.offered)
         if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, effects)
             return
-        self._refresh(member, join)
+        self._refresh(group, member, join)
         effects.records.append(records.group_record(group, self._clock.now_ms()))
         answer = joined_answer(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
@@ -269,23 +270,25 @@ class Groups:
     def _await_join(self, group: Group, member: Member, join: Join, effects: Effects) -> None:
         if member.awaiting_join is not None:
             effects.reply(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
-        self._refresh(member, join)
+        self._refresh(group, member, join)
         member.awaiting_join = join.token
         if group.state is not State.PREPARING:
             self._rebalance.prepare(group, effects)
         self._rebalance.try_complete(group, effects)
 
-    def _refresh(self, member: Member, join: Join) -> None:
+    def _refresh(self, group: Group, member: Member, join: Join) -> None:
         request = join.request
         member.session_timeout = request.session_timeout_ms / 1000
         timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
         member.rebalance_timeout = timeout / 1000
-        member.protocols = join.offered
+        group.offer(member, join.offered)
         member.client_id, member.client_host = join.client.id, join.client.host
-        member.touch(self._clock.monotonic())
+        group.touch(member, self._clock.monotonic())
 
     def _check_room(self, group: Group, member_id: str) -> None:
         """Raise GroupMaxSizeReachedError where the group is full; a rebalance lets the first ones in that join."""
+        if len(group.members) < self._config.group_max_size:
+            return
         member = group.members.get(member_id)
         if group.state is State.PREPARING:
             known, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
@@ -312,7 +315,7 @@ class Groups:
             raise UnknownMemberIdError
         if group.state is State.PREPARING:
             raise RebalanceInProgressError
-        member.touch(now)
+        group.touch(member, now)
         member.synced = True
         if group.state is State.STABLE:
             effects.reply(token, synced_answer(group, member))

@@ -40,7 +40,7 @@ class Rebalance:
                 code = code_of(RebalanceInProgressError())
                 effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
                 member.awaiting_sync = None
-                member.touch(now)
+                group.touch(member, now)
         group.sync_deadline = NEVER
         group.initial = group.state is State.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
         group.rebalance_began = now
@@ -102,7 +102,7 @@ class Rebalance:
             effects.reply(member.awaiting_join, joined_answer(group, member))
             member.awaiting_join = None
             member.join_deadline = NEVER
-            member.touch(now)
+            group.touch(member, now)
 
     def assign(self, group: Group, assignments: dict[str, bytes], effects: Effects) -> None:
         """The leader has decided: everybody who waits is told its part."""
@@ -115,7 +115,7 @@ class Rebalance:
             if member.awaiting_sync is not None:
                 effects.reply(member.awaiting_sync, synced_answer(group, member))
                 member.awaiting_sync = None
-                member.touch(now)
+                group.touch(member, now)
 
     def remove(self, group: Group, member: Member, effects: Effects) -> None:
         """A member goes, and the others have to join again."""

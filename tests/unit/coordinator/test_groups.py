@@ -10,8 +10,9 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
+from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Effects
-from ottla.coordinator.group import FOLLOWS, Group, State
+from ottla.coordinator.group import FOLLOWS, Group, Member, State
 from ottla.coordinator.groups import Client, Groups
 from ottla.errors import IllegalStateError, KafkaError, code_of, for_code
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -393,3 +394,64 @@ def test_a_rebalance_lets_in_as_many_as_fit() -> None:
     world.pass_time(11_000)
     assert len(world.answers["third2"].members) == 0
     assert len(world.answers["one"].members) == 2
+
+
+# Large groups
+
+
+def exact_deadline(group: Group) -> float:
+    timers = [member.timer for member in group.members.values()]
+    return min([group.deadline, group.sync_deadline, *group.pending.values(), *timers])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
+    draw, world, tokens = random.Random(seed), World(), count()
+    for _ in range(120):
+        known = list(world.group.members.values()) if "g" in world.groups.by_id else []
+        action = draw.choice(["join", "join", "again", "beat", "sync", "leave", "time"])
+        member = draw.choice(known) if known else None
+        token = f"t{next(tokens)}"
+        if action == "join" or member is None:
+            version, session = draw.choice([3, 5]), draw.choice([6_000, 10_000, 45_000])
+            world.join(token, version=version, session=session, protocols=draw.choice(["range", "range,sticky"]))
+        elif action == "again":
+            world.join(token, member.id, protocols=draw.choice(["range", "range,sticky"]))
+        elif action == "beat":
+            world.heartbeat(JoinGroupResponse(generation_id=world.group.generation, member_id=member.id))
+        elif action == "sync":
+            world.sync(token, JoinGroupResponse(generation_id=world.group.generation, member_id=member.id))
+        elif action == "leave":
+            world.leave(token, MemberIdentity(member_id=member.id))
+        else:
+            world.pass_time(draw.choice([100, 3_000, 8_000]))
+            assert world.group.members_due == min(
+                [m.timer for m in world.group.members.values()] + list(world.group.pending.values()), default=NEVER
+            )
+        assert world.group.next_deadline() <= exact_deadline(world.group)
+        offers = [set(m.protocols) for m in world.group.members.values()]
+        assert world.group.common() == (set.intersection(*offers) if offers else set())
+
+
+def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    for i in range(300):
+        world.join(f"j{i}")
+    looked = []
+    timer = Member.timer
+    monkeypatch.setattr(Member, "timer", property(lambda m: looked.append(m) or timer.fget(m)))  # type: ignore[attr-defined]
+    world.join("late")
+    world.group.next_deadline()
+    assert not looked
+
+
+def test_ids_handed_out_to_who_never_joins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.coordinator.group.MAX_PENDING", 100)
+    world = World()
+    for i in range(150):
+        world.join(f"j{i}", version=5)
+    assert len(world.group.pending) == 100
+    world.join("last", world.answers["j149"].member_id, version=5)
+    world.join("first", world.answers["j0"].member_id, version=5)
+    assert "last" not in world.answers  # it waits for the others that have an id
+    assert world.error("first") == "UnknownMemberIdError"
