@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
 from ottla.coordinator.transaction_runtime import TransactionRuntime
-from ottla.errors import CorruptMessageError, KafkaError
+from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
-from ottla.storage.log import DiskFailedError
+from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
-from ottla.storage.throttle import Throttle
+from ottla.storage.throttle import StoppedError, Throttle
 
 if TYPE_CHECKING:
     from ottla.storage.cleaner import Cleaning
@@ -106,7 +106,17 @@ class Housekeeping:
     def checkpoint(self) -> None:
         """Write recovery points, high watermarks and log starts."""
         for log_dir in self._usable():
-            log_dir.checkpoint(sync=False)
+            try:
+                log_dir.checkpoint(sync=False)
+            except KafkaStorageError as error:
+                self._storage_failed(log_dir, error)
+
+    def _storage_failed(self, log_dir: LogDir, error: KafkaStorageError) -> None:
+        """Take the directory out of service if its disk has failed; otherwise it is tried again."""
+        if isinstance(error, DiskFailedError):
+            self._partitions.fail_directory(log_dir, error)
+        else:
+            log.error("%s", error)
 
     def check_isr(self) -> None:
         """Look for followers that have fallen behind."""
@@ -130,7 +140,10 @@ class Housekeeping:
     def delete_files(self) -> None:
         """Remove files of deleted topics and segments."""
         for log_dir in self._usable():
-            log_dir.delete_files(self._clock.now_ms())
+            try:
+                log_dir.delete_files(self._clock.now_ms())
+            except KafkaStorageError as error:
+                self._storage_failed(log_dir, error)
 
     def rest(self) -> None:
         """Close the files of logs that are idle."""
@@ -152,15 +165,21 @@ class Housekeeping:
                 return  # no progress: try again after the pause
 
     async def _clean(self, log_dir: LogDir, cleaning: Cleaning) -> bool:
+        """One pass; whether it came to an end, so that there may be another one."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
-        except CorruptMessageError as error:
-            log_dir.leave_cleaning(cleaning, error)
-            return True
-        except Exception:
+            return log_dir.finish_cleaning(cleaning)
+        except (StoppedError, asyncio.CancelledError):
             log_dir.leave_cleaning(cleaning)
             raise
-        return log_dir.finish_cleaning(cleaning)
+        except (DiskFailedError, DiskFullError, ResourcesExhaustedError) as error:
+            self._storage_failed(log_dir, error)
+            log_dir.leave_cleaning(cleaning)
+            return False
+        except Exception as error:
+            # whatever it met: the other logs of the directory must not wait for this one
+            log_dir.leave_cleaning(cleaning, error)
+            return True
 
     async def _compact_often(self, number: int) -> None:
         """One of log.cleaner.threads, as long as there are so many."""
@@ -169,6 +188,10 @@ class Housekeeping:
             for log_dir in self._usable():
                 try:
                     await self.compact(log_dir)
+                except StoppedError:
+                    return
+                except KafkaStorageError as error:
+                    self._storage_failed(log_dir, error)
                 except Exception:
                     # a job must not end for good, whatever one round of it met
                     log.exception("compaction in %s failed", log_dir.path)

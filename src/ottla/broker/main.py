@@ -178,10 +178,16 @@ class BrokerNode:
             await self._take_options(ClusterImage(""), view.image)
             topic_options = await read_topic_options(registry)
             for log_dir in self._log_dirs:
-                log_dir.load(
-                    lambda tp: self.log_config(topic_options.get(tp.topic, {})),
-                    recovery_threads=config.num_recovery_threads_per_data_dir,
-                )
+                try:
+                    log_dir.load(
+                        lambda tp: self.log_config(topic_options.get(tp.topic, {})),
+                        recovery_threads=config.num_recovery_threads_per_data_dir,
+                    )
+                except UnusableDirectoryError as error:
+                    if log_dir is self._log_dirs[0]:
+                        raise
+                    log.error("%s; going on without it", error.message)
+                    log_dir.take_offline(error.message)
             partitions.on_fatal = functools.partial(self._fail, "log.dirs: the first data directory has failed")
             member.on_expelled = self._fail
             if zookeeper is not None:

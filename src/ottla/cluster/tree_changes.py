@@ -127,6 +127,9 @@ class TreeChanges:
                     await self._controller.topics.delete(name)
                     continue  # the request goes when the topic is gone
             except UnknownTopicOrPartitionError:
+                begun = name in self._view.image.deleting
+                if begun or await self._registry.get(znodes.delete_topic(name)) is None:
+                    continue  # this controller made the znode, and has begun the deletion or completed it meanwhile
                 log.warning("%s: there is no such topic", znodes.delete_topic(name))
             await self._remove(znodes.delete_topic(name))
 

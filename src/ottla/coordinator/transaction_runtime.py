@@ -70,7 +70,7 @@ class TransactionRuntime:
 
     def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
         """Take a batch of a partition over that is being read."""
-        return self._log.read_batch(index, data, self._replay)
+        return 1 if header.is_control else self._log.read_batch(index, data, self._replay)
 
     def loaded(self, index: int) -> None:
         """A partition is in memory: go on with its transactions whose end was decided."""

@@ -9,7 +9,6 @@ itself runs on a worker.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
@@ -34,8 +33,8 @@ from ottla.replication.proposals import carry_through
 from ottla.replication.replica import Replica
 from ottla.replication.roles import IsrChanges
 from ottla.replication.waits import OffsetWaits
-from ottla.storage.files import FileSlice
-from ottla.storage.log import Appended, DiskFailedError, DiskFullError, Log
+from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
+from ottla.storage.log import Appended, Log
 
 logger = logging.getLogger("ottla.replication")
 full_log = logger.getChild("full")
@@ -47,8 +46,8 @@ ALL_REPLICAS = -1
 LAG_SECONDS = 30.0
 """Kafka's default of replica.lag.time.max.ms."""
 
-SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Want of descriptors or memory: a file could not be opened, which says nothing about the disk."""
+FLUSH_RETRY_SECONDS = 1.0
+"""Until a flush for which there was no descriptor is tried again."""
 
 Waiter = Callable[[int], None]
 """Told how many bytes a partition has gained, or 0 when it changed in another way."""
@@ -230,6 +229,9 @@ class Partition:
                 self.fail(error)
             else:
                 full_log.warning("%s takes no records: %s", self.topic_partition, error)
+            raise
+        except ResourcesExhaustedError as error:
+            full_log.warning("%s takes no records: %s", self.topic_partition, error)
             raise
         self._on_appended(len(data))
         return appended
@@ -487,7 +489,7 @@ class Partition:
         logger.error("%s is out of service until a restart: %s", self.topic_partition, error)
         self.log.failed = self._failed = self._closed = True
         self._give_up(KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
-        if self.on_disk_failure is not None:
+        if self.on_disk_failure is not None and not (isinstance(error, OSError) and error.errno in SCARCE):
             self.on_disk_failure(self, error)
 
     def _flush_soon(self) -> None:
@@ -497,9 +499,17 @@ class Partition:
         self._flush = asyncio.get_running_loop().run_in_executor(self._workers, self.log.flush, end)
         self._flush.add_done_callback(lambda done: self._on_flushed(done, end, position))
 
+    def _flush_again(self) -> None:
+        if not self._closed:
+            self._flush_soon()
+
     def _on_flushed(self, done: asyncio.Future[None], end: int, position: int) -> None:
         self._flush = None
         error = None if done.cancelled() else done.exception()
+        if isinstance(error, ResourcesExhaustedError):
+            full_log.warning("%s will be flushed again: %s", self.topic_partition, error)
+            asyncio.get_running_loop().call_later(FLUSH_RETRY_SECONDS, self._flush_again)
+            return
         if error is not None:
             self.fail(error)
             return

@@ -217,8 +217,10 @@ class Partitions:
         return next(d for d in self._log_dirs if d.logs.get(partition.topic_partition) is partition.log)
 
     def _on_disk_failure(self, partition: Partition, error: BaseException) -> None:
+        self.fail_directory(self._directory_of(partition), error)
+
+    def fail_directory(self, directory: LogDir, error: BaseException) -> None:
         """One log's disk is all logs' disk: their directory is out of service (KIP-112)."""
-        directory = self._directory_of(partition)
         if not directory.offline:
             log.error("log.dirs: %s has failed and is out of service until a restart: %s", directory.path, error)
             directory.take_offline(str(error))

@@ -23,7 +23,7 @@ from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import Record
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage.cleanable import Cleanable, measure
-from ottla.storage.files import sync_directory
+from ottla.storage.files import DiskFailedError, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.log_dir import DEDUPE_BUFFER_BYTES
 from ottla.storage.offset_map import OffsetMap
@@ -82,8 +82,8 @@ class Cleaning:
     def copy(self) -> None:
         """Read keys, then write `.cleaned` segments and wait until they are on the disk.
 
-        Raises KafkaStorageError where the disk fails, StoppedError when the throttle is stopped, CorruptMessageError
-        for damage in the log; what was written is removed and the log is as it was.
+        Raises what `files.storage_error` makes of an I/O error, StoppedError when the throttle is stopped,
+        CorruptMessageError for damage in the log; what was written is removed and the log is as it was.
         """
         try:
             end = self._end = self._read_keys()
@@ -94,7 +94,7 @@ class Cleaning:
             self.cleaned_to = end
         except OSError as error:
             self.abandon()
-            raise KafkaStorageError(f"cleaning {self.log.topic_partition} failed: {error}") from error
+            raise storage_error(f"compact {self.log.topic_partition}", self.log.dir, error) from error
         except BaseException:
             self.abandon()
             raise
@@ -225,27 +225,46 @@ class Cleaning:
     # On the loop
 
     def install(self) -> bool:
-        """Swap the new segments in. False, with nothing changed, where the log lost one of the old ones meanwhile."""
+        """Swap the new segments in. False, with nothing changed, where the log lost one of the old ones meanwhile.
+
+        An I/O error before the first old segment goes leaves the log as it is. After that the log is between two states
+        until the next start completes the swap: it is a DiskFailedError then, whatever the cause.
+        """
         present = {id(segment) for segment in self.log.segments}
         if self.log.closed or not all(id(s) in present for group, _ in self._groups for s in group):
             self.abandon()
             return False
+        doing = f"swap in compacted segments of {self.log.topic_partition}"
+        plain = [(group, self.log.segment_at(target.base_offset)) for group, target in self._groups]
         try:
-            self._swap()
+            # From the last to the first: recovery takes a .swap file before all .cleaned ones as complete.
+            for _, fresh in reversed(plain):
+                fresh.rename(CLEANED_SUFFIX, SWAP_SUFFIX)
+            sync_directory(self.log.dir)
         except OSError as error:
-            raise KafkaStorageError(f"cleaning {self.log.topic_partition} failed: {error}") from error
+            self._undo(plain)
+            raise storage_error(doing, self.log.dir, error) from error
+        try:
+            for group, fresh in plain:
+                self._replace(group, fresh)
+        except (OSError, KafkaStorageError) as error:
+            raise DiskFailedError(f"could not {doing} in {self.log.dir}: {error}; restart the broker") from error
+        self._groups = []
+        try:
+            sync_directory(self.log.dir)
+        except OSError as error:
+            raise storage_error(doing, self.log.dir, error) from error
         return True
 
-    def _swap(self) -> None:
-        plain = [(group, self.log.segment_at(target.base_offset)) for group, target in self._groups]
-        # From the last to the first: recovery takes a .swap file before all .cleaned ones as complete.
-        for _, fresh in reversed(plain):
-            fresh.rename(CLEANED_SUFFIX, SWAP_SUFFIX)
-        sync_directory(self.log.dir)
-        for group, fresh in plain:
-            self._replace(group, fresh)
-        sync_directory(self.log.dir)
-        self._groups = []
+    def _undo(self, plain: list[tuple[list[Segment], Segment]]) -> None:
+        """Remove what was written, under either name; what cannot be removed would be taken as complete later."""
+        try:
+            for _, fresh in plain:
+                fresh.delete_files(SWAP_SUFFIX)
+            self.abandon()
+        except OSError as error:
+            doing = f"remove compacted segments of {self.log.topic_partition}"
+            raise DiskFailedError(f"could not {doing} in {self.log.dir}: {error}; restart the broker") from error
 
     def _replace(self, group: list[Segment], fresh: Segment) -> None:
         at = self.log.segments.index(group[0])
@@ -261,10 +280,13 @@ class Cleaning:
         self.log.segments.insert(at, fresh)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove what was written; what cannot be removed goes at the next start."""
         for _, target in self._groups:
             target.close()
-            target.delete_files("")
+            try:
+                target.delete_files("")
+            except OSError as error:
+                log.warning("%s: compacted files cannot be removed: %s", self.log.topic_partition, error)
         self._groups = []
 
 

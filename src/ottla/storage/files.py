@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Buffer
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The disk is full, not broken: what was written stands, and there may be room again."""
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Want of descriptors or memory: a file could not be opened, which says nothing about the disk."""
+
+
+class DiskFailedError(KafkaStorageError):
+    """The disk failed under a log, so that nothing in its directory can be relied on any more."""
+
+
+class DiskFullError(KafkaStorageError):
+    """There was no room for a write; nothing else is lost, and there may be room again."""
+
+
+class ResourcesExhaustedError(KafkaStorageError):
+    """The process or the machine has no descriptor or memory left; the disk is sound."""
+
+
+def storage_error(doing: str, path: Path, error: OSError) -> DiskFailedError | DiskFullError | ResourcesExhaustedError:
+    """What an OSError means for a data directory: `doing` and `path` say what failed where, the end what to do."""
+    reason = "no space is left on the device" if error.errno == errno.ENOSPC else error.strerror or str(error)
+    if error.errno in FULL:
+        return DiskFullError(f"could not {doing} in {path}: {reason}; make room on the disk")
+    if error.errno in SCARCE:
+        return ResourcesExhaustedError(
+            f"could not {doing} in {path}: {reason}; raise the limit of open files (ulimit -n) or of memory"
+        )
+    return DiskFailedError(f"could not {doing} in {path}: {reason}; check the disk, then restart the broker")
 
 
 class LogFile:

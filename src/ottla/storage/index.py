@@ -118,12 +118,17 @@ class Index:
             self.entries = entries
 
     def finish(self) -> None:
-        """Write the entries to the file; nothing can be added until it is opened anew."""
+        """Write the entries to the file and close it: nothing can be added until it is opened again."""
+        self.write()
+        self.close()
+
+    def write(self) -> None:
+        """Write the entries to the file; after an OSError they are still in memory."""
         if self._data is not None and self._unwritten:
             file = LogFile(self.path, create=True)
             file.truncate(0)
             file.write(0, self._data)
-        self.close()
+            self._unwritten = False
 
     def close(self) -> None:
         """Let go of the file, and of what was not written."""

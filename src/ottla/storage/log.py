@@ -7,7 +7,6 @@ a worker may run while the loop appends.
 
 from __future__ import annotations
 
-import errno
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -32,7 +31,7 @@ from ottla.records.batch import MAGIC, BatchHeader, assign
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import MAX_RELATIVE_OFFSET
 from ottla.storage import checkpoints, validation
-from ottla.storage.files import FileSlice, sync_directory
+from ottla.storage.files import DiskFailedError, FileSlice, storage_error, sync_directory
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.producer_state import Marker, ProducerStates, read_marker, snapshots_in
 from ottla.storage.segment import (
@@ -43,23 +42,12 @@ from ottla.storage.segment import (
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 from ottla.storage.validation import Batch
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The disk is full, not broken: what was written stands, and there may be room again."""
-
 log = logging.getLogger("ottla.storage")
 
 WARM_SEGMENTS = 4
 """Closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
 """Read at once when a log is replayed."""
-
-
-class DiskFailedError(KafkaStorageError):
-    """The disk failed under a log, so that nothing in its directory can be relied on any more."""
-
-
-class DiskFullError(KafkaStorageError):
-    """There was no room for an append; nothing else is lost, and there may be room again."""
 
 
 class Appended(NamedTuple):
@@ -111,6 +99,8 @@ class Log:
         self._used = False
         """Whether something was written or read since the last `rest`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
+        self._is_in_directory = False
+        """Whether a power failure leaves the log's own name in the data directory."""
         self.closed = False
         self._abandoned = False
         self.failed = False
@@ -254,11 +244,8 @@ class Log:
         except OSError as error:
             raise DiskFailedError(f"could not shorten the log of {self.topic_partition}: {error}") from error
 
-    def _storage_error(self, doing: str, error: OSError) -> DiskFailedError | DiskFullError:
-        if error.errno not in FULL:
-            return DiskFailedError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {error}")
-        reason = "no space is left on the device" if error.errno == errno.ENOSPC else str(error)
-        return DiskFullError(f"could not {doing} the log of {self.topic_partition} in {self.dir}: {reason}")
+    def _storage_error(self, doing: str, error: OSError) -> KafkaStorageError:
+        return storage_error(f"{doing} the log of {self.topic_partition}", self.dir, error)
 
     # Segments
 
@@ -301,6 +288,7 @@ class Log:
         self.producers.end_offset = self.log_end_offset
         self.producers.write_snapshot()
         segment = self._new_segment(self.log_end_offset)
+        self._keep_warm(old)  # its files are closed when others have been read or rolled since
         if self.on_roll is not None:
             self.on_roll(self)
         return segment
@@ -353,7 +341,11 @@ class Log:
     def delete_files(self, now_ms: int | None = None) -> None:
         """Remove the files of discarded segments whose delay has passed by `now_ms`; all of them without it."""
         while self._doomed and (now_ms is None or self._doomed[0][0] <= now_ms):
-            self._doomed.popleft()[1].delete_files()
+            try:
+                self._doomed[0][1].delete_files()
+            except OSError as error:
+                raise self._storage_error("delete files of", error) from error
+            self._doomed.popleft()
 
     # Reading
 
@@ -509,6 +501,9 @@ class Log:
                 segment.sync()
             self.leader_epochs.sync()
             sync_directory(self.dir)
+            if not self._is_in_directory:
+                sync_directory(self.dir.parent)
+                self._is_in_directory = True
         except OSError as error:
             if self._abandoned:
                 return  # deleted, or moved as a whole, while this ran: nothing is left to be flushed

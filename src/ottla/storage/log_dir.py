@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from ottla import names
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.topic import LogConfig
-from ottla.errors import KafkaStorageError, StartupError
+from ottla.errors import KafkaError, KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.names import directory_name
 from ottla.storage import checkpoints
-from ottla.storage.files import replace_file, sync_directory
+from ottla.storage.files import replace_file, storage_error, sync_directory
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import write_topic_id
 from ottla.storage.recovery import open_log
@@ -100,6 +100,9 @@ class LogDir:
         found._acquire()
         try:
             found._identify(broker_id, cluster_id)
+        except OSError as error:
+            found._release()
+            raise UnusableDirectoryError(storage_error("write meta.properties", found.path, error).message) from error
         except BaseException:
             found._release()
             raise
@@ -177,7 +180,8 @@ class LogDir:
     def load(self, config_of: ConfigOf, *, recovery_threads: int = 1) -> None:
         """Open every log. `config_of` gives a partition's settings.
 
-        A log that cannot be opened is left out and noted in `failed`; the others are not touched by it. After a crash
+        Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is left
+        out and noted in `failed`; the others are not touched by it. After a crash
         `recovery_threads` of them are checked at a time: reading and CRCs run beside each other.
         """
         began = perf_counter()
@@ -187,10 +191,13 @@ class LogDir:
         self._checkpointed = {name: self._offsets(name) for name in names}
         recovery_points, start_offsets, self.high_watermarks = self._checkpointed.values()
         self.cleaner_offsets = self._offsets(checkpoints.CLEANER_OFFSETS)
-        found = self.partitions()
-        if self._clean:
-            marker.unlink()
-            sync_directory(self.path)  # one that is there again after a power failure would be a lie
+        try:
+            found = self.partitions()
+            if self._clean:
+                marker.unlink()
+                sync_directory(self.path)  # one that is there again after a power failure would be a lie
+        except OSError as error:
+            raise UnusableDirectoryError(storage_error("load the logs", self.path, error).message) from error
         reported = began
 
         def load_one(item: tuple[TopicPartition, Path]) -> Log | KafkaStorageError:
@@ -276,7 +283,7 @@ class LogDir:
             try:
                 write_topic_id(created.dir, topic_id)
             except OSError as error:
-                raise KafkaStorageError(f"the id of {tp} cannot be noted in {created.dir}: {error}") from error
+                raise storage_error(f"write the topic id of {tp}", created.dir, error) from error
             created.topic_id = topic_id
         self.logs[tp] = created
         return created
@@ -340,7 +347,7 @@ class LogDir:
             gone.dir.rename(target)
             sync_directory(self.path)
         except OSError as error:
-            raise KafkaStorageError(f"the log of {tp} in {self.path} cannot be moved away: {error}") from error
+            raise storage_error(f"move away the log of {tp}", self.path, error) from error
         return target
 
     def delete_files(self, now_ms: int) -> None:
@@ -372,12 +379,38 @@ class LogDir:
         from ottla.storage.cleaner import Cleaning
 
         busy = self._cleaning | self.uncleanable
-        logs = [opened for tp, opened in self.logs.items() if opened.config.compacted and tp not in busy]
-        chosen = dirtiest(measure(o, self.cleaner_offsets.get(o.topic_partition, 0), now_ms) for o in logs)
+        found = []
+        for tp, opened in self.logs.items():
+            if opened.config.compacted and tp not in busy:
+                try:
+                    found.append(measure(opened, self.cleaner_offsets.get(tp, 0), now_ms))
+                except Exception as error:
+                    self._not_cleanable(tp, error)
+        chosen = dirtiest(found)
         if chosen is None:
             return None
-        self._cleaning.add(chosen.log.topic_partition)
-        return Cleaning(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
+        tp = chosen.log.topic_partition
+        try:
+            cleaning = Cleaning(chosen, now_ms, map_bytes=map_bytes, throttle=throttle)
+        except Exception as error:
+            self._not_cleanable(tp, error)
+            return None
+        self._cleaning.add(tp)
+        return cleaning
+
+    def _not_cleanable(self, tp: TopicPartition, error: Exception) -> None:
+        """Leave a log uncompacted that cannot be read, or raise what is wrong with the disk."""
+        if isinstance(error, OSError):
+            raise storage_error(f"compact {tp}", self.path, error) from error
+        self._leave_alone(tp, error)
+
+    def _leave_alone(self, tp: TopicPartition, because: object) -> None:
+        """Mark a log as uncleanable until the next start; it is logged once, and the others are compacted."""
+        self.uncleanable.add(tp)
+        # A KafkaError speaks for itself; anything else is a fault of the cleaner, which the traceback shows.
+        trace = because if isinstance(because, Exception) and not isinstance(because, KafkaError) else None
+        reason = str(because) or type(because).__name__
+        log.error("%s is not compacted any more until the next start: %s", tp, reason, exc_info=trace)
 
     def finish_cleaning(self, cleaning: Cleaning) -> bool:
         """Swap in what the pass wrote and note how far it came; False where the log changed underneath it."""
@@ -392,7 +425,10 @@ class LogDir:
             return False
         self.cleaner_offsets[tp] = cleaning.cleaned_to
         live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
-        checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, live)
+        try:
+            checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, live)
+        except OSError as error:
+            raise storage_error("write the cleaner's checkpoint", self.path, error) from error
         return True
 
     def leave_cleaning(self, cleaning: Cleaning, because: object = None) -> None:
@@ -401,8 +437,7 @@ class LogDir:
         cleaning.abandon()
         self._cleaning.discard(tp)
         if because is not None:
-            self.uncleanable.add(tp)
-            log.error("%s is not compacted any more: %s", tp, because)
+            self._leave_alone(tp, because)
 
     # Checkpoints and the end
 
@@ -424,7 +459,7 @@ class LogDir:
                 kept = {tp: read[tp] for tp in self.failed if tp in read and tp not in self.logs}
                 checkpoints.write_offsets(self.path / name, {**kept, **offsets}, sync=sync)
         except OSError as error:
-            raise KafkaStorageError(f"the checkpoints in {self.path} cannot be written: {error}") from error
+            raise storage_error("write the checkpoints", self.path, error) from error
 
     def take_offline(self, reason: str) -> None:
         """Use the directory no more: nobody knows what of it is left. The next start checks it as after a crash."""
@@ -457,6 +492,9 @@ class LogDir:
                 self._remove(path)
             if clean:
                 replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+        except (KafkaStorageError, OSError) as error:
+            # the next start checks the logs, as after a crash
+            log.error("%s was not closed in order: %s", self.path, error)
         finally:
             self._release()
 

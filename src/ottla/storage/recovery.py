@@ -19,7 +19,7 @@ from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES, read_header
 from ottla.records.decoder import decode_records
 from ottla.records.scanner import Scanner
-from ottla.storage.files import LogFile
+from ottla.storage.files import LogFile, storage_error
 from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import read_topic_id
@@ -73,7 +73,7 @@ def open_log(
         else:
             _load_end(opened, log_start_offset, _recover(opened, recovery_point, compacted or config.compacted))
     except OSError as error:
-        raise KafkaStorageError(f"the log of {topic_partition} in {directory} cannot be opened: {error}") from error
+        raise storage_error(f"open the log of {topic_partition}", directory, error) from error
     opened.recovery_point = opened.log_end_offset if clean else min(recovery_point, opened.log_end_offset)
     return opened
 

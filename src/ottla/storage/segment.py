@@ -125,8 +125,14 @@ class Segment:
     def _load_indexes(self, wanted: int = READABLE) -> None:
         if self._indexes >= wanted:
             return
-        for index in (self.offset_index, self.time_index):
-            index.open(writable=wanted == WRITABLE)
+        try:
+            for index in (self.offset_index, self.time_index):
+                index.open(writable=wanted == WRITABLE)
+        except OSError:
+            self._indexes = CLOSED
+            self.offset_index.close()
+            self.time_index.close()
+            raise
         self._indexes = wanted
         if self.time_index.last_timestamp > self.max_timestamp:
             self.max_timestamp = self.time_index.last_timestamp
@@ -147,13 +153,16 @@ class Segment:
         """Make the segment read-only: the last time entry, both indexes written, what was reserved given back."""
         self._load_indexes(WRITABLE)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, even_if_full=True)
-        self.offset_index.finish()
-        self.time_index.finish()
-        self._indexes = CLOSED
-        self._recent.clear()
+        # An OSError up to here leaves the segment as it is, open for appends.
+        self.offset_index.write()
+        self.time_index.write()
         if self._reserved:
             self.file.truncate(self.size)
             self._reserved = False
+        self.offset_index.close()
+        self.time_index.close()
+        self._indexes = CLOSED
+        self._recent.clear()
 
     def keep_time(self) -> None:
         """Give the file the segment's time, where it was written long after its records (compaction)."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 from pathlib import Path
 
+import pytest
+from tests.interop.malformed_batches import V2, record
 from tests.unit.broker.asking import Asker, batch, with_broker
 from tests.unit.broker.test_config_resources import BROKER, alter
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce, values
 
+from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
 from ottla.records.batch import records
 from ottla.storage import checkpoints
+from ottla.storage.cleaner import Cleaning
 
 
 def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
@@ -98,3 +105,78 @@ def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
         assert partition.log.recovery_point == 1
 
     with_broker(test, tmp_path)
+
+
+def forged(*deltas: int) -> memoryview:
+    """A batch with these offset deltas, as brokers stored it before they looked at records."""
+    data = V2([record(delta, key=b"k") for delta in deltas])
+    return memoryview(bytearray(data.encode(1_700_000_000_000)))
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("a fault of the cleaner")])
+def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    async def test(client: Asker) -> None:
+        options = {"cleanup_policy": "compact", "segment_bytes": "1000", "min_cleanable_dirty_ratio": "0.01"}
+        await create(client, "poisoned", **options)
+        await create(client, "sound", **options)
+        (log_dir,) = client.node._log_dirs
+        poisoned, sound = (log_dir.logs[TopicPartition(name, 0)] for name in ("poisoned", "sound"))
+        for i in range(40):
+            poisoned.append(forged(0, 0, 0), leader_epoch=0, origin_client=False)
+            sound.append(batch(b"%d" % i + b"x" * 50, key=b"k"), leader_epoch=0)
+        for kept in (poisoned, sound):
+            kept.high_watermark = kept.log_end_offset
+        if error is not None:
+            real = Cleaning.copy
+
+            def copy(cleaning: Cleaning) -> None:
+                if cleaning.log is poisoned:
+                    raise error
+                real(cleaning)
+
+            monkeypatch.setattr(Cleaning, "copy", copy)
+        before = sound.size
+        housekeeping = client.node._housekeeping
+        assert housekeeping is not None
+        for _ in range(3):
+            await housekeeping.compact(log_dir)
+        assert sound.size < before / 4
+        assert log_dir.uncleanable == {TopicPartition("poisoned", 0)}
+
+    with_broker(test, tmp_path)
+    assert sum("poisoned-0 is not compacted" in record.message for record in caplog.records) == 1
+
+
+def test_checkpoint_that_fails_is_one_line_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: Asker) -> None:
+        await create(client)
+        housekeeping = client.node._housekeeping
+        assert housekeeping is not None
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", full)
+            housekeeping.checkpoint()
+        (log_dir,) = client.node._log_dirs
+        assert not log_dir.offline
+        monkeypatch.setattr(os, "replace", full)  # the broker is stopped while the disk is full
+
+    with_broker(test, tmp_path)
+    messages = [record.message for record in caplog.records if "no space is left" in record.message]
+    assert len(messages) >= 2, caplog.text
+    assert all(str(tmp_path) in message and "make room" in message for message in messages)
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_deletion_of_a_topic_logs_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Broker(data_dir=tmp_path) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for i in range(3):
+            admin.create_topics([NewTopic(f"t{i}", 2, 1)])
+            admin.delete_topics([f"t{i}"])
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING], caplog.text

@@ -23,7 +23,9 @@ from ottla.errors import (
     OffsetOutOfRangeError,
 )
 from ottla.model import TopicPartition
+from ottla.replication import partition as partition_module
 from ottla.replication.partition import FollowerFetch, Partition
+from ottla.storage.files import ResourcesExhaustedError
 from ottla.storage.recovery import open_log
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
@@ -294,5 +296,38 @@ def test_fsync_that_fails_at_the_end_is_told_and_stops_nothing(tmp_path: Path) -
         with pytest.raises(KafkaStorageError):
             await wait
         assert partition.closed
+
+    with_partition(test, tmp_path, flush_messages=1)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_append_without_a_descriptor_left_is_refused_and_fails_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async def test(partition: Partition, _: Held) -> None:
+        partition.log.rest()
+        partition.log.rest()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(code, os.strerror(code))))
+            for _ in range(2):
+                with pytest.raises(ResourcesExhaustedError, match="raise the limit"):
+                    partition.append(view(b"a"))
+        assert not partition.failed
+        assert partition.append(view(b"b")).base_offset == 0
+
+    with_partition(test, tmp_path)
+
+
+def test_flush_without_a_descriptor_left_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)
+        partition.append(view(b"a"))
+        held.run_one(ResourcesExhaustedError("Too many open files"))
+        while not held.jobs:
+            await asyncio.sleep(0.001)
+        assert not partition.failed
+        held.run_one()
+        await asyncio.sleep(0)
+        assert partition.log.recovery_point == 1
 
     with_partition(test, tmp_path, flush_messages=1)

@@ -15,6 +15,7 @@ from ottla.errors import (
 )
 from ottla.records import compression
 from ottla.records.batch import read_header, records, reseal, split
+from ottla.storage.log import WARM_SEGMENTS
 
 from .conftest import NOW, batch, contents, values
 
@@ -606,3 +607,21 @@ def test_offset_after_a_slice_lies_behind_it_and_not_far(make_log):
                 last = max(h.last_offset for h, _, _ in split(found.read()))
                 after = log.offset_after(offset, found.nbytes)
             assert last < after <= min(last + 8, 100)
+
+
+def test_rolled_segments_do_not_keep_their_files_open(make_log):
+    log = make_log(segment_bytes=300)
+    for _ in range(60):
+        log.append(batch(b"x" * 200), leader_epoch=0)
+    assert len(log.segments) > 30
+    assert sum(segment._file is not None for segment in log.segments) <= WARM_SEGMENTS + 1
+
+
+def test_first_flush_makes_the_name_of_the_log_durable(make_log, monkeypatch):
+    log = make_log()
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)))
+    log.append(batch(b"a"), leader_epoch=0)
+    log.flush()
+    assert str(log.dir.parent) in synced

@@ -1,0 +1,328 @@
+"""Every system call that touches the data directory fails once, with each error: nothing flushed is lost.
+
+The scenario makes, fills, flushes, checkpoints, compacts, shortens and deletes logs. An error is one of storage's own
+that names the path and what to do. As long as the disk has not failed everything goes on with the next call.
+"""
+
+import errno
+import os
+import random
+import shutil
+import stat
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ottla.clock import ManualClock
+from ottla.config.topic import LogConfig
+from ottla.errors import KafkaStorageError, StartupError
+from ottla.model import TopicPartition
+from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
+from ottla.storage.log_dir import LogDir
+
+from .conftest import NOW, batch, contents
+
+PLAIN, COMPACTED, DELETED = TopicPartition("plain", 0), TopicPartition("compacted", 0), TopicPartition("deleted", 0)
+CONFIGS = {
+    PLAIN: LogConfig(segment_bytes=600, index_interval_bytes=100, segment_index_bytes=4096, file_delete_delay_ms=0),
+    DELETED: LogConfig(file_delete_delay_ms=0),
+    COMPACTED: LogConfig(
+        segment_bytes=600,
+        segment_index_bytes=4096,
+        cleanup_policy=("compact",),
+        min_cleanable_dirty_ratio=0.01,
+        file_delete_delay_ms=0,
+    ),
+}
+CALLS = ("open", "pwrite", "fsync", "ftruncate", "replace", "rename", "unlink", "mkdir", "pread", "scandir", "rmdir")
+REMEDIES = ("make room", "check the disk", "raise the limit", "restart the broker")
+IN_MEMORY = Path("/dev/shm")
+
+
+class Faults:
+    """Counts system calls below a directory, and has the n-th one fail."""
+
+    def __init__(self, monkeypatch, fail_at, code, only=CALLS):
+        self.count = 0
+        self.fail_at = fail_at
+        self.code = code
+        self.failed = ""
+        self.on = False
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self._counted(name, getattr(os, name), name in only))
+
+    def _counted(self, name, real, counts):
+        def call(*args, **kwargs):
+            if self.on and counts:
+                self.count += 1
+                if self.count == self.fail_at:
+                    self.failed = name
+                    raise OSError(self.code, os.strerror(self.code))
+            return real(*args, **kwargs)
+
+        return call
+
+
+class Scenario:
+    """What a broker does with a data directory; notes what was acknowledged and what was flushed."""
+
+    def __init__(self, path):
+        self.clock = ManualClock(NOW)
+        self.log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
+        self.log_dir.load(CONFIGS.__getitem__)
+        self.acknowledged = {PLAIN: [], COMPACTED: []}
+        self.flushed = {PLAIN: 0, COMPACTED: 0}
+        self.errors = []
+
+    def run(self):
+        for round_ in range(3):
+            for tp in (PLAIN, COMPACTED):
+                for i in range(6):
+                    self.attempt(partial(self.append, tp, b"k%d" % (i % 3), b"%d.%d" % (round_, i)))
+                self.attempt(partial(self.flush, tp))
+            self.attempt(lambda: self.log_dir.checkpoint(sync=True))
+            self.attempt(self.compact)
+            self.attempt(self.make_and_delete)
+            self.attempt(lambda: self.log_dir.delete_files(self.clock.now_ms()))
+            for opened in list(self.log_dir.logs.values()):
+                self.attempt(opened.rest)
+
+    def attempt(self, what):
+        if self.log_dir.offline:
+            return
+        try:
+            what()
+        except KafkaStorageError as error:
+            self.errors.append(error)
+            if isinstance(error, DiskFailedError):
+                self.log_dir.take_offline(str(error))
+
+    def append(self, tp, key, value):
+        opened = self.log_dir.logs.get(tp) or self.log_dir.create(tp, CONFIGS[tp])
+        appended = opened.append(batch((key, value * 20)), leader_epoch=0)
+        self.acknowledged[tp].append((appended.base_offset, key, value * 20))
+        opened.high_watermark = opened.log_end_offset
+
+    def flush(self, tp):
+        opened = self.log_dir.logs.get(tp)
+        if opened is not None:
+            opened.flush()
+            self.flushed[tp] = opened.log_end_offset
+
+    def compact(self):
+        cleaning = self.log_dir.next_cleaning(self.clock.now_ms(), map_bytes=10_000)
+        if cleaning is None:
+            return
+        try:
+            cleaning.copy()
+            self.log_dir.finish_cleaning(cleaning)
+        except KafkaStorageError:
+            self.log_dir.leave_cleaning(cleaning)
+            raise
+
+    def make_and_delete(self):
+        self.log_dir.create(DELETED, CONFIGS[DELETED], "topic-id-of-22-letters")
+        self.log_dir.delete(DELETED)
+
+    def check_live(self):
+        """As long as the directory is in service, all that was acknowledged can be read."""
+        for tp, acknowledged in self.acknowledged.items():
+            opened = self.log_dir.logs.get(tp)
+            assert self.holds(opened, tp, acknowledged), f"{tp}: records are missing while the log is in service"
+
+    def check_reopened(self, path):
+        log_dir = LogDir.open(path, broker_id=0, clock=self.clock)
+        log_dir.load(CONFIGS.__getitem__)
+        assert not log_dir.failed, log_dir.failed
+        for tp, acknowledged in self.acknowledged.items():
+            flushed = [row for row in acknowledged if row[0] < self.flushed[tp]]
+            opened = log_dir.logs.get(tp)
+            assert self.holds(opened, tp, flushed), f"{tp}: flushed records are missing"
+            if opened is not None:
+                offsets = [record.offset for record in contents(opened)]
+                assert offsets == sorted(set(offsets))
+        log_dir.close()
+
+    @staticmethod
+    def holds(opened, tp, rows):
+        if opened is None:
+            return not rows
+        found = {(r.offset, r.key, r.value) for r in contents(opened)}
+        if tp == COMPACTED:
+            latest = {}
+            for row in rows:
+                latest[row[1]] = row
+            later = {r.key: r.offset for r in contents(opened)}
+            return all(row in found or later.get(key, -1) > row[0] for key, row in latest.items())
+        return found >= set(rows)
+
+
+@pytest.fixture
+def directory():
+    path = Path(tempfile.mkdtemp(dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
+    yield path
+    shutil.rmtree(path)
+
+
+def number_of_calls(directory, only=CALLS):
+    with pytest.MonkeyPatch.context() as patch:
+        scenario = Scenario(directory / "count")
+        faults = Faults(patch, 0, 0, only)
+        faults.on = True
+        scenario.run()
+        assert not scenario.errors
+        scenario.check_live()
+        scenario.log_dir.close()
+        return faults.count
+
+
+@pytest.mark.parametrize(
+    ("code", "only", "kind"),
+    [
+        (errno.EIO, CALLS, DiskFailedError),
+        (errno.ENOSPC, CALLS, (DiskFullError, DiskFailedError)),
+        (errno.EMFILE, ("open", "scandir"), ResourcesExhaustedError),
+    ],
+    ids=["EIO", "ENOSPC", "EMFILE"],
+)
+def test_any_call_that_fails_once_loses_nothing_that_was_flushed(directory, code, only, kind):
+    total = number_of_calls(directory, only)
+    assert total > 50
+    for fail_at in range(1, total + 1):
+        path = directory / f"{fail_at}"
+        with pytest.MonkeyPatch.context() as patch:
+            scenario = Scenario(path)
+            faults = Faults(patch, fail_at, code, only)
+            faults.on = True
+            place = f"call {fail_at}"
+            try:
+                scenario.run()
+                faults.on = False
+                place += f" ({faults.failed})"
+                for error in scenario.errors:
+                    assert isinstance(error, kind), f"{place}: {error!r}"
+                    assert str(path) in error.message, f"{place}: {error.message}"
+                    assert any(remedy in error.message for remedy in REMEDIES), f"{place}: {error.message}"
+                assert len(scenario.errors) <= 1, f"{place}: {scenario.errors}"
+                assert not scenario.log_dir.uncleanable, place
+                if not scenario.log_dir.offline:
+                    scenario.check_live()
+                scenario.log_dir.close()
+                scenario.check_reopened(path)
+            except Exception as error:
+                error.add_note(place)
+                raise
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE], ids=errno.errorcode.get)
+def test_any_call_that_fails_once_while_logs_are_recovered_loses_nothing(directory, code):
+    template = directory / "template"
+    scenario = Scenario(template)
+    scenario.run()
+    scenario.log_dir.take_offline("as after a crash")
+    scenario.log_dir.close()
+    scenario.flushed = dict.fromkeys(scenario.flushed, 1 << 60)  # the machine did not crash: nothing may be missing
+
+    def load(path, fail_at):
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(patch, fail_at, code)
+            faults.on = True
+            log_dir = None
+            try:
+                log_dir = LogDir.open(path, broker_id=0, clock=scenario.clock)
+                log_dir.load(CONFIGS.__getitem__)
+                messages = [error.message for error in log_dir.failed.values()]
+            except (KafkaStorageError, StartupError) as error:
+                messages = [error.message]
+            faults.on = False
+            if log_dir is not None:
+                log_dir.close()
+            assert all(str(path) in message for message in messages), messages
+            return faults.count
+
+    shutil.copytree(template, directory / "count")
+    for fail_at in range(1, load(directory / "count", 0) + 1):
+        path = directory / f"{fail_at}"
+        shutil.copytree(template, path)
+        try:
+            load(path, fail_at)
+            scenario.check_reopened(path)
+        except Exception as error:
+            error.add_note(f"call {fail_at}")
+            raise
+        shutil.rmtree(path)
+
+
+class PowerFailure(Exception):  # noqa: N818  # not an error: the moment at which the machine ends
+    pass
+
+
+class UnsyncedWrites:
+    """Knows what every file had when it was last synced, and makes what a power failure may leave of it."""
+
+    def __init__(self, monkeypatch, end_at):
+        self.synced = {}
+        self.count = 0
+        self.end_at = end_at
+        self.fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._sync)
+        for name in ("pwrite", "ftruncate", "replace", "rename", "unlink"):
+            monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def _counted(self, real):
+        def call(*args, **kwargs):
+            self._tick()
+            return real(*args, **kwargs)
+
+        return call
+
+    def _tick(self):
+        self.count += 1
+        if self.count == self.end_at:
+            raise PowerFailure
+
+    def _sync(self, fd):
+        self._tick()
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode):
+            path = Path(f"/proc/self/fd/{fd}")
+            self.synced[status.st_ino] = path.read_bytes()
+
+    def image(self, source, target, rng):
+        """Names as they are (a journal keeps their order), contents lost, torn or whole where they were not synced."""
+        shutil.copytree(source, target, ignore=lambda *_: {".lock"})
+        for path in source.rglob("*"):
+            if not path.is_file() or path.name == ".lock":
+                continue
+            now, before = path.read_bytes(), self.synced.get(path.stat().st_ino, b"")
+            if now == before:
+                continue
+            match rng.randrange(4):
+                case 0:
+                    left = now
+                case 1:
+                    left = before
+                case 2:  # some of what was appended
+                    left = now[: max(len(before), rng.randrange(len(now) + 1))]
+                case _:  # blocks that were allocated and not written
+                    kept = max(len(before), rng.randrange(len(now) + 1))
+                    left = now[:kept] + bytes(max(0, len(now) - kept))
+            (target / path.relative_to(source)).write_bytes(left)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_power_failure_at_any_moment_leaves_what_was_flushed(directory, seed):
+    rng = random.Random(seed)
+    path = directory / "log"
+    with pytest.MonkeyPatch.context() as patch:
+        scenario = Scenario(path)
+        writes = UnsyncedWrites(patch, rng.randrange(1, 320))
+        try:
+            scenario.run()
+        except PowerFailure:
+            pass
+    writes.image(path, directory / "image", rng)
+    scenario.check_reopened(directory / "image")
