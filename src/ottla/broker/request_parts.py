@@ -68,7 +68,7 @@ class _Pace:
     """How many items the next part has."""
 
     def __init__(self) -> None:
-        self.items = PART_ITEMS
+        self.items = 1  # until it is known how long one takes
 
     def took(self, seconds: float) -> None:
         factor = min(4.0, PART_SECONDS / max(seconds, 1e-6))

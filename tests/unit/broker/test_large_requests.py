@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import time
+import tracemalloc
+import uuid
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.large_requests import array_paths, large
 
 from ottla.broker.apis import SERVED, Served
+from ottla.cluster.metadata import PartitionImage, TopicImage
 from ottla.errors import KafkaError
 from ottla.net.connection import HangupError
+from ottla.protocol.messages.metadata import MetadataRequest
 
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))
 """Of the long array; a limit of an API is tried in any case."""
@@ -94,3 +98,49 @@ def test_request_with_many_items_in_any_version_does_not_stall_others(row: Serve
         assert not slow
 
     with_broker(test, tmp_path, seconds=300, auto_create_topics_enable="false")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: Served, tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        version = row.last_served(in_cluster=False)
+        slow = []
+        for path in (path for v, path in cases(row) if v == version):
+            # as many items as are accepted, without and with items of their own
+            items = [row.most - 100, row.most // 4]
+            frames = [client.frame(large(row.api.request, version, path, n, distinct=True), version) for n in items]
+            await send(client, client.frame(large(row.api.request, version, path, 20, distinct=True), version))
+            for frame in frames:
+                async with Heartbeat() as heartbeat:
+                    await send(client, frame)
+                if heartbeat.longest > STALL_SECONDS:
+                    slow.append(f"{'.'.join(path)}: {1000 * heartbeat.longest:.0f} ms for {len(frame)} bytes")
+            gc.collect()
+            tracemalloc.start()
+            await send(client, frames[-1])
+            gc.collect()
+            left = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            assert left < LEFT_BYTES, f"{'.'.join(path)}: {left} bytes are left of {len(frames[-1])}"
+        assert not slow
+
+    with_broker(test, tmp_path, seconds=600, auto_create_topics_enable="false")
+
+
+def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        image = client.services.image
+        partition = PartitionImage(0, 0, (0,), (0,))
+        topics = {f"t{n}": TopicImage(f"t{n}", uuid.UUID(int=n + 1), (partition,) * (1 + n % 50)) for n in range(1000)}
+        client.services.view.image = image.with_topics(topics)
+        frame = client.frame(MetadataRequest(topics=None), 9)
+        await send(client, frame)
+        async with Heartbeat() as heartbeat:
+            answer = await client.ask(MetadataRequest(topics=[]), 9)
+            assert not answer.topics
+            await send(client, frame)
+        assert heartbeat.longest < STALL_SECONDS
+        client.services.view.image = image
+
+    with_broker(test, tmp_path)

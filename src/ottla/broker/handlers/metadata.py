@@ -10,7 +10,8 @@ or not; by id, the name is not told. Who has a topic created by asking has to be
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
 from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
@@ -42,14 +43,16 @@ from ottla.protocol.messages.metadata import (
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be asked for by id; 10 and 11 have the field, but no answer without a name."""
 
+PARTITIONS_AT_ONCE = 1000
+"""Partitions that are described before other requests get their turn."""
+
 
 def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describe what is asked for; create what is missing first."""
     image = call.services.image
     if request.topics is None or (call.version == 0 and not request.topics):
         denied = _denied(image.topics, call)
-        told = (topic for topic in image.topics.values() if topic.name not in denied)
-        return _response(request, call, [_topic(topic, _operations(request, topic, call), call) for topic in told])
+        return _describe(request, call, [topic for topic in image.topics.values() if topic.name not in denied])
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
@@ -74,25 +77,57 @@ async def _create_then_answer(request: MetadataRequest, call: Call, missing: set
             pass  # another client was faster
         except KafkaError as error:
             errors[name] = error
-    return _answer(request, call, errors)
+    answer = _answer(request, call, errors)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _answer(request: MetadataRequest, call: Call, errors: Mapping[str, KafkaError]) -> MetadataResponse:
+def _answer(
+    request: MetadataRequest, call: Call, errors: Mapping[str, KafkaError]
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     # not before something was created: by then more ids may have names
     names = _names(request.topics or [], call.services.image)
     errors = {**errors, **call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
-    return _response(request, call, [_asked(topic, request, errors, call) for topic in request.topics or ()])
+    return _describe(request, call, [_asked(topic, errors, call) for topic in request.topics or ()])
 
 
 def _asked(
-    asked: MetadataRequestTopic, request: MetadataRequest, errors: Mapping[str, KafkaError], call: Call
-) -> MetadataResponseTopic:
+    asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], call: Call
+) -> TopicImage | MetadataResponseTopic:
     """One topic that was asked for, or why nothing is told of it. By id, not even its name."""
     try:
-        topic = _find(asked, errors, call)
+        return _find(asked, errors, call)
     except KafkaError as error:
         name = asked.name if call.version >= TOPIC_IDS_SINCE else asked.name or ""
         return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=asked.topic_id)
+
+
+def _describe(
+    request: MetadataRequest, call: Call, found: Sequence[TopicImage | MetadataResponseTopic]
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Describe topics; with many partitions other requests get their turn in between."""
+    if sum(len(topic.partitions) for topic in found) > PARTITIONS_AT_ONCE:
+        return _describe_in_turns(request, call, found)
+    return _response(request, call, [_described(topic, request, call) for topic in found])
+
+
+async def _describe_in_turns(
+    request: MetadataRequest, call: Call, found: Sequence[TopicImage | MetadataResponseTopic]
+) -> MetadataResponse:
+    described, partitions = [], 0
+    for topic in found:
+        described.append(_described(topic, request, call))
+        partitions += len(topic.partitions)
+        if partitions >= PARTITIONS_AT_ONCE:
+            partitions = 0
+            await asyncio.sleep(0)
+    return _response(request, call, described)
+
+
+def _described(
+    topic: TopicImage | MetadataResponseTopic, request: MetadataRequest, call: Call
+) -> MetadataResponseTopic:
+    if isinstance(topic, MetadataResponseTopic):
+        return topic
     return _topic(topic, _operations(request, topic, call), call)
 
 
