@@ -149,6 +149,19 @@ def refusing(request: CreateTopicsRequest) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=7) for t in request.topics])
 
 
+def test_admin_call_during_an_election_of_the_controller_is_retried_there(broker: ScriptedBroker) -> None:
+    def elsewhere(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        code = errors.NotControllerError.code or 0
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=code) for t in request.topics])
+
+    broker.on(CreateTopicsRequest, elsewhere, times=2)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin:
+        admin.create_topics([NewTopic("new", 1, 1)])
+        refreshed = len(broker.asked(MetadataRequest))
+    assert len(broker.asked(CreateTopicsRequest)) == 3
+    assert refreshed >= 2
+
+
 @pytest.mark.option("retries")
 def test_retries_end_before_the_time_does(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, refusing, times=10)
