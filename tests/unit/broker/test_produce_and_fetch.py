@@ -11,6 +11,7 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.broker import fetch_sessions
+from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
 from ottla.cluster.registry import Delete
 from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
 from ottla.model import TopicPartition
@@ -25,9 +26,12 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records import compression
 from ottla.records.batch import records
+from ottla.records.builder import BatchBuilder
 from ottla.records.message_set import from_batches, magic_of
 from ottla.records.message_set import records as message_records
+from ottla.storage.log import Log
 
 
 async def create(client: Asker, name: str = "t", partitions: int = 1, **configs: str) -> None:
@@ -473,5 +477,44 @@ def test_fetch_of_more_partitions_than_a_session_may_have_opens_none(
         more.topics[0].partitions = [FetchPartition(partition=4, partition_max_bytes=1)]
         assert (await client.ask(more, 12)).error_code == FetchSessionIdNotFoundError.code
         assert not len(client.services.sessions)
+
+    with_broker(test, tmp_path)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_compressed_batches_of_a_request_let_others_have_their_turn(tmp_path: Path, acks: int) -> None:
+    """Each may decompress to many megabytes, whatever the size of the request."""
+
+    async def test(client: Asker) -> None:
+        await create(client, partitions=20)
+        builder = BatchBuilder(bytearray(2000), compression.ZSTD)
+        for i in range(3):
+            builder.append(1_700_000_000_000 + i, b"k", bytes(100))
+        packed = bytes(builder.close())
+        request = produce_request(bytearray(), acks=acks)
+        request.topic_data[0].partition_data = [
+            PartitionProduceData(index=i, records=bytearray(packed if i != 7 else packed[:-1])) for i in range(20)
+        ]
+        alone: list[int] = []
+        real = Log.append
+
+        def append(log: Log, *args: Any, **kwargs: Any) -> Any:
+            alone[-1] += 1
+            return real(log, *args, **kwargs)
+
+        async def others() -> None:
+            while True:
+                alone.append(0)
+                await asyncio.sleep(0)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Log, "append", append)
+            ticking = asyncio.create_task(others())
+            answer = await client.ask(request, 9)
+            ticking.cancel()
+        errors = [p.error_code for p in answer.responses[0].partition_responses]
+        assert errors == [0] * 7 + [87] + [0] * 12
+        assert sum(alone) == 19
+        assert max(alone) <= COMPRESSED_AT_ONCE + 1
 
     with_broker(test, tmp_path)

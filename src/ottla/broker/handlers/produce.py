@@ -81,6 +81,8 @@ JOINS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 OLD_FORMAT_FACTOR = 4
 """Old messages are converted one by one: so many times max.message.bytes of them at most, decompressed."""
+COMPRESSED_AT_ONCE = 4
+"""Batches of a request that are decompressed before other clients have their turn."""
 NOT_ASKED = Admission()
 """Nobody else had to be asked."""
 CONFIRM_SECONDS = 2.0
@@ -201,10 +203,49 @@ def _append_all(
     request: ProduceRequest, call: Call, admission: Admission
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; transactional batches only where their partitions take part."""
+    if _compressed_batches(request) > COMPRESSED_AT_ONCE:
+        return _append_in_turns(request, call, admission)
     waits: Waits = []
     response = ProduceResponse(
         responses=[_append_topic(topic, request, call, waits, admission) for topic in request.topic_data]
     )
+    return _answer(response, waits, request, call)
+
+
+def _compressed_batches(request: ProduceRequest) -> int:
+    return sum(_is_compressed(data.records) for topic in request.topic_data for data in topic.partition_data)
+
+
+def _is_compressed(records: RecordData | None) -> bool:
+    """Whether a batch is compressed; one of an old format, which is converted record by record, counts as such."""
+    if records is None or len(records) <= MAGIC_POSITION:
+        return False
+    return magic_of(records) < MAGIC or _codec(records) != NONE
+
+
+async def _append_in_turns(request: ProduceRequest, call: Call, admission: Admission) -> ProduceResponse | None:
+    """Append to one partition after the other; others get their turn while batches are decompressed.
+
+    A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request has room for thousands of them.
+    The connection takes no other request meanwhile, so that a producer's batches stay in order.
+    """
+    waits: Waits = []
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        response.responses.append(answer)
+        for data in topic.partition_data:
+            one = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
+            answer.partition_responses += _append_topic(one, request, call, waits, admission).partition_responses
+            if _is_compressed(data.records):
+                await asyncio.sleep(0)
+    answered = _answer(response, waits, request, call)
+    return await answered if isinstance(answered, Awaitable) else answered
+
+
+def _answer(
+    response: ProduceResponse, waits: Waits, request: ProduceRequest, call: Call
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
             raise HangupError("a batch was refused that was sent with acks=0")
