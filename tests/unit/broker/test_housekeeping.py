@@ -17,7 +17,7 @@ from tests.unit.broker.test_produce_and_fetch import create, fetch_request, prod
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.model import TopicPartition
 from ottla.records.batch import records
-from ottla.storage import checkpoints
+from ottla.storage import checkpoints, cleaner
 from ottla.storage.cleaner import Cleaning
 
 
@@ -180,3 +180,33 @@ def test_deletion_of_a_topic_logs_no_warning(tmp_path: Path, caplog: pytest.LogC
             admin.create_topics([NewTopic(f"t{i}", 2, 1)])
             admin.delete_topics([f"t{i}"])
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING], caplog.text
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.ENOSPC, False), (errno.EMFILE, False)])
+def test_io_error_in_compaction_fails_the_directory_only_if_the_disk_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
+) -> None:
+    async def test(client: Asker) -> None:
+        await create(client, cleanup_policy="compact", segment_bytes="1000", min_cleanable_dirty_ratio="0.01")
+        for i in range(40):
+            await produce(client, batch(b"%d" % i + b"x" * 50))
+        (log_dir,) = client.node._log_dirs
+        before = log_dir.logs[TopicPartition("t", 0)].size
+        failed: list[BaseException] = []
+        monkeypatch.setattr(client.services.partitions, "fail_directory", lambda _, error: failed.append(error))
+        housekeeping = client.node._housekeeping
+        assert housekeeping is not None
+
+        def broken(*_: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cleaner, "sync_directory", broken)
+            await housekeeping.compact(log_dir)
+        assert bool(failed) is fails
+        assert not log_dir.uncleanable
+        assert log_dir.logs[TopicPartition("t", 0)].size == before
+        await housekeeping.compact(log_dir)
+        assert log_dir.logs[TopicPartition("t", 0)].size < before / 2
+
+    with_broker(test, tmp_path)
