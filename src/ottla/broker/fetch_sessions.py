@@ -155,8 +155,9 @@ class FetchSessions:
         """Find or open the session of a request. Raises the errors that make a client begin anew."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
-            # as in Kafka the last counts of what is named twice
-            partitions = list({key: Wanted(want) for key, want in wants(request)}.items())
+            partitions = [(key, Wanted(want)) for key, want in wants(request)]
+            if len(partitions) > 1:
+                partitions = list(dict(partitions).items())  # as in Kafka the last counts of what is named twice
             session = None
             if request.session_epoch == INITIAL_EPOCH and partitions:
                 session = self._open(partitions, version)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
@@ -35,12 +36,22 @@ Chain = tuple[Any, ...]
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
     """The path of the array with more items than one part has; None if there is none."""
     for path in paths:
-        items: list[Any] = [request]
-        for name in path.split("."):
+        first, *others = _names_of(path)
+        items = getattr(request, first)
+        if not items:
+            continue
+        if len(items) > PART_ITEMS:
+            return path
+        for name in others:
             items = [inner for item in items for inner in getattr(item, name) or ()]
             if len(items) > PART_ITEMS:
                 return path
     return None
+
+
+@functools.cache
+def _names_of(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
 
 
 async def handle_in_parts(handle: Handle, request: Request[Any], path: str, joined: int) -> Response | None:

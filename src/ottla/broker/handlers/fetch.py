@@ -111,7 +111,7 @@ class Fetch:
         self.max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
         self._missing = 0
         self._more = False
-        self._enough = asyncio.Event()
+        self._enough: asyncio.Event | None = None  # most fetches never wait
         self._is_reading = False
         """What comes in now may or may not be in what is read."""
         state = request.replica_state
@@ -146,6 +146,7 @@ class Fetch:
         """What there is now; with many partitions others get their turn in between."""
         partitions, budget = self._context.partitions, Budget(self.max_bytes)
         results: list[Result] = []
+        assert self._enough is not None
         self._enough.clear()
         self._is_reading = True
         try:
@@ -176,6 +177,7 @@ class Fetch:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
         watched: list[Partition] = []
+        self._enough = asyncio.Event()
         self._call.connection.on_close.append(self._on_gone)
         try:
             if self._request.max_wait_ms > 0:
@@ -207,6 +209,7 @@ class Fetch:
 
     async def _rest(self, earliest: float, deadline: float) -> None:
         """Wait for news, but until `earliest` in any case: reading must not take all the time of the loop."""
+        assert self._enough is not None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(deadline):
@@ -219,7 +222,8 @@ class Fetch:
 
     def _on_gone(self) -> None:
         self._is_gone = True
-        self._enough.set()
+        if self._enough is not None:
+            self._enough.set()
 
     async def _respond(self, results: list[Result]) -> FetchResponse:
         """The answer; with many partitions others get their turn in between."""
@@ -281,7 +285,7 @@ class Fetch:
         self._missing -= gained
         # a small marker may let a reader of committed records see very much
         committed = self._request.isolation_level == READ_COMMITTED
-        if self._missing <= 0 or gained == 0 or committed or self._is_reading:
+        if (self._missing <= 0 or gained == 0 or committed or self._is_reading) and self._enough is not None:
             self._enough.set()
 
     def _partition(self, item: tuple[PartitionKey, Wanted]) -> Partition | None:
