@@ -1,0 +1,94 @@
+"""Words that the glossary bans become fewer with every change, and are gone in the end."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+EXCEPTIONS = Path(__file__).with_name("glossary_exceptions.txt")
+EXEMPT = {"docs/glossary.md", "CHANGELOG.md", "tests/unit/docs/test_glossary.py"}
+
+
+@cache
+def banned() -> tuple[tuple[str, ...], frozenset[str]]:
+    """Words and phrases that may stand nowhere, and names that no variable may have."""
+    table = GLOSSARY.read_text().partition("## Words we do not use")[2]
+    words: list[str] = []
+    names: set[str] = set()
+    for row in re.findall(r"^\| (?!not this|---)(.+?) \| .+ \|$", table, re.MULTILINE):
+        quoted = re.findall(r"`(\w+)`", row)
+        names.update(quoted)
+        if not quoted:
+            words += row.split(", ")
+    return tuple(words), frozenset(names)
+
+
+def files() -> Iterator[Path]:
+    """What is in the repository and read by people."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        if name.endswith((".py", ".md", ".pxd", ".jinja", "Makefile")) and name not in EXEMPT:
+            path = ROOT / name
+            if path.exists():
+                yield path
+
+
+def occurrences(text: str, *, is_python: bool) -> Counter[str]:
+    """How often each banned word stands in a text; names are split into their words."""
+    words, names = banned()
+    spread = re.sub(r"(?<=[a-z])(?=[A-Z])|_|\s+", " ", text).lower()
+    single = Counter(re.findall(r"[a-z]+", spread))
+    counts = Counter({word: len(re.findall(rf"\b{word}\b", spread)) if " " in word else single[word] for word in words})
+    if is_python:
+        counts.update(f"name {name}" for name in _bound_names(ast.parse(text)) if name in names)
+    return +counts
+
+
+def _bound_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def totals() -> Counter[str]:
+    """Of the whole repository."""
+    counts: Counter[str] = Counter()
+    for path in files():
+        counts += occurrences(path.read_text(), is_python=path.suffix == ".py")
+    return counts
+
+
+def exceptions() -> Counter[str]:
+    lines = EXCEPTIONS.read_text().splitlines()
+    return Counter({word: int(count) for word, _, count in (line.rpartition(" ") for line in lines)})
+
+
+def test_banned_words_only_become_fewer() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    counts, allowed = totals(), exceptions()
+    more = {word: (count, allowed[word]) for word, count in counts.items() if count > allowed[word]}
+    assert not more, f"words of docs/glossary.md that may not be added, (now, allowed): {more}"
+    fewer = {word: counts[word] for word in allowed if counts[word] < allowed[word]}
+    assert not fewer, f"lower the counts in {EXCEPTIONS.name}: python -m tests.unit.docs.test_glossary ({fewer})"
+
+
+def test_banned_words_are_seen_in_prose_names_and_variables() -> None:
+    seen = occurrences('def is_told(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
+    assert seen == {"told": 1, "anew": 1, "name wanted": 1}
+    assert occurrences("an access rule, whoever heard", is_python=False) == {"access rule": 1, "whoever": 1, "heard": 1}
+
+
+if __name__ == "__main__":
+    EXCEPTIONS.write_text("".join(f"{word} {count}\n" for word, count in sorted(totals().items())))
