@@ -436,7 +436,7 @@ def test_an_iteration_ends_after_a_time_without_records(broker: ScriptedBroker) 
     async def run() -> int:
         count = 0
         async with aio.KafkaConsumer(
-            bootstrap_servers=broker.address, auto_offset_reset="earliest", consumer_timeout_ms=500
+            bootstrap_servers=broker.address, auto_offset_reset="earliest", consumer_timeout_ms=1500
         ) as c:
             c.assign([TP])
             async for _ in c:
@@ -444,7 +444,7 @@ def test_an_iteration_ends_after_a_time_without_records(broker: ScriptedBroker) 
         return count
 
     assert asyncio.run(run()) == 5
-    with consumer(broker, consumer_timeout_ms=500) as c:
+    with consumer(broker, consumer_timeout_ms=1500) as c:
         c.assign([TP])
         assert len(list(c)) == 5
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.unit.storage.conftest import NOW, batch, contents
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
@@ -21,8 +22,6 @@ from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
 from ottla.storage.log_dir import LogDir
-
-from .conftest import NOW, batch, contents
 
 PLAIN, COMPACTED, DELETED = TopicPartition("plain", 0), TopicPartition("compacted", 0), TopicPartition("deleted", 0)
 CONFIGS = {
