@@ -14,8 +14,8 @@ from typing import Any
 
 from fuzz.damage import damaged
 from ottla.clock import SYSTEM_CLOCK
-from ottla.cluster import kraft
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.migration import kraft
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import transaction_records
 from ottla.coordinator.membership import Membership

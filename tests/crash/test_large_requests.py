@@ -16,7 +16,7 @@ from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.large_requests import array_paths, large
 
 from ottla.broker.apis import SERVED, Served
-from ottla.cluster.metadata import PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.errors import KafkaError
 from ottla.net.connection import HangupError
 from ottla.protocol.messages.metadata import MetadataRequest

@@ -30,8 +30,8 @@ from ottla import (
     ResourceType,
     errors,
 )
-from ottla.cluster.acls import AclStore
-from ottla.cluster.zookeeper import ZooKeeperRegistry
+from ottla.cluster.broker.acl_store import AclStore
+from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
 from ottla.net.ports import free_port
 from ottla.protocol.header import decode_response_header, encode_request_header
 from ottla.protocol.message import decode, encode
@@ -190,7 +190,7 @@ def test_brokers_of_a_cluster_obey_what_any_of_them_is_told(connect: str, tmp_pa
 
     async def let_in() -> None:
         """Without this rule no broker could speak with the other."""
-        registry = ZooKeeperRegistry(connect)
+        registry = ZooKeeperMetadataStore(connect)
         await registry.open()
         store = AclStore(registry, lambda _: None)
         await store.start()

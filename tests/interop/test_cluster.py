@@ -30,7 +30,7 @@ from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.apis import SERVED
 from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.main import main as ottla
-from ottla.cluster.membership_proof import prove
+from ottla.cluster.interbroker.membership_proof import prove
 from ottla.errors import (
     ClusterAuthorizationFailedError,
     OffsetOutOfRangeError,

@@ -27,7 +27,7 @@ from ottla import (
     NewTopic,
     TopicPartition,
 )
-from ottla.cluster.zookeeper_tree import read_tree
+from ottla.cluster.store.store_export import read_tree
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -14,8 +14,8 @@ from tests.interop.test_consumer_protocol import Member, until
 
 from ottla import KafkaAdminClient, NewTopic
 from ottla.clock import SYSTEM_CLOCK
-from ottla.cluster import znodes
-from ottla.cluster.metadata import ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.store import znodes
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.coordinator.consumer_group import ConsumerGroup

@@ -18,7 +18,7 @@ pytest.importorskip("kazoo")
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.main import main
-from ottla.cluster.zookeeper_tree import read_tree
+from ottla.cluster.store.store_export import read_tree
 from ottla.legacy.zk_client import ZkClient
 from ottla.testing.zookeeper import LocalZooKeeper
 

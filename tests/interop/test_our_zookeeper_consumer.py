@@ -19,7 +19,7 @@ from tests.interop.test_node_exchange import kafka_on_zookeeper, kafka_or_skip
 
 from ottla import Broker, KafkaProducer
 from ottla.cli.main import main as ottla
-from ottla.cluster import znodes
+from ottla.cluster.store import znodes
 from ottla.legacy import (
     ConsumerMetadataRequest,
     ConsumerTimeoutException,

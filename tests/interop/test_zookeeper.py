@@ -16,8 +16,16 @@ pytest.importorskip("kazoo")
 from tests.unit.cluster.registry_scenarios import SCENARIOS
 
 from ottla.cli.main import main
-from ottla.cluster.registry import Create, Delete, NodeExistsError, Operation, Registry, RegistryTimeoutError, Set
-from ottla.cluster.zookeeper import ConnectionLostError, ZooKeeperRegistry
+from ottla.cluster.store.metadata_store import (
+    Create,
+    Delete,
+    MetadataStore,
+    MetadataStoreTimeoutError,
+    NodeExistsError,
+    Operation,
+    Set,
+)
+from ottla.cluster.store.zookeeper_store import ConnectionLostError, ZooKeeperMetadataStore
 from ottla.errors import StartupError
 from ottla.legacy.zk_client import ZkClient
 from ottla.testing.zookeeper import LocalZooKeeper
@@ -32,10 +40,10 @@ def connect(zookeeper: LocalZooKeeper, request: pytest.FixtureRequest) -> str:
 
 
 def run(
-    test: Callable[[ZooKeeperRegistry], Awaitable[None]], connect: str, session_timeout_ms: int = SESSION_MS
+    test: Callable[[ZooKeeperMetadataStore], Awaitable[None]], connect: str, session_timeout_ms: int = SESSION_MS
 ) -> None:
     async def inner() -> None:
-        registry = ZooKeeperRegistry(connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10_000)
+        registry = ZooKeeperMetadataStore(connect, session_timeout_ms=session_timeout_ms, connection_timeout_ms=10_000)
         await registry.open()
         try:
             await test(registry)
@@ -46,15 +54,15 @@ def run(
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_it_is_a_registry(scenario: Callable[[Registry], Awaitable[None]], connect: str) -> None:
+def test_it_is_a_registry(scenario: Callable[[MetadataStore], Awaitable[None]], connect: str) -> None:
     run(scenario, connect)
 
 
 def test_ephemeral_nodes_go_with_the_session(connect: str) -> None:
-    async def mine(registry: ZooKeeperRegistry) -> None:
+    async def mine(registry: ZooKeeperMetadataStore) -> None:
         await registry.multi([Create("/mine", b"", ephemeral=True), Create("/kept")])
 
-    async def later(registry: ZooKeeperRegistry) -> None:
+    async def later(registry: ZooKeeperMetadataStore) -> None:
         assert await registry.get("/mine") is None
         assert await registry.get("/kept") is not None
 
@@ -63,7 +71,7 @@ def test_ephemeral_nodes_go_with_the_session(connect: str) -> None:
 
 
 def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
-    async def test(registry: ZooKeeperRegistry) -> None:
+    async def test(registry: ZooKeeperMetadataStore) -> None:
         renewed, changed = asyncio.Event(), asyncio.Event()
 
         async def make_again() -> None:
@@ -85,7 +93,7 @@ def test_an_expired_session_is_told_and_its_watches_too(connect: str) -> None:
 
 
 def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
-    async def test(registry: ZooKeeperRegistry) -> None:
+    async def test(registry: ZooKeeperMetadataStore) -> None:
         renewed = asyncio.Event()
 
         async def tell() -> None:
@@ -108,7 +116,7 @@ def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
 def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: LocalZooKeeper, connect: str) -> None:
     """Killed and restarted under a stream of writes with versions: each is done once, though answers are lost."""
 
-    async def test(registry: ZooKeeperRegistry) -> None:
+    async def test(registry: ZooKeeperMetadataStore) -> None:
         await registry.multi([Create("/n", b"0")])
         done = 0
 
@@ -134,7 +142,7 @@ def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: LocalZooKeeper, c
 def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
     write: Operation, connect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(registry: ZooKeeperRegistry) -> None:
+    async def test(registry: ZooKeeperMetadataStore) -> None:
         await registry.multi([Create("/n"), Create("/n/old")])
         answers = []
         check = registry._check
@@ -152,13 +160,13 @@ def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
 
 
 def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeeper, connect: str) -> None:
-    async def test(registry: ZooKeeperRegistry) -> None:
+    async def test(registry: ZooKeeperMetadataStore) -> None:
         assert zookeeper.pid is not None
         os.kill(zookeeper.pid, signal.SIGSTOP)
         # until all of its threads have stopped one may still answer
         await asyncio.to_thread(os.waitid, os.P_PID, zookeeper.pid, os.WSTOPPED)
         try:
-            with pytest.raises(RegistryTimeoutError, match="does not answer"):
+            with pytest.raises(MetadataStoreTimeoutError, match="does not answer"):
                 await registry.get("/x")
         finally:
             os.kill(zookeeper.pid, signal.SIGCONT)
@@ -187,7 +195,7 @@ def test_tools_do_not_make_a_cluster_of_a_mistyped_path(
 
 def test_no_server_is_an_error_that_names_address_and_option(tmp_path: Path) -> None:
     async def open_it() -> None:
-        await ZooKeeperRegistry("127.0.0.1:1/kafka", connection_timeout_ms=300).open()
+        await ZooKeeperMetadataStore("127.0.0.1:1/kafka", connection_timeout_ms=300).open()
 
     with pytest.raises(StartupError, match=r"127\.0\.0\.1:1/kafka.*zookeeper\.connection\.timeout\.ms"):
         asyncio.run(open_it())

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
-from ottla.cluster.registry import Create, RegistryError, Set
-from ottla.cluster.zookeeper import Security, ZooKeeperRegistry
+from ottla.cluster.store.metadata_store import Create, MetadataStoreError, Set
+from ottla.cluster.store.zookeeper_store import Security, ZooKeeperMetadataStore
 from ottla.errors import StartupError
 from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
@@ -44,8 +44,8 @@ def security(identities: dict[str, Path], name: str, trusted: str = "server") ->
     return Security(tls=True, key_store=str(identities[name]), trust_store=str(identities[trusted]), set_acl=True)
 
 
-async def opened(connect: str, how: Security) -> ZooKeeperRegistry:
-    registry = ZooKeeperRegistry(connect, session_timeout_ms=5_000, connection_timeout_ms=5_000, security=how)
+async def opened(connect: str, how: Security) -> ZooKeeperMetadataStore:
+    registry = ZooKeeperMetadataStore(connect, session_timeout_ms=5_000, connection_timeout_ms=5_000, security=how)
     await registry.open()
     return registry
 
@@ -59,9 +59,9 @@ def test_nodes_of_the_brokers_are_changed_by_nobody_else(connect: str, identitie
         stranger = await opened(connect, security(identities, "stranger"))
         assert await stranger.get("/open") is not None
         for refused in (Set("/open", b"x"), Create("/open/below")):
-            with pytest.raises(RegistryError):
+            with pytest.raises(MetadataStoreError):
                 await stranger.multi([refused])
-        with pytest.raises(RegistryError):
+        with pytest.raises(MetadataStoreError):
             await stranger.get("/config/users")
         await stranger.multi([Create("/consumers/g")])
         await broker.multi([Set("/open", b"x")])

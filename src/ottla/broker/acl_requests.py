@@ -16,7 +16,7 @@ from ottla.acl import (
     ResourceType,
 )
 from ottla.broker.services import Call
-from ottla.cluster import znodes
+from ottla.cluster.store import znodes
 from ottla.errors import InvalidRequestError, KafkaError, PolicyViolationError, SecurityDisabledError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.create_acls import AclCreation
@@ -75,7 +75,7 @@ def _check_name(kind: ResourceType, name: str) -> None:
     if not name:
         raise InvalidRequestError("a rule needs the name of a resource")
     if not znodes.has_place(name):
-        raise InvalidRequestError(f"there can be no rule about {name[:200]!r}: the registry cannot keep this name")
+        raise InvalidRequestError(f"there can be no rule about {name[:200]!r}: the store cannot keep this name")
 
 
 def _check_who(principal: str, host: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.apis import BY_KEY
 from ottla.broker.dispatch import framed
-from ottla.cluster.membership_proof import MECHANISM
+from ottla.cluster.interbroker.membership_proof import MECHANISM
 from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from ottla.net.connection import USER, Connection, HangupError, Reply, Service
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header

@@ -4,7 +4,8 @@ A super user may do everything. Otherwise the rules about the resource decide: t
 prefix of its name. One that denies wins; one that allows READ, WRITE, DELETE or ALTER allows DESCRIBE as well, and
 ALTER_CONFIGS allows DESCRIBE_CONFIGS. Without any rule about the resource, `allow.everyone.if.no.acl.found` decides.
 
-Pure: rules come from `cluster/acls`. Answers are remembered until rules change, as each request asks anew. Loop thread.
+Pure: rules come from `cluster/broker/acl_store`. Answers are remembered until rules change, as each request asks anew.
+Loop thread.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 from ottla.net.connection import Connection
 
 if TYPE_CHECKING:
-    from ottla.cluster.peers import Peers
+    from ottla.cluster.interbroker.client import InterBrokerClient
     from ottla.net.listener import Connects, Listener
 
 log = logging.getLogger("ottla.broker")
@@ -45,7 +45,7 @@ def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
     return next(told) != next(told)
 
 
-def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: Peers | None) -> None:
+def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBrokerClient | None) -> None:
     """Have new connections speak by the options and stores of now; where these cannot be used, by those of before."""
     for listener in listeners:
         if not config.security_protocol(listener.name).endswith("SSL"):

@@ -18,7 +18,7 @@ from ottla.broker.meter import Meter
 from ottla.broker.request_parts import exceeding, handle_in_parts
 from ottla.broker.request_time import timed
 from ottla.broker.services import Call, Services
-from ottla.cluster.membership_proof import MEMBER
+from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
@@ -48,7 +48,7 @@ SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
 """Brokers are trusted to send no more than there is."""
 T = TypeVar("T")
-UNTOLD = frozenset(
+UNKNOWN_PARTITION = frozenset(
     api.key
     for api in APIS
     if api.name
@@ -164,7 +164,7 @@ class Dispatch:
     def _start(
         self, served: Served, handler: Handler, request: Request[Any], call: Call
     ) -> Response | Awaitable[Response | None] | None:
-        if not (self._following.is_told or request.API_KEY in UNTOLD):
+        if not (self._following.is_initialized or request.API_KEY in UNKNOWN_PARTITION):
             return self._when_told(handler, request, call)
         if served.by_controller and self._is_electing:
             return self._when_elected(handler, request, call)

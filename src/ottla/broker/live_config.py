@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 
 from ottla import addresses
-from ottla.cluster import entities
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.store import config_entities
 from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
 from ottla.net.admission import Limits
@@ -28,8 +28,8 @@ class LiveConfig:
         """What was set on this broker while it runs."""
         self.for_all: Mapping[str, str] = {}
         """What was set on all brokers while they run."""
-        self._own_path = entities.entity(entities.BROKERS, str(broker_id))
-        self._path_for_all = entities.entity(entities.BROKERS, None)
+        self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
+        self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def follow(self, image: ClusterImage) -> bool:
         """Take over what is set on all brokers and on this one; tells whether anything is different now."""
@@ -54,7 +54,7 @@ def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
     by_address = {
         None if address is None else addresses.canonical_or_same(address): float(options[CONNECTION_RATE])
-        for address, options in entities.of_type(image.options, entities.IPS).items()
+        for address, options in config_entities.of_type(image.options, config_entities.IPS).items()
         if CONNECTION_RATE in options
     }
     return Limits(

@@ -24,16 +24,16 @@ from ottla.broker.services import Services
 from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.cluster.adoption import adopt
-from ottla.cluster.embedded import EmbeddedRegistry
-from ottla.cluster.member import ClusterMember, agreed_cluster_id
-from ottla.cluster.membership_proof import shared_secret
-from ottla.cluster.metadata import BrokerImage, ClusterImage
-from ottla.cluster.old_offsets import OldOffsets
-from ottla.cluster.producer_ids import MAX_FOUND_ID, ProducerIds
-from ottla.cluster.registration import next_broker_id
-from ottla.cluster.registry import Registry
-from ottla.cluster.tree import read_topic_options
+from ottla.cluster.broker.lifecycle import BrokerLifecycle, agreed_cluster_id
+from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
+from ottla.cluster.broker.registration import next_broker_id
+from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
+from ottla.cluster.interbroker.membership_proof import shared_secret
+from ottla.cluster.migration.data_dir_import import adopt
+from ottla.cluster.store.metadata_store import MetadataStore
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.cluster.store.store_reader import read_topic_options
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.runtime import GroupRuntime
@@ -49,14 +49,14 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
-    from ottla.cluster.acls import AclStore
-    from ottla.cluster.earlier_session import EarlierSession
-    from ottla.cluster.zookeeper import ZooKeeperRegistry
+    from ottla.cluster.broker.acl_store import AclStore
+    from ottla.cluster.broker.stale_session import StaleSessionCleaner
+    from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.add_partitions import AddPartitions
     from ottla.coordinator.cluster_markers import ClusterMarkers
     from ottla.model import TopicPartition
+    from ottla.replication.alter_partition_manager import AlterPartitionManager
     from ottla.replication.fetcher import Fetchers
-    from ottla.replication.isr_changes import ControllerIsrChanges
 
 log = logging.getLogger("ottla.broker")
 
@@ -75,7 +75,7 @@ class BrokerNode:
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when this broker cannot go on: the directory with the registry has failed, or another broker has its
+        """Set when this broker cannot go on: the directory with the store has failed, or another broker has its
         place in the cluster."""
         self.failure = ""
         """Why."""
@@ -86,16 +86,16 @@ class BrokerNode:
         self._defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
-        self._registry: Registry | None = None
-        self._member: ClusterMember | None = None
+        self._store: MetadataStore | None = None
+        self._member: BrokerLifecycle | None = None
         self._admission = Admission()
         self._quotas = Quotas(self._live, clock.monotonic)
         self._acls: AclStore | None = None
         self._services: Services | None = None
         self._housekeeping: Housekeeping | None = None
-        self._session: EarlierSession | None = None
+        self._session: StaleSessionCleaner | None = None
         self._fetchers: Fetchers | None = None
-        self._isr_changes: ControllerIsrChanges | None = None
+        self._isr_changes: AlterPartitionManager | None = None
         self._scram_secret = b""
         """What credentials of unknown users are made of, so that answers do not tell who exists."""
         self._telling: asyncio.Task[None] | None = None
@@ -116,13 +116,13 @@ class BrokerNode:
             all_dirs = self._open_log_dirs(cluster_id)
             if zookeeper is not None:
                 await self._end_earlier_session(zookeeper)
-            registry = self._registry = zookeeper or self._embedded()
+            store = self._store = zookeeper or self._embedded()
             partitions = Partitions(
                 self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas, clock
             )
             secret = None if zookeeper is None else await shared_secret(zookeeper)
-            member = self._member = ClusterMember(
-                registry,
+            member = self._member = BrokerLifecycle(
+                store,
                 config,
                 self.broker_id,
                 stop=partitions.stop,
@@ -133,13 +133,13 @@ class BrokerNode:
             if zookeeper is not None:
                 self._replicate(partitions, member)
             groups = GroupRuntime(config, clock, lambda: view.image)
-            producer_ids = ProducerIds(registry, self.broker_id)
+            producer_ids = ProducerIds(store, self.broker_id)
             markers = LocalMarkers(clock, partitions, lambda: view.image, groups.transaction_ended)
             everywhere, add_partitions = self._transaction_peers(markers, member) if zookeeper else (markers, None)
             transactions = TransactionRuntime(config, clock, lambda: view.image, producer_ids.next_id, everywhere)
             share_states = ShareStates(config, clock, lambda: view.image)
             partitions.roles += [groups.shards, transactions.shards, share_states.shards]
-            authorizer = self._authorizer(registry)
+            authorizer = self._authorizer(store)
             self._services = Services(
                 live=self._live,
                 quotas=self._quotas,
@@ -156,7 +156,7 @@ class BrokerNode:
                 markers=markers,
                 transactions=transactions,
                 add_partitions=add_partitions,
-                old_offsets=OldOffsets(registry),
+                old_offsets=ZooKeeperOffsets(store),
                 share_states=share_states,
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
@@ -169,14 +169,14 @@ class BrokerNode:
             )
             self._bind(Dispatch(self._services))
             if zookeeper is None:
-                await adopt(registry, self._log_dirs, self.broker_id)
+                await adopt(store, self._log_dirs, self.broker_id)
             await member.prepare(self._log_dirs[0].cluster_id)
             if any(name.startswith("SCRAM") for e in config.listeners for name in config.mechanisms(e.name)):
-                self._scram_secret = await shared_secret(registry)
+                self._scram_secret = await shared_secret(store)
             if self._acls is not None:
                 await self._acls.start()
             await self._take_options(ClusterImage(""), view.image)
-            topic_options = await read_topic_options(registry)
+            topic_options = await read_topic_options(store)
             for log_dir in self._log_dirs:
                 try:
                     log_dir.load(
@@ -215,7 +215,7 @@ class BrokerNode:
             self._housekeeping.start()
             for listener in self._listeners:
                 listener.start()
-            if not member.following.is_told:
+            if not member.following.is_initialized:
                 await member.following.told()
         except BaseException:
             await self.stop()
@@ -230,7 +230,7 @@ class BrokerNode:
         """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
         if self._member is not None and self._services is not None and self._listeners:
             self._services.partitions.leaving = True
-            await self._member.hand_over()
+            await self._member.controlled_shutdown_of_this_broker()
         for listener in self._listeners:
             listener.stop_accepting()
         if self._housekeeping is not None:
@@ -263,14 +263,14 @@ class BrokerNode:
             await self._acls.close()
         if self._member is not None:
             await self._member.close()
-        if self._registry is not None:
-            await self._registry.close()
-            self._registry = None
+        if self._store is not None:
+            await self._store.close()
+            self._store = None
 
-    def _replicate(self, partitions: Partitions, member: ClusterMember) -> None:
+    def _replicate(self, partitions: Partitions, member: BrokerLifecycle) -> None:
         """Have partitions follow leaders on other brokers, and leaders change who is in sync."""
+        from ottla.replication.alter_partition_manager import AlterPartitionManager
         from ottla.replication.fetcher import Fetchers, FetchOptions  # a node by itself starts without them
-        from ottla.replication.isr_changes import ControllerIsrChanges
 
         config, view = self.config, member.view
         options = FetchOptions(
@@ -289,7 +289,7 @@ class BrokerNode:
             return -1 if own is None else own.epoch
 
         partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
-        partitions.isr_changes = self._isr_changes = ControllerIsrChanges(
+        partitions.isr_changes = self._isr_changes = AlterPartitionManager(
             own_id, member.peers.ask, lambda: view.image, member.controller.proposals.alter_partition
         )
         partitions.followers = self._fetchers = Fetchers(
@@ -316,7 +316,7 @@ class BrokerNode:
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
         """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).
 
-        The first one holds the registry (Kafka's metadata.log.dir), without which nothing is known of the others.
+        The first one holds the store (Kafka's metadata.log.dir), without which nothing is known of the others.
         """
         config = self.config
         faults: list[UnusableDirectoryError] = []
@@ -338,15 +338,18 @@ class BrokerNode:
                 self._log_dirs.append(opened)
         return not faults
 
-    async def _join(self) -> ZooKeeperRegistry | None:
+    async def _join(self) -> ZooKeeperMetadataStore | None:
         """The session with the cluster's ZooKeeper; None for a node by itself."""
         config = self.config
         if config.zookeeper_connect is None:
             return None
-        from ottla.cluster.zookeeper import Security, ZooKeeperRegistry  # a node by itself starts without it
+        from ottla.cluster.store.zookeeper_store import (  # a node by itself starts without it
+            Security,
+            ZooKeeperMetadataStore,
+        )
 
         session_ms = config.zookeeper_session_timeout_ms
-        zookeeper = ZooKeeperRegistry(
+        zookeeper = ZooKeeperMetadataStore(
             config.zookeeper_connect,
             session_timeout_ms=session_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_ms,
@@ -359,18 +362,18 @@ class BrokerNode:
                 set_acl=config.zookeeper_set_acl,
             ),
         )
-        self._registry = zookeeper
+        self._store = zookeeper
         await zookeeper.open()
         return zookeeper
 
-    async def _end_earlier_session(self, zookeeper: ZooKeeperRegistry) -> None:
+    async def _end_earlier_session(self, zookeeper: ZooKeeperMetadataStore) -> None:
         """What a run that was killed has left in ZooKeeper goes now, not when its session has expired."""
-        from ottla.cluster.earlier_session import EarlierSession
+        from ottla.cluster.broker.stale_session import StaleSessionCleaner
 
-        self._session = EarlierSession(self._log_dirs[0].path, zookeeper)
+        self._session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
         await self._session.end()
 
-    async def _take_number(self, zookeeper: ZooKeeperRegistry) -> None:
+    async def _take_number(self, zookeeper: ZooKeeperMetadataStore) -> None:
         """Have the cluster number a broker whose options and data directories say nothing of an id."""
         config = self.config
         if self._has_number:
@@ -393,7 +396,7 @@ class BrokerNode:
                 "brokers itself; take a lower one, or set broker.id.generation.enable to false"
             )
 
-    def _transaction_peers(self, local: LocalMarkers, member: ClusterMember) -> tuple[ClusterMarkers, AddPartitions]:
+    def _transaction_peers(self, local: LocalMarkers, member: BrokerLifecycle) -> tuple[ClusterMarkers, AddPartitions]:
         """What transactions ask of other brokers."""
         from ottla.coordinator.add_partitions import AddPartitions  # a node by itself starts without them
         from ottla.coordinator.cluster_markers import ClusterMarkers
@@ -402,22 +405,22 @@ class BrokerNode:
         markers = ClusterMarkers(self.broker_id, local, member.peers, lambda: view.image, timeout)
         return markers, AddPartitions(member.peers, timeout)
 
-    def _authorizer(self, registry: Registry) -> Authorizer | None:
-        """What says who may do what, where the options name it; it goes by the rules in the registry."""
+    def _authorizer(self, store: MetadataStore) -> Authorizer | None:
+        """What says who may do what, where the options name it; it goes by the rules in the store."""
         if not self.config.authorizer_class_name:
             return None
-        from ottla.cluster.acls import AclStore  # others start without it
+        from ottla.cluster.broker.acl_store import AclStore  # others start without it
 
         if not self.config.super_users:
             log.warning("super.users: there are none; where nobody may alter the cluster, no access rule can be made")
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
-        self._acls = AclStore(registry, authorizer.replace, self._clock.monotonic)
+        self._acls = AclStore(store, authorizer.replace, self._clock.monotonic)
         return authorizer
 
-    def _embedded(self) -> EmbeddedRegistry:
-        registry = EmbeddedRegistry(self._log_dirs[0].path)
-        registry.open()
-        return registry
+    def _embedded(self) -> SqliteMetadataStore:
+        store = SqliteMetadataStore(self._log_dirs[0].path)
+        store.open()
+        return store
 
     def _bind(self, dispatch: Dispatch) -> None:
         config = self.config
@@ -497,7 +500,7 @@ class BrokerNode:
         if self._services is not None:
             limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
             partitions = self._services.partitions
-            partitions.relocation_limit = limit
+            partitions.alter_log_dirs_rate = limit
             partitions.leader_quota.bytes_per_second = self._live.current.leader_replication_throttled_rate
             partitions.follower_quota.bytes_per_second = self._live.current.follower_replication_throttled_rate
         self._quotas.follow(after)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from ottla.broker.services import Call
-from ottla.cluster.metadata import NO_LEADER
+from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
 from ottla.model import Node, TopicPartition
 

@@ -1,4 +1,4 @@
-"""Owners of quotas: as the protocol names them (types and names), and as paths in the registry."""
+"""Owners of quotas: as the protocol names them (types and names), and as paths in the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ottla import addresses
 from ottla.broker.live_config import CONNECTION_RATE
 from ottla.broker.quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.errors import InvalidRequestError
 
 USER: Final = "user"
@@ -31,7 +31,7 @@ def path_of(parts: Parts) -> str:
     address = parts.get(IP)
     if address is not None and addresses.canonical(address) is None:
         raise InvalidRequestError(f"{address!r} is no IP address; quotas of connections apply to addresses")
-    path = entities.quota_path(parts)
+    path = config_entities.quota_path(parts)
     if path is None:
         raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(parts)) or 'nothing'}")
     return path
@@ -39,8 +39,10 @@ def path_of(parts: Parts) -> str:
 
 def parts_of(path: str) -> dict[str, str | None] | None:
     """The reverse of `path_of`; None for what has no quotas."""
-    head, nested, client = path.partition(f"{entities.NESTED}/")
+    head, nested, client = path.partition(f"{config_entities.NESTED}/")
     if nested:
-        return {USER: entities.name_of(head), CLIENT_ID: entities.decoded(client)}
-    kind = {entities.USERS: USER, entities.CLIENTS: CLIENT_ID, entities.IPS: IP}.get(path.partition("/")[0])
-    return None if kind is None else {kind: entities.name_of(path)}
+        return {USER: config_entities.name_of(head), CLIENT_ID: config_entities.decoded(client)}
+    kind = {config_entities.USERS: USER, config_entities.CLIENTS: CLIENT_ID, config_entities.IPS: IP}.get(
+        path.partition("/")[0]
+    )
+    return None if kind is None else {kind: config_entities.name_of(path)}

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.broker.live_config import LiveConfig
-from ottla.cluster import entities
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.store import config_entities
 from ottla.errors import ThrottlingQuotaExceededError
 from ottla.net.rate import Rate
 
@@ -57,7 +57,7 @@ class Quotas:
         self.active = any(
             key in options
             for path, options in image.options.items()
-            if path.startswith((entities.USERS, entities.CLIENTS))
+            if path.startswith((config_entities.USERS, config_entities.CLIENTS))
             for key in USER_KEYS
         )
 
@@ -122,14 +122,14 @@ def _precedence(user: str, client_id: str) -> tuple[tuple[str, tuple[str, str]],
     short = _short(client_id)
     both, of_user, of_client = (user, short), (user, ""), ("", short)
     return (
-        (entities.user_client(user, client_id), both),
-        (entities.user_client(user, None), both),
-        (entities.entity(entities.USERS, user), of_user),
-        (entities.user_client(None, client_id), both),
-        (entities.user_client(None, None), both),
-        (entities.entity(entities.USERS, None), of_user),
-        (entities.entity(entities.CLIENTS, client_id), of_client),
-        (entities.entity(entities.CLIENTS, None), of_client),
+        (config_entities.user_client(user, client_id), both),
+        (config_entities.user_client(user, None), both),
+        (config_entities.entity(config_entities.USERS, user), of_user),
+        (config_entities.user_client(None, client_id), both),
+        (config_entities.user_client(None, None), both),
+        (config_entities.entity(config_entities.USERS, None), of_user),
+        (config_entities.entity(config_entities.CLIENTS, client_id), of_client),
+        (config_entities.entity(config_entities.CLIENTS, None), of_client),
     )
 
 

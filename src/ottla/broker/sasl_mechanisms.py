@@ -1,4 +1,4 @@
-"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the registry (KIP-554),
+"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the store (KIP-554),
 OAUTHBEARER with those that a token names (KIP-255)."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from ottla.broker.authentication import Mechanism, Offer
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 from ottla.net.sasl.oauthbearer import MECHANISM, OAuthBearerServer, Proven
 from ottla.net.sasl.plain import PlainServer
@@ -64,7 +64,7 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
 
 def _credential(mechanism: str, options: Options, user: str) -> Credential | None:
     """What is kept of a user's password now; None for those who have none."""
-    kept = options().get(entities.entity(entities.USERS, user), {}).get(mechanism)
+    kept = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
     if kept is None:
         return None
     try:
@@ -77,7 +77,7 @@ def _credential(mechanism: str, options: Options, user: str) -> Credential | Non
 def _example(mechanism: str, options: Options) -> Credential | None:
     """Return the credential of some user; None if there is none among the first of what is configured."""
     for path, found in islice(options().items(), LOOKED_AT):
-        if path.startswith(f"{entities.USERS}/") and mechanism in found:
+        if path.startswith(f"{config_entities.USERS}/") and mechanism in found:
             try:
                 return Credential.parse(found[mechanism])
             except ValueError:

@@ -1,11 +1,11 @@
-"""SCRAM credentials as Kafka keeps them in the registry (RFC 5802, RFC 7677)."""
+"""SCRAM credentials as Kafka keeps them in the store (RFC 5802, RFC 7677)."""
 
 from __future__ import annotations
 
 import hmac
 from typing import Final, NamedTuple
 
-from ottla.cluster.entities import scram_value
+from ottla.cluster.store.config_entities import scram_value
 
 
 class Mechanism(NamedTuple):

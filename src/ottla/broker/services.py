@@ -16,15 +16,15 @@ from ottla.broker.quotas import ANONYMOUS, Quotas
 from ottla.broker.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
-from ottla.cluster.controller import Controller
-from ottla.cluster.following import Following
-from ottla.cluster.membership_proof import MEMBER
-from ottla.cluster.metadata import ClusterImage
-from ottla.cluster.old_offsets import OldOffsets
-from ottla.cluster.options import Options
-from ottla.cluster.peers import Peers
-from ottla.cluster.producer_ids import ProducerIds
-from ottla.cluster.view import ClusterView
+from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
+from ottla.cluster.broker.producer_ids import ProducerIds
+from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime import GroupRuntime
 from ottla.coordinator.share.states import ShareStates
@@ -44,7 +44,7 @@ from ottla.net.flood import FloodFilter
 from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
-    from ottla.cluster.acls import AclStore
+    from ottla.cluster.broker.acl_store import AclStore
     from ottla.coordinator.add_partitions import AddPartitions
 
 log = logging.getLogger("ottla.authorizer")
@@ -71,11 +71,11 @@ class Services:
 
     live: LiveConfig
     clock: Clock
-    view: ClusterView
-    following: Following
+    view: MetadataCache
+    following: ControllerRequestHandler
     controller: Controller
-    options: Options
-    peers: Peers
+    options: DynamicConfigStore
+    peers: InterBrokerClient
     partitions: Partitions
     producer_ids: ProducerIds
     groups: GroupRuntime
@@ -83,7 +83,7 @@ class Services:
     transactions: TransactionRuntime
     add_partitions: AddPartitions | None
     """Asks coordinators that are other brokers; None for a broker by itself."""
-    old_offsets: OldOffsets
+    old_offsets: ZooKeeperOffsets
     share_states: ShareStates
     share_sessions: ShareSessions
     quotas: Quotas

@@ -10,7 +10,7 @@ from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
 from ottla.broker.share_sessions import SessionKey
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
 from ottla.coordinator.consumer_member import TopicIdPartition
 from ottla.coordinator.share.partition import Run, Said, SharePartition
@@ -144,7 +144,7 @@ class ShareReader:
         return True
 
     def _options(self) -> GroupConfig:
-        path = entities.entity(entities.GROUPS, self._group_id)
+        path = config_entities.entity(config_entities.GROUPS, self._group_id)
         return GroupConfig(self._services.image.options.get(path, {}))
 
     def _key(self, tip: TopicIdPartition) -> ShareKey:

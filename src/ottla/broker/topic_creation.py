@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.broker.services import Services
-from ottla.cluster import topics
-from ottla.cluster.metadata import TopicImage
+from ottla.cluster.controller import replica_placement
+from ottla.cluster.image.cluster_image import TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.errors import (
@@ -67,17 +67,17 @@ def plan(
     """Check a wish; raises the error that Kafka has for what is wrong with it."""
     image, config = services.image, services.config
     check_topic_name(name)
-    topics.check_collision(name, image.topics)
+    replica_placement.check_collision(name, image.topics)
     checked = check_options(options or {})
     if assignment:
         if (partitions, replication_factor) != (USE_DEFAULT, USE_DEFAULT):
             raise InvalidRequestError(
                 "a topic has either an assignment or numbers of partitions and replicas, not both"
             )
-        return Plan(name, topics.given(assignment, image.brokers), checked)
+        return Plan(name, replica_placement.given(assignment, image.brokers), checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
-    return Plan(name, topics.place(count, factor, image.racks, first=len(image.topics)), checked)
+    return Plan(name, replica_placement.place(count, factor, image.racks, first=len(image.topics)), checked)
 
 
 async def create(services: Services, wish: Plan) -> TopicImage:

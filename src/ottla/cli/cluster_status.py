@@ -11,7 +11,7 @@ from ottla.cli.table import lines
 from ottla.cli.topics import is_under_replicated, moves_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.metadata import PartitionInfo
-from ottla.cluster import znodes
+from ottla.cluster.store import znodes
 from ottla.errors import BrokerNotAvailableError, KafkaError
 from ottla.legacy.zk_client import ZkClient
 

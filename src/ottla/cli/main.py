@@ -52,7 +52,7 @@ COMMANDS = (
         "read as a member of a group, and tell what happens (kafka-verifiable-consumer.sh)",
     ),
     Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
-    Command("registry", "registry", "print a node's registry, bring it to ZooKeeper or fetch it from there"),
+    Command("metadata", "metadata", "print the metadata of a standalone broker, export it to ZooKeeper or import it"),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
     Command("spark-submit", "spark_submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
     Command("spark-archive", "spark_archive", "write what a Spark cluster has to be sent, for --archives"),

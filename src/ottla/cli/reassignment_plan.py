@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.cli.broker_ids import ids
 from ottla.client.metadata import TopicInfo
-from ottla.cluster.topics import place
+from ottla.cluster.controller.replica_placement import place
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError
 from ottla.model import Node, TopicPartition
 

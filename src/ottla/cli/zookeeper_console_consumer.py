@@ -12,7 +12,7 @@ from ottla.cli import connection
 from ottla.cli.console_consumer import Format
 from ottla.cli.stopping import stopping
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.cluster import znodes
+from ottla.cluster.store import znodes
 from ottla.config import properties
 from ottla.legacy import (
     Blacklist,

@@ -1,1 +1,1 @@
-"""What the cluster agrees on: registry, controller, and the image that everybody reads."""
+"""What the cluster agrees on: store, controller, and the image that everybody reads."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.cluster.gathering import Gathering
-from ottla.cluster.peers import Peers
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
 from ottla.coordinator.state_log import Producer
 from ottla.errors import KafkaError, UnknownServerError, for_code
 from ottla.model import TopicPartition
@@ -41,10 +41,10 @@ class Wish(NamedTuple):
 class AddPartitions:
     """Questions to other coordinators."""
 
-    def __init__(self, peers: Peers, timeout: float) -> None:
+    def __init__(self, peers: InterBrokerClient, timeout: float) -> None:
         self._peers = peers
         self._timeout = timeout
-        self._gathering: Gathering[Wish, Answers] = Gathering(self._send)
+        self._gathering: RequestBatcher[Wish, Answers] = RequestBatcher(self._send)
 
     async def ask(self, broker_id: int, wish: Wish) -> Answers:
         """The coordinator's answer. Raises where it is not reached."""

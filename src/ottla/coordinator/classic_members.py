@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.consumer_group import ConsumerGroup, Timers
 from ottla.coordinator.consumer_groups import ConsumerGroups

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from ottla.cluster.gathering import Gathering
-from ottla.cluster.metadata import NO_LEADER, ClusterImage
-from ottla.cluster.peers import Peers
+from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
 from ottla.coordinator.transaction_markers import Ending, LocalMarkers, Results
 from ottla.errors import KafkaError, LeaderNotAvailableError, UnknownServerError, for_code
 from ottla.model import TopicPartition
@@ -39,14 +39,19 @@ class ClusterMarkers:
     """Markers in all partitions of the cluster."""
 
     def __init__(
-        self, broker_id: int, local: LocalMarkers, peers: Peers, image: Callable[[], ClusterImage], timeout: float
+        self,
+        broker_id: int,
+        local: LocalMarkers,
+        peers: InterBrokerClient,
+        image: Callable[[], ClusterImage],
+        timeout: float,
     ) -> None:
         self._broker_id = broker_id
         self._local = local
         self._peers = peers
         self._image = image
         self._timeout = timeout
-        self._gathering: Gathering[Wanted, Results] = Gathering(self._send)
+        self._gathering: RequestBatcher[Wanted, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""

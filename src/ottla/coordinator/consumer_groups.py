@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import regex
 from ottla.coordinator.any_group import NEVER, AnyGroup

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from ottla.cluster.metadata import ClusterImage, TopicImage
+from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
 from ottla.coordinator.consumer_member import Assignment, TopicIdPartition
 from ottla.protocol.messages.consumer_protocol import TopicPartitions
 

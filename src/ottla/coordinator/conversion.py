@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import consumer_records, records
 from ottla.coordinator.consumer_group import ConsumerGroup

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator import consumer_records as records
 from ottla.coordinator import regex
 from ottla.coordinator.assignors.spec import Assignor, MemberSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.cluster import entities
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 
 CONSUMER, SHARE = "consumer", "share"
@@ -37,7 +37,11 @@ class GroupOptions:
     def _value(self, group_id: str, name: str) -> int:
         values: dict[str, int] = self._config.values
         kind = self._kind
-        own = self._image().options.get(entities.entity(entities.GROUPS, group_id), {}).get(f"{kind}.{name}")
+        own = (
+            self._image()
+            .options.get(config_entities.entity(config_entities.GROUPS, group_id), {})
+            .get(f"{kind}.{name}")
+        )
         if own is None:
             return values[f"group.{kind}.{name}"]
         return min(max(int(own), values[f"group.{kind}.min.{name}"]), values[f"group.{kind}.max.{name}"])

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
 from ottla.coordinator.any_group import NEVER, AnyGroup

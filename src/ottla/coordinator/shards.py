@@ -82,7 +82,7 @@ class Shard:
 
 
 class Shards:
-    """The partitions of one topic that this broker coordinates. A RoleListener."""
+    """The partitions of one topic that this broker coordinates. A LeadershipListener."""
 
     def __init__(self, topic: str, state: State) -> None:
         self._topic = topic

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import NO_LEADER, ClusterImage
+from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.coordinator.effects import Record
 from ottla.coordinator.shards import Shards, State
 from ottla.errors import (

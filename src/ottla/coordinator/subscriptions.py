@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.consumer_member import Assignment, by_topic
 from ottla.errors import MalformedMessageError
 from ottla.protocol.messages.consumer_protocol import (

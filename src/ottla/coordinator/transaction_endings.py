@@ -13,7 +13,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 
-from ottla.cluster.metadata import ClusterImage, PartitionImage
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.coordinator.state_log import Producer, until_safe
 from ottla.coordinator.transaction import Transaction
 from ottla.coordinator.transaction_markers import Ending, Markers

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import KafkaError, UnknownServerError

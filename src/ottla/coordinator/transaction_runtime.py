@@ -12,8 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from ottla.clock import Clock
-from ottla.cluster.features import TRANSACTION_VERSION
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.image.features import TRANSACTION_VERSION
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import transaction_records as records
 from ottla.coordinator import transactions

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from ottla.cluster.old_offsets import OldOffsets
+from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.errors import KafkaError
 from ottla.legacy.consumer_config import ConsumerConfig
 from ottla.legacy.partition_topic_info import INVALID_OFFSET
@@ -35,7 +35,7 @@ class GroupOffsets:
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
         self._zk = zk
-        self._in_zookeeper = OldOffsets(zk.registry)
+        self._in_zookeeper = ZooKeeperOffsets(zk.registry)
         self._channel = OffsetsChannel(config, lambda: list(zk.brokers().values()))
         self._written: dict[TopicPartition, int] = {}
         self._lock = threading.Lock()

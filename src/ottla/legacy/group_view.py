@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from ottla.cluster import znodes
-from ottla.cluster.registry import Watcher
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Watcher
 from ottla.errors import KafkaError
 from ottla.legacy.partition_assignor import AssignmentContext
 from ottla.legacy.topic_count import ConsumerThreadId, TopicCount

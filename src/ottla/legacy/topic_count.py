@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from ottla.cluster import znodes
+from ottla.cluster.store import znodes
 from ottla.errors import KafkaError
 from ottla.legacy.topic_filter import FILTERS, TopicFilter
 

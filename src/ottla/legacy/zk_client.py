@@ -12,18 +12,27 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.cluster import znodes
-from ottla.cluster.registry import Create, Delete, NodeExistsError, NoNodeError, Operation, RegistryError, Set, Watcher
-from ottla.cluster.zookeeper import ZooKeeperRegistry
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import (
+    Create,
+    Delete,
+    MetadataStoreError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    Watcher,
+)
+from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
 
 T = TypeVar("T")
 
 
 class ZkClient:
-    """A session with ZooKeeper. Every call ends within the session timeout, with a RegistryError if need be."""
+    """A session with ZooKeeper. Every call ends within the session timeout, with a MetadataStoreError if need be."""
 
     def __init__(self, connect: str, session_timeout_ms: int = 30_000, connection_timeout_ms: int = 30_000) -> None:
-        self.registry = ZooKeeperRegistry(
+        self.registry = ZooKeeperMetadataStore(
             connect,
             session_timeout_ms=session_timeout_ms,
             connection_timeout_ms=connection_timeout_ms,
@@ -67,7 +76,7 @@ class ZkClient:
         """The result of work on the loop. Not from the loop's own thread."""
         if self._closed:
             work.close()
-            raise RegistryError("the session with ZooKeeper has ended")
+            raise MetadataStoreError("the session with ZooKeeper has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def on_new_session(self, listener: Callable[[], None]) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.cluster import znodes
-from ottla.cluster.registry import Create, NodeExistsError
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Create, NodeExistsError
 from ottla.errors import KafkaError
 from ottla.legacy.consumer_config import ConsumerConfig
 from ottla.legacy.consumer_fetcher import ConsumerFetcherManager
@@ -98,7 +98,7 @@ class ZKRebalancerListener:
             known = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
             self._offsets.commit(known, retries=retries)
 
-    # Following the group
+    # ControllerRequestHandler the group
 
     def _session_expired(self) -> None:
         self._expired.set()

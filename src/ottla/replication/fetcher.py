@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Ask(Protocol):
-    """Asks another broker: `Peers.ask`."""
+    """Asks another broker: `InterBrokerClient.ask`."""
 
     async def __call__(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
         """Its response."""

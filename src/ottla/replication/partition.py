@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from typing import NamedTuple
 
-from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import (
     FencedLeaderEpochError,
     KafkaError,
@@ -28,11 +28,11 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
-from ottla.replication.leadership import Leadership
+from ottla.replication.isr_state import LeaderState
+from ottla.replication.listeners import IsrChanges
+from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.proposals import carry_through
 from ottla.replication.replica import Replica
-from ottla.replication.roles import IsrChanges
-from ottla.replication.waits import OffsetWaits
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
 from ottla.storage.log import Appended, Log
 
@@ -78,16 +78,16 @@ class Partition:
         self._flush: asyncio.Future[None] | None = None
         self._waiters: set[Waiter] = set()
         self._append_waiters: set[Waiter] = set()
-        self._pending = OffsetWaits()
+        self._pending = OffsetWaiters()
         """For the high watermark."""
-        self._unwritten = OffsetWaits()
+        self._unwritten = OffsetWaiters()
         """For this broker's own disk, where the topic asks for fsync and other replicas are not waited for."""
-        self._deletions = OffsetWaits()
+        self._deletions = OffsetWaiters()
         """For the log starts of the followers that live."""
-        self._confirmations = OffsetWaits()
+        self._confirmations = OffsetWaiters()
         """For proof of being the leader: by the time since when an in-sync follower has to have followed."""
         self._alive: Callable[[], Iterable[int]] = tuple
-        self._leadership: Leadership | None = None
+        self._leadership: LeaderState | None = None
         """What is known of the followers; None for a lone replica, and while this one follows."""
         self._proposing: asyncio.Task[None] | None = None
         self.isr_changes: IsrChanges | None = None
@@ -142,7 +142,7 @@ class Partition:
         end = self.log.log_end_offset
         # also if nothing is ever written in it: a follower may have records of an epoch that this log never saw
         self.log.leader_epochs.assign(image.leader_epoch, end)
-        self._leadership = Leadership(image, end, self._now(), self.lag_seconds)
+        self._leadership = LeaderState(image, end, self._now(), self.lag_seconds)
 
     def _now(self) -> float:
         return self.log.clock.monotonic()
@@ -242,7 +242,7 @@ class Partition:
         return min(self.min_insync_replicas, len(self.image.replicas))
 
     @property
-    def is_behind_election(self) -> bool:
+    def is_hw_behind_epoch_start(self) -> bool:
         """Whether the high watermark may lie below what consumers of the leader before this one have seen (KIP-207)."""
         return self._leadership is not None and self.log.high_watermark < self._leadership.start
 
@@ -344,24 +344,24 @@ class Partition:
         leadership = self._leadership
         if leadership is None or self._closed:
             return
-        isr = leadership.without_laggards(self.log.log_end_offset, self._now())
+        isr = leadership.shrunk_isr(self.log.log_end_offset, self._now())
         if isr is not None:
             logger.info("%s: in-sync replicas shrink from %s to %s", self.topic_partition, leadership.image.isr, isr)
             self._propose(leadership, isr)
         self._let_all_join(leadership)
         self._move_on(0)
 
-    def _let_all_join(self, leadership: Leadership) -> None:
+    def _let_all_join(self, leadership: LeaderState) -> None:
         for replica in leadership.replicas.values():
             self._let_join(leadership, replica)
 
-    def _let_join(self, leadership: Leadership, replica: Replica) -> None:
-        isr = leadership.with_joining(replica, self.high_watermark)
+    def _let_join(self, leadership: LeaderState, replica: Replica) -> None:
+        isr = leadership.expanded_isr(replica, self.high_watermark)
         if isr is not None:
             logger.info("%s: in-sync replicas grow from %s to %s", self.topic_partition, leadership.image.isr, isr)
             self._propose(leadership, isr)
 
-    def _propose(self, leadership: Leadership, isr: tuple[int, ...]) -> None:
+    def _propose(self, leadership: LeaderState, isr: tuple[int, ...]) -> None:
         if self.isr_changes is not None:
             leadership.propose(isr)
             if self._proposing is not None:
@@ -369,7 +369,7 @@ class Partition:
             asking = carry_through(self.isr_changes, self.topic_partition, leadership, isr)
             self._proposing = asyncio.get_running_loop().create_task(self._await_answer(leadership, asking))
 
-    async def _await_answer(self, leadership: Leadership, asking: Awaitable[PartitionImage | None]) -> None:
+    async def _await_answer(self, leadership: LeaderState, asking: Awaitable[PartitionImage | None]) -> None:
         image = await asking
         if self._leadership is not leadership or self._closed:
             return
@@ -413,7 +413,7 @@ class Partition:
         if self._deletions:
             self._deletions.reach(self.low_watermark(self._alive()))
 
-    # Following
+    # ControllerRequestHandler
 
     def append_from_leader(self, data: memoryview) -> None:
         """Append batches as they came from the leader. Raises what `Log.append_as_follower` does."""

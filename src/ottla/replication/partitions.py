@@ -1,4 +1,4 @@
-"""The partitions of this broker: a registry, kept in step with the cluster's image, and nothing else."""
+"""The partitions of this broker: a store, kept in step with the cluster's image, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from concurrent.futures import Executor
 from typing import Final
 
 from ottla.clock import SYSTEM_CLOCK, Clock
-from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.znodes import uuid_text
+from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     KafkaStorageError,
@@ -20,11 +20,11 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.model import TopicPartition
+from ottla.replication.listeners import Followers, IsrChanges, LeadershipListener
+from ottla.replication.log_dir_move import LogDirMove
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.rejected_batches import RejectedBatches
-from ottla.replication.relocation import Relocation
 from ottla.replication.replication_quota import ReplicationQuota, is_throttled
-from ottla.replication.roles import Followers, IsrChanges, RoleListener
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
 
@@ -59,7 +59,7 @@ class Partitions:
         self._log_config = log_config
         self._min_insync_replicas = min_insync_replicas
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._relocations: dict[TopicPartition, Relocation] = {}
+        self._relocations: dict[TopicPartition, LogDirMove] = {}
         self._places: dict[TopicPartition, LogDir] = {}
         """Where replicas are wanted that are not here yet."""
         self._unmade: list[TopicPartition] = []
@@ -69,13 +69,13 @@ class Partitions:
         self.all_dirs = True
         """Whether every data directory could be opened. Without one, no log is made for a replica that is in sync by
         what the cluster knows: it may lie in that directory, and an empty one would look like one that lost all."""
-        self.relocation_limit = float("inf")
+        self.alter_log_dirs_rate = float("inf")
         """Bytes per second that all moves between data directories may copy; it may change while they are under way."""
         self.on_fatal: Callable[[], None] | None = None
-        """Told when the first data directory has failed, which holds the registry."""
+        """Told when the first data directory has failed, which holds the store."""
         self.on_dir_failure: Callable[[list[TopicPartition]], None] | None = None
         """Told which partitions are out of service with a data directory, so that the controller hears of it."""
-        self.roles: list[RoleListener] = []
+        self.roles: list[LeadershipListener] = []
         """Told which partitions this broker leads; who comes before `start` hears of all."""
         self.followers: Followers | None = None
         """What fetches the partitions that others lead."""
@@ -130,7 +130,7 @@ class Partitions:
         return self._log_dirs
 
     @property
-    def relocations(self) -> Mapping[TopicPartition, Relocation]:
+    def relocations(self) -> Mapping[TopicPartition, LogDirMove]:
         """Replicas that are on their way to another directory."""
         return self._relocations
 
@@ -198,7 +198,7 @@ class Partitions:
             await running.cancel()
         source = self._directory_of(partition)
         if source is not target:
-            moving = self._relocations[tp] = Relocation(partition, source, target, self._relocation_share)
+            moving = self._relocations[tp] = LogDirMove(partition, source, target, self._relocation_share)
             moving.start(lambda: self._relocated(tp, moving))
 
     def _remember_place(self, tp: TopicPartition, target: LogDir) -> None:
@@ -207,9 +207,9 @@ class Partitions:
             del self._places[next(iter(self._places))]
 
     def _relocation_share(self) -> float:
-        return self.relocation_limit / len(self._relocations)
+        return self.alter_log_dirs_rate / len(self._relocations)
 
-    def _relocated(self, tp: TopicPartition, ended: Relocation) -> None:
+    def _relocated(self, tp: TopicPartition, ended: LogDirMove) -> None:
         if self._relocations.get(tp) is ended:
             del self._relocations[tp]
 

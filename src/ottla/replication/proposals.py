@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import (
     FencedLeaderEpochError,
     IneligibleReplicaError,
@@ -18,8 +18,8 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.model import TopicPartition
-from ottla.replication.leadership import Leadership
-from ottla.replication.roles import IsrChanges
+from ottla.replication.isr_state import LeaderState
+from ottla.replication.listeners import IsrChanges
 
 log = logging.getLogger("ottla.replication")
 
@@ -38,7 +38,7 @@ RETRY_SECONDS = 0.05
 
 
 async def carry_through(
-    changes: IsrChanges, tp: TopicPartition, leadership: Leadership, isr: tuple[int, ...]
+    changes: IsrChanges, tp: TopicPartition, leadership: LeaderState, isr: tuple[int, ...]
 ) -> PartitionImage | None:
     """The state that came of the proposal; None where there is none, or another has come meanwhile."""
     image, epochs = leadership.image, leadership.broker_epochs(isr)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.main import BrokerNode
-from ottla.cluster.membership_proof import MEMBER
+from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
 from ottla.net.connection import Connection
 from ottla.protocol.header import decode_response_header, encode_request_header

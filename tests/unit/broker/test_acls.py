@@ -10,9 +10,9 @@ from tests.unit.broker.asking import Asker, with_broker
 
 from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.broker import acl_requests
-from ottla.cluster.acls import AclStore
-from ottla.cluster.embedded import EmbeddedRegistry
-from ottla.cluster.registry import RegistryTimeoutError
+from ottla.cluster.broker.acl_store import AclStore
+from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.model import ACLOperation
 from ottla.net.connection import USER
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -113,9 +113,9 @@ def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
 def test_rules_that_another_broker_was_told_a_moment_ago_are_seen(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         assert client.services.acls is not None
-        assert client.node._registry is not None
+        assert client.node._store is not None
         await client.services.acls.close()  # nothing is heard but for the sake of who asks
-        other = AclStore(client.node._registry, lambda _: None)
+        other = AclStore(client.node._store, lambda _: None)
         topic = ResourcePattern(TOPIC, "t")
         await other.add([ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, topic)])
         assert await rules(client) == [(TOPIC, "t", LITERAL, "User:alice", 3)]
@@ -202,12 +202,12 @@ def test_one_request_has_so_many_rules_and_no_more(tmp_path: Path, monkeypatch: 
 
 def test_what_the_registry_refuses_is_told_of_each_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
-        raise RegistryTimeoutError("ZooKeeper does not answer")
+        raise MetadataStoreTimeoutError("ZooKeeper does not answer")
 
     async def test(client: Asker) -> None:
         assert await create(client, creation()) == [0]
-        monkeypatch.setattr(EmbeddedRegistry, "get", broken)
-        monkeypatch.setattr(EmbeddedRegistry, "children", broken)
+        monkeypatch.setattr(SqliteMetadataStore, "get", broken)
+        monkeypatch.setattr(SqliteMetadataStore, "children", broken)
         assert await create(client, creation(resource_name="other"), creation(host="")) == [-1, INVALID]
         removed = await client.ask(
             DeleteAclsRequest(filters=[DeleteAclsFilter(**wanted()), DeleteAclsFilter(**wanted(operation=0))]), 3

@@ -143,10 +143,10 @@ def coordinator(kind: int) -> Callable[[UUID], Any]:
 
 
 ROWS = {
-    "OffsetCommit of the registry": Row(0, commit, (READS_G, READS_T)),
+    "OffsetCommit of the store": Row(0, commit, (READS_G, READS_T)),
     "OffsetCommit": Row(9, commit, (READS_G, READS_T)),
     "OffsetCommit by id": Row(10, commit, (READS_G, READS_T)),
-    "OffsetFetch of the registry": Row(0, old_fetch, (SEES_G, SEES_T)),
+    "OffsetFetch of the store": Row(0, old_fetch, (SEES_G, SEES_T)),
     "OffsetFetch without a place for errors": Row(1, old_fetch, (SEES_G, SEES_T)),
     "OffsetFetch of one group": Row(7, old_fetch, (SEES_G, SEES_T)),
     "OffsetFetch": Row(9, fetch, (SEES_G, SEES_T)),

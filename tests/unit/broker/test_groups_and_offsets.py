@@ -128,7 +128,7 @@ def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> No
 
     async def second(client: Asker) -> None:
         assert (await committed(client, 0))[0] == 42
-        node = await client.services.controller._context.registry.get("/consumers/g/offsets/t/0")
+        node = await client.services.controller._context.store.get("/consumers/g/offsets/t/0")
         assert node is not None
         assert node.value == b"42"
 

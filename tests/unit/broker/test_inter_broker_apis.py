@@ -18,8 +18,8 @@ from tests.unit.broker.test_transactions import T0, at_clock, begin
 
 from ottla.broker.apis import SERVED, Served
 from ottla.clock import ManualClock
-from ottla.cluster.following import TOLD_SECONDS
-from ottla.cluster.membership_proof import CHALLENGE_BYTES, MECHANISM, MEMBER, PROOF, ProofVerifier, prove
+from ottla.cluster.broker.metadata_updates import TOLD_SECONDS
+from ottla.cluster.interbroker.membership_proof import CHALLENGE_BYTES, MECHANISM, MEMBER, PROOF, ProofVerifier, prove
 from ottla.errors import (
     IllegalSaslStateError,
     InvalidPartitionsError,

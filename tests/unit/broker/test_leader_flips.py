@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.broker.handlers import produce
-from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint
 from ottla.errors import (
     KafkaStorageError,

@@ -281,7 +281,7 @@ def test_a_start_without_one_directory_does_not_make_its_logs_anew(tmp_path):
     (tmp_path / "aside").rename(tmp_path / "b")
     with_broker(again, tmp_path, **both(tmp_path))
     (tmp_path / "a").rename(tmp_path / "aside")
-    (tmp_path / "a").write_text("the registry was in it")
+    (tmp_path / "a").write_text("the store was in it")
     with pytest.raises(StartupError, match=r"log\.dirs.*is not a directory"):
         with_broker(again, tmp_path, **both(tmp_path))
 

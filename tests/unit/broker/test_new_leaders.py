@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tests.unit.broker.asking import Asker, batch, with_broker
 
-from ottla.cluster.metadata import BrokerImage, ClusterImage
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.config.broker import Endpoint
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

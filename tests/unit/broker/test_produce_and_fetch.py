@@ -12,7 +12,7 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.broker import fetch_sessions
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
-from ottla.cluster.registry import Delete
+from ottla.cluster.store.metadata_store import Delete
 from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
 from ottla.model import TopicPartition
 from ottla.net.connection import HangupError
@@ -394,7 +394,7 @@ def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(t
         await produce(client, batch(b"old"))
         paths = ["partitions/0/state", "partitions/0", "partitions", ""]
         nodes = [Delete(f"/brokers/topics/t/{path}".rstrip("/")) for path in paths]
-        await client.services.controller._context.registry.multi([*nodes, Delete("/config/topics/t")])
+        await client.services.controller._context.store.multi([*nodes, Delete("/config/topics/t")])
 
     async def second(client: Asker) -> None:
         await create(client)

@@ -8,7 +8,7 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 from ottla.broker.live_config import LiveConfig
 from ottla.broker.quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
 from ottla.broker.services import Call
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ThrottlingQuotaExceededError
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData

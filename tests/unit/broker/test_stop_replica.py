@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.cluster.changes import DELETED
+from ottla.cluster.image.image_delta import DELETED
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.stop_replica import (
     StopReplicaPartitionState,

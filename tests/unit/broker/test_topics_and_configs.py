@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.cluster import tree, znodes
-from ottla.cluster.controller import Controller
-from ottla.cluster.metadata import BrokerImage
-from ottla.cluster.registration import Registration
-from ottla.cluster.registry import Create
+from ottla.cluster.broker.registration import Registration
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image.cluster_image import BrokerImage
+from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store.metadata_store import Create
 from ottla.model import TopicPartition
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_partitions import (
@@ -324,9 +324,9 @@ def test_create_topics_counts_a_broker_that_has_just_registered(
     monkeypatch.setattr(Controller, "brokers_changed", lambda self: None)  # the notification is still on its way
 
     async def test(client: Asker) -> None:
-        registry, other = client.node._registry, replace(client.services.image.brokers[0], id=1)
-        assert registry is not None
-        await registry.multi([Create(znodes.broker(1), tree.broker_value(other), ephemeral=True)])
+        store, other = client.node._store, replace(client.services.image.brokers[0], id=1)
+        assert store is not None
+        await store.multi([Create(znodes.broker(1), store_reader.broker_value(other), ephemeral=True)])
         request = CreateTopicsRequest(topics=[topic("t", 1, 2)], validate_only=True, timeout_ms=1000)
         assert (await client.ask(request, 7)).topics[0].error_code == 0
 

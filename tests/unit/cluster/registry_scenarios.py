@@ -1,4 +1,4 @@
-"""What every registry does: the embedded one here, ZooKeeper in tests/interop."""
+"""What every store does: the embedded one here, ZooKeeper in tests/interop."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.cluster.registry import (
+from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Check,
     Create,
     Delete,
+    MetadataStore,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    Registry,
     Set,
 )
 
 
-async def nodes_are_made_set_and_deleted_with_versions(registry: Registry) -> None:
-    await registry.multi([Create("/a", b"1"), Create("/a/b", b"2")])
-    await registry.multi([Set("/a", b"3", 0)])
-    assert (await registry.get("/a") or ())[:2] == (b"3", 1)
-    assert await registry.children("/a") == ["b"]
-    assert await registry.children("/none") == []
+async def nodes_are_made_set_and_deleted_with_versions(store: MetadataStore) -> None:
+    await store.multi([Create("/a", b"1"), Create("/a/b", b"2")])
+    await store.multi([Set("/a", b"3", 0)])
+    assert (await store.get("/a") or ())[:2] == (b"3", 1)
+    assert await store.children("/a") == ["b"]
+    assert await store.children("/none") == []
     for wrong, error in (
         (Create("/a"), NodeExistsError),
         (Create("/x/y"), NoNodeError),
@@ -35,68 +35,68 @@ async def nodes_are_made_set_and_deleted_with_versions(registry: Registry) -> No
         (Check("/a", 7), BadVersionError),
     ):
         with pytest.raises(error):
-            await registry.multi([wrong])
-    await registry.multi([Delete("/a/b"), Delete("/a")])
-    assert await registry.get("/a") is None
+            await store.multi([wrong])
+    await store.multi([Delete("/a/b"), Delete("/a")])
+    assert await store.get("/a") is None
 
 
-async def a_multi_is_done_whole_or_not_at_all(registry: Registry) -> None:
+async def a_multi_is_done_whole_or_not_at_all(store: MetadataStore) -> None:
     with pytest.raises(NoNodeError):
-        await registry.multi([Create("/half", b""), Set("/none", b"")])
-    assert await registry.get("/half") is None
+        await store.multi([Create("/half", b""), Set("/none", b"")])
+    assert await store.get("/half") is None
 
 
-async def a_node_made_again_is_told_from_the_one_before(registry: Registry) -> None:
+async def a_node_made_again_is_told_from_the_one_before(store: MetadataStore) -> None:
     made = []
     for _ in range(2):
-        await registry.multi([Create("/again")])
-        node = await registry.get("/again")
+        await store.multi([Create("/again")])
+        node = await store.get("/again")
         assert node is not None
         made.append(node.created)
-        await registry.multi([Delete("/again")])
+        await store.multi([Delete("/again")])
     assert made[0] < made[1]
 
 
-async def sequences_go_on_where_a_node_was_deleted(registry: Registry) -> None:
-    await registry.multi([Create("/s")])
-    await registry.multi([Create("/s/c_", b"", sequence=True), Create("/s/c_", b"", sequence=True)])
-    names = await registry.children("/s")
-    await registry.multi([Delete(f"/s/{name}") for name in names])
-    await registry.multi([Create("/s/c_", b"", sequence=True)])
-    (last,) = await registry.children("/s")
+async def sequences_go_on_where_a_node_was_deleted(store: MetadataStore) -> None:
+    await store.multi([Create("/s")])
+    await store.multi([Create("/s/c_", b"", sequence=True), Create("/s/c_", b"", sequence=True)])
+    names = await store.children("/s")
+    await store.multi([Delete(f"/s/{name}") for name in names])
+    await store.multi([Create("/s/c_", b"", sequence=True)])
+    (last,) = await store.children("/s")
     assert last > names[-1] > names[0]
     assert len(last) == len("c_") + 10
 
 
-async def a_watch_hears_once_of_the_next_change(registry: Registry) -> None:
-    await registry.multi([Create("/w")])
+async def a_watch_hears_once_of_the_next_change(store: MetadataStore) -> None:
+    await store.multi([Create("/w")])
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     def tells(what: str) -> Callable[[], None]:
         return lambda: heard.put_nowait(what)
 
-    await registry.get("/w/x", tells("made"))
-    await registry.children("/w", tells("child came"))
-    await registry.multi([Create("/w/x")])
+    await store.get("/w/x", tells("made"))
+    await store.children("/w", tells("child came"))
+    await store.multi([Create("/w/x")])
     assert {await heard.get(), await heard.get()} == {"made", "child came"}
-    await registry.get("/w/x", tells("set"))
-    await registry.multi([Set("/w/x", b"1")])
-    await registry.multi([Set("/w/x", b"2")])
+    await store.get("/w/x", tells("set"))
+    await store.multi([Set("/w/x", b"1")])
+    await store.multi([Set("/w/x", b"2")])
     assert await heard.get() == "set"
-    await registry.get("/w/x", tells("deleted"))
-    await registry.multi([Delete("/w/x")])
+    await store.get("/w/x", tells("deleted"))
+    await store.multi([Delete("/w/x")])
     assert await heard.get() == "deleted"
     twice = tells("once")
-    await registry.children("/w", twice)
-    await registry.children("/w", twice)
-    await registry.multi([Create("/w/y")])
-    await registry.get("/w/y", tells("after it"))
-    await registry.multi([Set("/w/y", b"")])
+    await store.children("/w", twice)
+    await store.children("/w", twice)
+    await store.multi([Create("/w/y")])
+    await store.get("/w/y", tells("after it"))
+    await store.multi([Set("/w/y", b"")])
     assert [await heard.get(), await heard.get()] == ["once", "after it"]
     assert heard.empty()
 
 
-SCENARIOS: list[Callable[[Registry], Awaitable[None]]] = [
+SCENARIOS: list[Callable[[MetadataStore], Awaitable[None]]] = [
     nodes_are_made_set_and_deleted_with_versions,
     a_multi_is_done_whole_or_not_at_all,
     a_node_made_again_is_told_from_the_one_before,

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from ottla.cluster.registry import (
+from ottla.cluster.store.metadata_store import (
     ANY_VERSION,
     BadVersionError,
     Check,
     Create,
     Delete,
+    MetadataStoreError,
     Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
-    RegistryError,
     Set,
     Watcher,
 )
@@ -61,7 +61,7 @@ class SharedTree:
         try:
             for operation in operations:
                 changed += self._apply(operation, owner)
-        except RegistryError:
+        except MetadataStoreError:
             self.nodes = before
             raise
         self._tell(changed)
@@ -126,7 +126,7 @@ class Session:
         self._resumed.set()
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """As ZooKeeperRegistry's."""
+        """As ZooKeeperMetadataStore's."""
         self._listeners.append(listener)
 
     def pause(self) -> None:

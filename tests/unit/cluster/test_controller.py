@@ -10,11 +10,13 @@ from uuid import UUID
 import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
-from ottla.cluster import reassignments, registration, tree, znodes
-from ottla.cluster.elections import Candidates, Reason
-from ottla.cluster.member import ClusterMember
-from ottla.cluster.metadata import BrokerImage, PartitionImage
-from ottla.cluster.registry import Create, Operation, RegistryTimeoutError, Set
+from ottla.cluster.broker import registration
+from ottla.cluster.broker.lifecycle import BrokerLifecycle
+from ottla.cluster.controller import reassignment_rules
+from ottla.cluster.controller.leader_election import Candidates, Reason
+from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
+from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStoreTimeoutError, Operation, Set
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import (
     BrokerConnectionError,
@@ -69,7 +71,7 @@ class Broker:
         self.reachable = True
         self.broken: set[TopicPartition] = set()
         self._stops: list[TopicPartition] = []
-        self.member = ClusterMember(
+        self.member = BrokerLifecycle(
             self.session,
             BrokerConfig({name.replace("_", "."): value for name, value in options.items()}),
             broker_id,
@@ -210,7 +212,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
         three_.session.resume()
         await told.wait()
         assert "/brokers/ids/3 belongs to another broker" in reasons[0]
-        await three_.member.hand_over()  # does not give away what the other one leads
+        await three_.member.controlled_shutdown_of_this_broker()  # does not give away what the other one leads
         assert 3 not in one.member.view.image.leaving
         await cluster.kill(1)
         await cluster.kill(2)
@@ -355,7 +357,7 @@ def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None
         async def fail_once(path: str, watch: Any = None) -> list[str]:
             if path == znodes.BROKER_IDS and one.member.view.image.brokers:
                 one.session.children = children  # type: ignore[method-assign]
-                raise RegistryTimeoutError
+                raise MetadataStoreTimeoutError
             return await children(path, watch)
 
         one.session.children = fail_once  # type: ignore[method-assign]
@@ -435,7 +437,7 @@ def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sy
 
 def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
     async def stop(broker: Broker) -> None:
-        await broker.member.hand_over()
+        await broker.member.controlled_shutdown_of_this_broker()
         await broker.member.close()
         await broker.session.close()
 
@@ -561,7 +563,7 @@ def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
 
 def test_a_leader_that_a_move_leaves_behind_is_followed_by_one_in_sync() -> None:
     moving = PartitionImage(3, 1, (3, 4, 1, 2), (3, 2), adding=(3, 4), removing=(1, 2))
-    after = reassignments.begun(moving, (4, 1), Candidates({1, 2, 3, 4}))
+    after = reassignment_rules.begun(moving, (4, 1), Candidates({1, 2, 3, 4}))
     assert after is not None
     assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, (4, 1, 2), (2,), 2)
 
@@ -611,7 +613,7 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
         await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
         ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
-        await one.until(lambda: all(reassignments.is_moving(one.state(TopicPartition("t", p))) for p in range(4)))
+        await one.until(lambda: all(reassignment_rules.is_moving(one.state(TopicPartition("t", p))) for p in range(4)))
         await one.controller.moves.reassign(taken_back, None)
         await one.controller.moves.reassign(elsewhere, [3, 2])
         await one.controller.proposals.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
@@ -622,7 +624,7 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
             await asyncio.sleep(0)
         assert one.state(taken_back).replicas == (1, 2)
         assert one.state(elsewhere).replicas == (3, 2)
-        assert reassignments.target_of(one.state(ends)) == (1, 2)
+        assert reassignment_rules.target_of(one.state(ends)) == (1, 2)
         await one.controller.proposals.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
         await until(lambda: asked(cluster) is None)
         assert one.state(goes_on).replicas == (1, 3)
@@ -637,7 +639,7 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
         request = znodes.request_value(wanted)
         await cluster.tree.session().multi([Create(REASSIGN, request)])
-        await one.until(lambda: all(reassignments.is_moving(one.state(TopicPartition("t", p))) for p in range(2)))
+        await one.until(lambda: all(reassignment_rules.is_moving(one.state(TopicPartition("t", p))) for p in range(2)))
         await one.member._changes.close()  # the broker dies before it looks again
         await one.controller.moves.reassign(T0, None)
         assert asked(cluster) == [1]
@@ -657,10 +659,10 @@ def test_a_request_to_move_that_is_changed_by_hand_counts_as_it_is_then() -> Non
         for target in ([2, 1], [3, 1]):
             value = znodes.request_value([{"topic": "t", "partition": 0, "replicas": target}])
             await session.multi([Set(REASSIGN, value) if cluster.tree.get(REASSIGN) else Create(REASSIGN, value)])
-            await one.until(lambda target=target: reassignments.target_of(one.state()) == tuple(target))  # type: ignore[misc]
+            await one.until(lambda target=target: reassignment_rules.target_of(one.state()) == tuple(target))  # type: ignore[misc]
         await session.multi([Set(REASSIGN, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')])
         await until(lambda: asked(cluster) is None)
-        assert reassignments.target_of(one.state()) == (3, 1)
+        assert reassignment_rules.target_of(one.state()) == (3, 1)
 
     run(test)
 
@@ -673,7 +675,7 @@ def test_a_partition_moves_although_one_of_its_replicas_that_stay_is_away() -> N
         await one.until(lambda: one.state().isr == (1,))
         await one.controller.moves.reassign(T0, [3, 2])
         await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 3))
-        assert reassignments.is_moving(one.state())
+        assert reassignment_rules.is_moving(one.state())
         await cluster.add(2)
         await one.until(lambda: 2 in one.member.view.image.brokers)
         await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2, 3))
@@ -774,7 +776,7 @@ def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_
         async def fail_once(path: str, watch: Any = None) -> Any:
             if path == znodes.broker(2):
                 two.session.get = get  # type: ignore[method-assign]
-                raise RegistryTimeoutError
+                raise MetadataStoreTimeoutError
             return await get(path, watch)
 
         two.session.get = fail_once  # type: ignore[method-assign]
@@ -793,12 +795,12 @@ def test_a_new_controller_leaves_out_no_topic_that_it_could_not_read_in_time() -
 
         async def fail(path: str, watch: Any = None) -> Any:
             if path == znodes.topic("t"):
-                raise RegistryTimeoutError
+                raise MetadataStoreTimeoutError
             return await get(path, watch)
 
         one.session.get = fail  # type: ignore[method-assign]
-        with pytest.raises(RegistryTimeoutError):
-            await tree.read_topics(one.session)
+        with pytest.raises(MetadataStoreTimeoutError):
+            await store_reader.read_topics(one.session)
 
     run(test)
 
@@ -858,7 +860,7 @@ def test_a_disk_that_fails_while_the_registry_is_away_is_told_when_it_is_back(
             nonlocal failures
             failures -= 1
             if failures >= 0:
-                raise RegistryTimeoutError
+                raise MetadataStoreTimeoutError
             await write(operations)
 
         monkeypatch.setattr(own.session, "multi", away)

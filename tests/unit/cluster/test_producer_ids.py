@@ -1,4 +1,4 @@
-"""Producer ids from the registry, of one broker and of several."""
+"""Producer ids from the store, of one broker and of several."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
-from ottla.cluster import znodes
-from ottla.cluster.producer_ids import MAX_FOUND_ID, ProducerIds
-from ottla.cluster.registry import Node, RegistryTimeoutError, Set, Watcher
-from ottla.cluster.tree import make_persistent_nodes
+from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Node, Set, Watcher
+from ottla.cluster.store.store_reader import make_persistent_nodes
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 
@@ -42,7 +42,7 @@ class Away(Session):
     """A session whose ZooKeeper does not answer."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
-        raise RegistryTimeoutError
+        raise MetadataStoreTimeoutError
 
 
 def test_while_the_registry_is_away_producers_are_told_to_ask_again() -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
+import ottla.cluster.options
 import pytest
 from tests.unit.cluster.shared_tree import SharedTree
 
-import ottla.cluster.options
-from ottla.cluster.options import Options
-from ottla.cluster.tree import make_persistent_nodes
-from ottla.cluster.view import ClusterView
+from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.store.store_reader import make_persistent_nodes
 
 
 def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
         await make_persistent_nodes(tree.session())
-        views = ClusterView(), ClusterView()
-        one, two = (Options(tree.session(), view) for view in views)  # none follows what the other tells
+        views = MetadataCache(), MetadataCache()
+        one, two = (DynamicConfigStore(tree.session(), view) for view in views)  # none follows what the other tells
         await one.set(path, {"producer_byte_rate": "1"})
         async with two.changing(path):
             await two.set(path, {**views[1].image.options[path], "consumer_byte_rate": "2"})
@@ -34,13 +34,13 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
         await make_persistent_nodes(tree.session())
-        view, away = ClusterView(), tree.session()
-        await Options(tree.session(), ClusterView()).set(path, {"producer_byte_rate": "1"})
-        await Options(tree.session(), view).refresh([path, "clients/none", "topics/none"])
+        view, away = MetadataCache(), tree.session()
+        await DynamicConfigStore(tree.session(), MetadataCache()).set(path, {"producer_byte_rate": "1"})
+        await DynamicConfigStore(tree.session(), view).refresh([path, "clients/none", "topics/none"])
         assert view.image.options == {path: {"producer_byte_rate": "1"}}
         away.pause()
-        monkeypatch.setattr(ottla.cluster.options, "REFRESH_SECONDS", 0.01)
-        await Options(away, view).refresh([path])
+        monkeypatch.setattr(ottla.cluster.broker.config_store, "REFRESH_SECONDS", 0.01)
+        await DynamicConfigStore(away, view).refresh([path])
         assert "cannot be read" in caplog.text
 
     asyncio.run(test())
@@ -48,9 +48,9 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
 
 def test_changes_of_one_broker_do_not_overtake_each_other() -> None:
     async def test() -> None:
-        tree, path, view = SharedTree(), "clients/app", ClusterView()
+        tree, path, view = SharedTree(), "clients/app", MetadataCache()
         await make_persistent_nodes(tree.session())
-        options = Options(tree.session(), view)
+        options = DynamicConfigStore(tree.session(), view)
 
         async def add(name: str) -> None:
             async with options.changing(path):

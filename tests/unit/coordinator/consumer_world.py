@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ottla.clock import ManualClock
-from ottla.cluster.metadata import ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.consumer_group import ConsumerGroup
 from ottla.coordinator.effects import Effects, Record

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from ottla.cluster.metadata import ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.coordinator.cluster_markers import ClusterMarkers
 from ottla.coordinator.state_log import Producer
 from ottla.coordinator.transaction_markers import Ending, Results

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.clock import ManualClock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator import records
 from ottla.coordinator.any_group import Committer

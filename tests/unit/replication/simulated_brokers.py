@@ -20,8 +20,8 @@ from tests.unit.replication.virtual_loop import Inline, LoopClock
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.services import Call
-from ottla.cluster.membership_proof import MEMBER
-from ottla.cluster.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -33,8 +33,8 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.protocol.message import decode, encode
 from ottla.protocol.messages.fetch import FetchResponse
+from ottla.replication.alter_partition_manager import AlterPartitionManager
 from ottla.replication.fetcher import Fetchers, FetchOptions
-from ottla.replication.isr_changes import ControllerIsrChanges
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
@@ -62,7 +62,7 @@ class Broker:
             broker_id, self.ask, lambda: 1, FetchOptions(timeout_ms=3000), self.partitions.follower_quota
         )
         self.partitions.followers = self.fetchers
-        self.changes = ControllerIsrChanges(broker_id, self.ask, lambda: self.image, brokers.alter)
+        self.changes = AlterPartitionManager(broker_id, self.ask, lambda: self.image, brokers.alter)
         self.partitions.isr_changes = self.changes
         self.services: Any = SimpleNamespace(
             sessions=FetchSessions(100, self.clock.monotonic),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import batch
 
-from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     KafkaStorageError,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 
 from ottla.broker.services import Call
-from ottla.cluster.isr_proposals import Proposal
-from ottla.cluster.metadata import PartitionImage
+from ottla.cluster.controller.alter_partition import Proposal
+from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition import (

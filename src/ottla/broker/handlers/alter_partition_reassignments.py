@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
-from ottla.cluster.metadata import PartitionImage
-from ottla.cluster.reassignments import target_of
+from ottla.cluster.controller.reassignment_rules import target_of
+from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import InvalidReplicationFactorError, KafkaError, NotControllerError, code_of
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition_reassignments import (

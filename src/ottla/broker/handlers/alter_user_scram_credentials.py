@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker.scram import MECHANISMS, Mechanism, credential
 from ottla.broker.services import Call
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.errors import (
     DuplicateResourceError,
     KafkaError,
@@ -64,7 +64,7 @@ async def _alter(user: str, changes: list[Change], call: Call) -> None:
     mechanisms = [change.mechanism for change in changes]
     if len(set(mechanisms)) < len(mechanisms):
         raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
-    path = entities.entity(entities.USERS, user)
+    path = config_entities.entity(config_entities.USERS, user)
     async with call.services.options.changing(path):
         options = dict(call.services.image.options.get(path, {}))
         for change in changes:

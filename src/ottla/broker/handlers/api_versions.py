@@ -6,7 +6,7 @@ import re
 
 from ottla.broker.apis import SERVED, listed
 from ottla.broker.services import Call
-from ottla.cluster.features import FEATURES
+from ottla.cluster.image.features import FEATURES
 from ottla.errors import InvalidRequestError, UnsupportedVersionError
 from ottla.protocol.header import API_VERSIONS
 from ottla.protocol.messages.api_versions import (

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.cluster import reassignments, topics
+from ottla.cluster.controller import reassignment_rules, replica_placement
 from ottla.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -69,11 +69,11 @@ def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
         raise InvalidPartitionsError(
             f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
         )
-    if any(reassignments.is_moving(p) for p in topic.partitions):
+    if any(reassignment_rules.is_moving(p) for p in topic.partitions):
         # on the way a partition has more replicas than its topic is to have
         raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{wish.name}'.")
     if wish.assignments is None:
-        return topics.more_places([p.replicas for p in topic.partitions], wish.count, image.racks)
+        return replica_placement.more_places([p.replicas for p in topic.partitions], wish.count, image.racks)
     if len(wish.assignments) != wish.count - old:
         raise InvalidReplicaAssignmentError(
             f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"
@@ -84,4 +84,4 @@ def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
         raise InvalidReplicaAssignmentError(
             f"Inconsistent replication factor between partitions: partition 0 has {replicas} replicas."
         )
-    return topics.given(chosen, image.brokers, first=old)
+    return replica_placement.given(chosen, image.brokers, first=old)

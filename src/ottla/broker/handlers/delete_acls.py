@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from ottla.acl import ACL, ACLFilter
 from ottla.broker.acl_requests import refused, rules_wanted, told, told_resources
 from ottla.broker.services import Call
-from ottla.cluster.acls import AclStore
+from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages import delete_acls as m
 

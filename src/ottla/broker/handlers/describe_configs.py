@@ -1,6 +1,6 @@
 """DescribeConfigs: the options of a resource, with where each value comes from. Served in all versions.
 
-In a cluster they are read from the registry first, as Kafka does: who has just set an option at one broker may ask the
+In a cluster they are read from the store first, as Kafka does: who has just set an option at one broker may ask the
 next, which has not heard of it yet.
 
 Who asks has to be allowed to describe the options of the topic or group; for brokers and subscriptions to metrics,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.cluster.metadata import TopicImage
+from ottla.cluster.image.cluster_image import TopicImage
 from ottla.coordinator.share.group import ShareGroup
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError, code_of

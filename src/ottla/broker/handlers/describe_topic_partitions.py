@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import on_topic
 from ottla.broker.services import Call
-from ottla.cluster.metadata import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_topic_partitions import (

@@ -6,7 +6,7 @@ from collections import Counter
 
 from ottla.broker.scram import MECHANISMS, iterations_of
 from ottla.broker.services import Call
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError, code_of
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -33,7 +33,7 @@ def handle(request: DescribeUserScramCredentialsRequest, call: Call) -> Describe
 
 
 def _credentials(user: str, call: Call) -> list[CredentialInfo]:
-    options = call.services.image.options.get(entities.entity(entities.USERS, user), {})
+    options = call.services.image.options.get(config_entities.entity(config_entities.USERS, user), {})
     found = [
         CredentialInfo(mechanism=number, iterations=iterations_of(options[mechanism.name]))
         for number, mechanism in MECHANISMS.items()
@@ -46,5 +46,5 @@ def _credentials(user: str, call: Call) -> list[CredentialInfo]:
 
 def _all_users(call: Call) -> list[str]:
     names = {mechanism.name for mechanism in MECHANISMS.values()}
-    users = entities.of_type(call.services.image.options, entities.USERS)
+    users = config_entities.of_type(call.services.image.options, config_entities.USERS)
     return sorted(user or "" for user, options in users.items() if names & options.keys())

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Iterable
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.cluster.elections import Reason
-from ottla.cluster.metadata import NO_LEADER
+from ottla.cluster.controller.leader_election import Reason
+from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,

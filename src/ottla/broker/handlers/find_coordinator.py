@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
-from ottla.cluster.metadata import NO_LEADER
+from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.coordinator.state_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, ACLOperation, Node

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.services import Call
-from ottla.cluster.metadata import TopicImage
-from ottla.cluster.reassignments import is_moving
+from ottla.cluster.controller.reassignment_rules import is_moving
+from ottla.cluster.image.cluster_image import TopicImage
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -17,7 +17,7 @@ from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
-from ottla.cluster.metadata import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.errors import (
     InvalidRequestError,
     KafkaError,

@@ -1,7 +1,7 @@
 """OffsetCommit: keep how far a group has read. Served in all versions; topics by id from version 10.
 
 A commit of several partitions is one batch: all of it is kept or none. Version 0 is of the time before offsets were
-kept in Kafka: it writes into the registry, and asks neither for a member nor for a generation. Version 1 may bring the
+kept in Kafka: it writes into the store, and asks neither for a member nor for a generation. Version 1 may bring the
 time of the commit, 2 to 4 an expiry of their own.
 """
 
@@ -29,7 +29,7 @@ from ottla.protocol.messages.offset_commit import (
 NOW = -1
 DEFAULT_RETENTION = -1
 IN_REGISTRY = 0
-"""The version whose offsets lie in the registry."""
+"""The version whose offsets lie in the store."""
 TOPIC_IDS_SINCE = 10
 
 

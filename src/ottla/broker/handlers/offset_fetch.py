@@ -2,7 +2,7 @@
 
 A partition without a commit has offset -1 and no error. Topics that the client may not describe are refused where they
 are named, and left out where all are asked for. Version 0 reads what version 0 of OffsetCommit wrote into the
-registry, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
+store, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ottla.protocol.messages.offset_fetch import (
 
 NOTHING = Committed(-1, -1, "", -1)
 IN_REGISTRY = 0
-"""The version whose offsets lie in the registry."""
+"""The version whose offsets lie in the store."""
 SEVERAL_GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
 ERROR_SINCE = 2

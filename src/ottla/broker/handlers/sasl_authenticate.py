@@ -1,6 +1,7 @@
 """SaslAuthenticate: answered by `authentication` on SASL listeners, in all versions.
 
-Here it only carries the proof that a connection belongs to another broker of this cluster (`cluster/membership_proof`).
+Here it only carries the proof that a connection belongs to another broker of this cluster
+(`cluster/interbroker/membership_proof`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from ottla.broker.services import Call
-from ottla.cluster.membership_proof import MEMBER, PROOF, ProofVerifier
+from ottla.cluster.interbroker.membership_proof import MEMBER, PROOF, ProofVerifier
 from ottla.errors import IllegalSaslStateError, SaslAuthenticationFailedError
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

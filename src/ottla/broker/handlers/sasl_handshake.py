@@ -1,12 +1,13 @@
 """SaslHandshake: answered by `authentication` on SASL listeners, in all versions.
 
-Here it only begins the proof that a connection belongs to another broker of this cluster (`cluster/membership_proof`).
+Here it only begins the proof that a connection belongs to another broker of this cluster
+(`cluster/interbroker/membership_proof`).
 """
 
 from __future__ import annotations
 
 from ottla.broker.services import Call
-from ottla.cluster.membership_proof import MECHANISM, PROOF, ProofVerifier
+from ottla.cluster.interbroker.membership_proof import MECHANISM, PROOF, ProofVerifier
 from ottla.errors import IllegalSaslStateError
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

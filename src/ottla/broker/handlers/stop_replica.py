@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 
 from ottla.broker.services import Call
-from ottla.cluster.changes import DELETED
+from ottla.cluster.image.image_delta import DELETED
 from ottla.errors import FencedLeaderEpochError
 from ottla.model import TopicPartition
 from ottla.names import check_partition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.services import Call
-from ottla.cluster.features import BY_NAME
+from ottla.cluster.image.features import BY_NAME
 from ottla.errors import InvalidUpdateVersionError, KafkaError, code_of
 from ottla.protocol.messages.update_features import (
     FeatureUpdateKey,

@@ -10,7 +10,7 @@ from ottla.acl import ResourceType
 from ottla.broker.certificates import check_certificates
 from ottla.broker.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
 from ottla.broker.services import Call
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
@@ -19,7 +19,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerResource:
-    """Set in the registry under `/config/brokers`; what is set on one broker beats what is set on all.
+    """Set in the store under `/config/brokers`; what is set on one broker beats what is set on all.
 
     As in Kafka, an option that the broker does not know is kept, for it may be a plug-in's, and its value is not told.
     """
@@ -28,7 +28,7 @@ class BrokerResource:
     lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
 
     def path(self, name: str) -> str:
-        return entities.entity(entities.BROKERS, name or None)
+        return config_entities.entity(config_entities.BROKERS, name or None)
 
     def names(self, call: Call) -> Iterable[str]:
         return map(str, call.services.image.brokers)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ottla.acl import ResourceType
 from ottla.broker.config_entries import Entry, class_entries
 from ottla.broker.services import Call
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.config.client_metrics import SELECTORS, ClientMetricsConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
@@ -16,13 +16,13 @@ CLIENT_METRICS_CONFIG = 7
 
 
 class ClientMetricsResource:
-    """Set in the registry under `/config/client-metrics`."""
+    """Set in the store under `/config/client-metrics`."""
 
     ruled_as = ResourceType.CLUSTER
     lists = frozenset({"metrics", "match"})
 
     def path(self, name: str) -> str:
-        return entities.entity(entities.CLIENT_METRICS, name)
+        return config_entities.entity(config_entities.CLIENT_METRICS, name)
 
     def names(self, call: Call) -> Iterable[str]:
         return sorted(subscriptions(call))
@@ -57,7 +57,7 @@ class ClientMetricsResource:
 
 def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:
     """All subscriptions by name."""
-    found = entities.of_type(call.services.image.options, entities.CLIENT_METRICS)
+    found = config_entities.of_type(call.services.image.options, config_entities.CLIENT_METRICS)
     return {name or "": options for name, options in found.items()}
 
 

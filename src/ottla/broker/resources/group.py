@@ -8,7 +8,7 @@ from typing import Any
 from ottla.acl import ResourceType
 from ottla.broker.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
 from ottla.broker.services import Call
-from ottla.cluster import entities
+from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
 from ottla.coordinator.group_options import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
@@ -18,21 +18,21 @@ GROUP_CONFIG = 8
 
 
 class GroupResource:
-    """Set in the registry under `/config/groups`, also for groups that are not there yet."""
+    """Set in the store under `/config/groups`, also for groups that are not there yet."""
 
     ruled_as = ResourceType.GROUP
     lists: frozenset[str] = frozenset()
 
     def path(self, name: str) -> str:
         """Where its options are kept below `/config`."""
-        return entities.entity(entities.GROUPS, name)
+        return config_entities.entity(config_entities.GROUPS, name)
 
     def names(self, call: Call) -> Iterable[str]:
         """Groups with options of their own."""
         return sorted(
-            entities.name_of(path) or ""
+            config_entities.name_of(path) or ""
             for path, options in call.services.image.options.items()
-            if path.startswith(f"{entities.GROUPS}/") and options
+            if path.startswith(f"{config_entities.GROUPS}/") and options
         )
 
     def entries(self, name: str, call: Call) -> Iterable[Entry]:
@@ -47,7 +47,7 @@ class GroupResource:
         """What is set now."""
         if not name:
             raise InvalidRequestError("Group name must not be empty.")
-        return call.services.image.options.get(entities.entity(entities.GROUPS, name), {})
+        return call.services.image.options.get(config_entities.entity(config_entities.GROUPS, name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
         """The options, if they lie within the broker's bounds."""

@@ -8,14 +8,14 @@ from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.config_entries import Entry, topic_entries
 from ottla.broker.services import Call
-from ottla.cluster.metadata import TopicImage
-from ottla.cluster.znodes import TOPIC_OPTIONS
+from ottla.cluster.image.cluster_image import TopicImage
+from ottla.cluster.store.znodes import TOPIC_OPTIONS
 from ottla.errors import UnknownTopicOrPartitionError
 from ottla.names import check_topic_name
 
 
 class TopicResource:
-    """Set in the registry under `/config/topics`."""
+    """Set in the store under `/config/topics`."""
 
     ruled_as = ResourceType.TOPIC
     lists = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.cluster.znodes import uuid_text
+from ottla.cluster.store.znodes import uuid_text
 from ottla.coordinator.effects import Record
 from ottla.coordinator.share.partition import Run, State
 from ottla.protocol.messages import share_group_records as s

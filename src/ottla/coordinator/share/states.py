@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ottla.clock import Clock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.any_group import NEVER
 from ottla.coordinator.effects import Record

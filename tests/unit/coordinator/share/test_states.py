@@ -6,7 +6,7 @@ import asyncio
 from uuid import UUID
 
 from ottla.clock import ManualClock
-from ottla.cluster.metadata import ClusterImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.share.state_records import ShareKey
 from ottla.coordinator.share.states import ShareStates

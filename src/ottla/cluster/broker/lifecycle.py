@@ -1,0 +1,265 @@
+"""A broker as a member of its cluster: what it needs for that, put together. Loop thread.
+
+A broker by itself is a member of a cluster of one; the parts are the same, over the store in its data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
+from ottla.cluster.broker.registration import Registration
+from ottla.cluster.controller.channels import ControllerChannels, Stop
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.controller.election import ControllerElection, ControllerTerm
+from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance
+from ottla.cluster.controller.znode_watchers import ZNodeChangeHandlers
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
+from ottla.config.broker import BrokerConfig
+from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
+from ottla.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.net.dialing import SocketOptions
+    from ottla.net.sasl.login import Login
+
+log = logging.getLogger("ottla.cluster")
+
+SHUTDOWN_VERSION: Final = 3
+LANE: Final = "shutdown"
+RETRY_SECONDS: Final = 0.1
+"""The pause after the store could not be written to."""
+
+
+class BrokerLifecycle:
+    """The view, the controller's place, and all that keeps this broker in touch with the others."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        broker_id: int,
+        *,
+        stop: Stop,
+        unclean_allowed: Callable[[Mapping[str, str]], bool],
+        secret: bytes | None = None,
+    ) -> None:
+        """`stop`: ends a replica of this broker, or deletes it; `unclean_allowed` goes by a topic's options.
+
+        `secret`: of the cluster; None for a standalone broker.
+        """
+        self._store = store
+        self._config = config
+        self._broker_id = broker_id
+        self._stop = stop
+        self.broken: Callable[[], Collection[TopicPartition]] = tuple
+        """This broker's replicas whose disk has failed."""
+        self.on_expelled: Callable[[str], None] | None = None
+        """Told, and why, when another broker has this one's place."""
+        self._is_expelled = False
+        self.view = MetadataCache()
+        self.following = ControllerRequestHandler(store, self.view, broker_id)
+        self.options = DynamicConfigStore(store, self.view)
+        self.peers = InterBrokerClient(
+            self._broker,
+            config.inter_broker_listener_name,
+            f"broker-{broker_id}",
+            _peer_sockets(config),
+            protocol=config.inter_broker_protocol,
+            login=_peer_login(config),
+            secret=lambda: secret if _proves_membership(config) else None,
+        )
+        self.controller = Controller(store, self.view, broker_id, self._channels, unclean_allowed)
+        session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
+        self._registration = Registration(store, self.view, session_ms)
+        self._contest = ControllerElection(store, self.view, broker_id, self._begin, self._end)
+        self._changes = ZNodeChangeHandlers(store, self.view, self.controller, delete_topics=config.delete_topic_enable)
+        self._balance = PreferredLeaderRebalance(
+            self.controller,
+            config.leader_imbalance_check_interval_seconds,
+            config.leader_imbalance_per_broker_percentage,
+        )
+
+    async def prepare(self, cluster_id: str | None) -> None:
+        """Read what the cluster has in common. `cluster_id`: the data directory's; StartupError where it is another."""
+        found = await agreed_cluster_id(self._store, cluster_id)
+        await self.view.change(lambda _: ClusterImage(found))
+        await self.options.start()
+
+    async def register(self, broker: BrokerImage) -> None:
+        """Register the broker. StartupError if another one has its broker.id, or one of its addresses."""
+        await self._check_addresses(broker)
+        await self._registration.register(broker)
+
+    async def join(self) -> None:
+        """Take part in controller elections; return when it is known which broker is the controller."""
+        await self._contest.start()
+
+    async def _check_addresses(self, broker: BrokerImage) -> None:
+        own = {(e.host, e.port): e for e in broker.endpoints}
+        for other in (await store_reader.read_brokers(self._store)).values():
+            taken = [own[e.host, e.port] for e in other.endpoints if (e.host, e.port) in own]
+            if taken and other.id != broker.id:
+                raise StartupError(
+                    f"advertised.listeners: {taken[0]} is registered by broker {other.id} already; "
+                    "each broker needs addresses of its own"
+                )
+
+    async def rejoin(self) -> None:
+        """The session with the store was lost, and another is there: be one of the brokers again.
+
+        Where another broker has taken the number meanwhile, nothing that this one does counts any more: it takes part
+        in no election, and is to be stopped.
+        """
+        try:
+            await self._registration.renew()
+        except StartupError as error:
+            log.critical("this broker is not part of the cluster any more: %s", error.message)
+            self._is_expelled = True
+            await self._contest.close()
+            if self.on_expelled is not None:
+                self.on_expelled(error.message)
+
+    async def controlled_shutdown_of_this_broker(self) -> None:
+        """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
+        config, own = self._config, self.view.image.brokers.get(self._broker_id)
+        if not config.controlled_shutdown_enable or own is None or self._is_last(self.view.image):
+            return
+        if self._is_expelled:
+            return  # what has this number now is another broker
+        for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
+            try:
+                remaining = await self._ask_to_hand_over(own)
+            except KafkaError as error:
+                log.warning("the controller cannot take this broker's leaderships: %s", error)
+            else:
+                if not remaining:
+                    return
+                log.warning("nobody else can lead %d partitions", len(remaining))
+            if left and await self.view.until(self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000):
+                return
+
+    def _is_last(self, image: ClusterImage) -> bool:
+        """Whether all the others have gone, or as far as the controller knows are about to go."""
+        return image.brokers.keys() <= image.leaving | {self._broker_id}
+
+    async def _ask_to_hand_over(self, own: BrokerImage) -> list[TopicPartition]:
+        if self.controller.is_active:
+            return await self.controller.controlled_shutdown(own.id, own.epoch)
+        from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+
+        request = ControlledShutdownRequest(broker_id=own.id, broker_epoch=own.epoch)
+        timeout = self._config.request_timeout_ms / 1000
+        controller_id = self.view.image.controller_id
+        answer = await self.peers.ask(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, lane=LANE)
+        if answer.error_code:
+            raise for_code(answer.error_code)
+        return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
+
+    async def disk_failed(self, partitions: Collection[TopicPartition]) -> None:
+        """A disk of this broker has failed: have the controller find others to lead (KIP-112), now or later."""
+        while True:
+            try:
+                return await self._tell_of_disk(partitions)
+            except (MetadataStoreError, NotControllerError) as error:
+                log.warning("the controller cannot be told yet that a disk has failed: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _tell_of_disk(self, partitions: Collection[TopicPartition]) -> None:
+        if self.controller.is_active:
+            await self.controller.replicas_failed(self._broker_id, partitions)
+        else:
+            path, value = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", znodes.log_dir_event(self._broker_id)
+            await self._store.multi([Create(path, value, sequence=True)])
+
+    async def close(self) -> None:
+        """Be a member no more; the session's end, which comes after this, tells the others."""
+        await self._contest.close()
+        await self.options.close()
+        self.peers.close()
+
+    def _broker(self, broker_id: int) -> BrokerImage | None:
+        return self.view.image.brokers.get(broker_id)
+
+    def _channels(self, controller: Controller) -> ControllerChannels:
+        return ControllerChannels(
+            self.view,
+            self.peers,
+            self._broker_id,
+            self._stop,
+            controller.topics.replicas_deleted,
+            controller.replicas_failed,
+            self._config.request_timeout_ms,
+            controller.office.epoch,
+        )
+
+    async def _begin(self, office: ControllerTerm) -> None:
+        await self.controller.begin(office)
+        broken = self.broken()
+        if broken:
+            await self.controller.replicas_failed(self._broker_id, broken)  # a controller tells itself no duties
+        self.following.knows()
+        self._changes.start()
+        if self._config.auto_leader_rebalance_enable:
+            self._balance.start()
+
+    async def _end(self) -> None:
+        self._balance.close()
+        await self._changes.close()
+        await self.controller.end()
+
+
+def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
+    """How connections to other brokers are secured; a broker by itself makes none."""
+    listener = config.inter_broker_listener
+    if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
+        return None
+    from ottla.net.listener_tls import dialling  # what TLS loads costs others their start-up
+
+    return dialling(config, listener.name)
+
+
+def _proves_membership(config: BrokerConfig) -> bool:
+    """Whether this broker proves its membership: not to Kafka's SASL listeners, which take it for a new login."""
+    return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
+
+
+def _peer_login(config: BrokerConfig) -> Login | None:
+    """Who this broker is to the others, where they ask."""
+    if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
+        return None
+    from ottla.net.sasl.login import Login  # as above
+
+    mechanism, told = config.broker_login()
+    if mechanism != "OAUTHBEARER":
+        return Login(mechanism, told["username"], told["password"])
+    from ottla.net.sasl.tokens import tokens_of
+
+    return Login(mechanism, tokens=tokens_of(config, told))
+
+
+async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
+    """The cluster's id; at its very first start it is `expected`, or a new one. StartupError where it is another."""
+    await store_reader.make_persistent_nodes(store)
+    found = await store_reader.stored_cluster_id(store)
+    if found is None:
+        found = expected or znodes.uuid_text(uuid.uuid4())
+        try:
+            await store.multi([Create(znodes.CLUSTER_ID, znodes.dump({"version": "1", "id": found}))])
+        except NodeExistsError:
+            return await agreed_cluster_id(store, expected)  # another broker was faster
+    if expected not in (None, found):
+        raise StartupError(
+            f"log.dirs: the data belongs to cluster {expected}, the store to cluster {found}; "
+            "use the data directory that belongs to it, or an empty one"
+        )
+    return found

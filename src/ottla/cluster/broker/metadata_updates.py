@@ -1,0 +1,262 @@
+"""A broker follows its controller: from LeaderAndIsr and UpdateMetadata to the next image.
+
+UpdateMetadata says which topics there are; LeaderAndIsr changes the partitions of those. An older state never replaces
+a newer one, so that both may come in any order; who claims to be the controller but is not any more is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image.image_delta import CHANGES, DELETED, EVERYTHING, PROTOCOL_NUMBERS
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store.metadata_store import MetadataStore
+from ottla.config.broker import Endpoint
+from ottla.errors import InvalidRequestError, StaleBrokerEpochError, StaleControllerEpochError
+from ottla.model import TopicPartition
+from ottla.names import check_partition
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+    from ottla.protocol.messages.update_metadata import (
+        UpdateMetadataBroker,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+TOLD_SECONDS: Final = 10.0
+UNKNOWN_EPOCH: Final = -1
+BELIEVED_EPOCHS: Final = 1000
+"""How many controllers this broker may have missed before it looks up whether there were so many."""
+PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
+UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
+"""A partition of which nothing is known yet, below one that is."""
+
+
+class ControllerRequestHandler:
+    """What the controller tells this broker, on its way into the view. Loop thread."""
+
+    def __init__(self, store: MetadataStore, view: MetadataCache, broker_id: int) -> None:
+        self._store = store
+        self._view = view
+        self._broker_id = broker_id
+        self._told = asyncio.Event()
+        self._lock = asyncio.Lock()
+        """One UpdateMetadata after the other, as they came, also where the first had to wait for the store."""
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether this broker knows the topics of the cluster; so far, clients have to wait."""
+        return self._told.is_set()
+
+    def knows(self) -> None:
+        """This broker is the controller, so nobody has to tell it."""
+        self._told.set()
+
+    async def told(self) -> None:
+        """Wait until this broker knows the topics of the cluster, but not for ever: the controller may be away."""
+        try:
+            await asyncio.wait_for(self._told.wait(), TOLD_SECONDS)
+        except TimeoutError:
+            self._told.set()
+
+    def check(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Raise for a request of a controller that was replaced, or that is for an earlier life of this broker."""
+        image = self._view.image
+        if controller_epoch < image.controller_epoch:
+            raise StaleControllerEpochError(f"{controller_epoch}, the controller's is {image.controller_epoch}")
+        own = image.brokers.get(self._broker_id)
+        if UNKNOWN_EPOCH < broker_epoch < (UNKNOWN_EPOCH if own is None else own.epoch):
+            raise StaleBrokerEpochError
+
+    async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Raise what `check` does, and for an epoch far ahead that no controller has had by what the store says.
+
+        An epoch that is too high would have every later request of the real controller refused.
+        """
+        self.check(controller_epoch, broker_epoch)
+        if controller_epoch > self._view.image.controller_epoch + BELIEVED_EPOCHS:
+            node = await self._store.get(znodes.CONTROLLER_EPOCH)
+            if node is None or controller_epoch > int(node.value):
+                raise StaleControllerEpochError(f"no controller has had the epoch {controller_epoch}")
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
+        """Take the states of partitions."""
+        await self.verify(request.controller_epoch, request.broker_epoch)
+        _check_states(_duties(request))
+        await self._change(request, lambda image: with_duties(image, request))
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Take topics, states and brokers; the options of new topics are read from the store."""
+        await self.verify(request.controller_epoch, request.broker_epoch)
+        _check_states((name, states) for name, _, states in _topics(request))
+        async with self._lock:
+            await self._update_metadata(request)
+        if request.type != CHANGES:
+            self._told.set()
+
+    async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
+        known = self._view.image.topics
+        new = [name for name, _, _ in _topics(request) if name not in known]
+        paths = [znodes.config_topic(name) for name in new]
+        nodes = await store_reader.get_all(self._store, paths)
+        options = {n: store_reader.options_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+        ids = await self._ids(request)
+        await self._change(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
+
+    async def _change(
+        self, request: LeaderAndIsrRequest | UpdateMetadataRequest, change: Callable[[ClusterImage], ClusterImage]
+    ) -> None:
+        """Take the change over, if at that moment nobody else is the controller."""
+
+        def decide(image: ClusterImage) -> ClusterImage:
+            self.check(request.controller_epoch, request.broker_epoch)
+            return change(image)
+
+        await self._view.change(decide)
+
+    async def _ids(self, request: UpdateMetadataRequest) -> Mapping[str, UUID]:
+        """Topic ids that requests of old versions leave out."""
+        known = self._view.image.topics
+        missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in known]
+        nodes = await store_reader.get_all(self._store, [znodes.topic(name) for name in missing])
+        layouts = {n: znodes.topic_layout(n, node.value) for n, node in zip(missing, nodes, strict=True) if node}
+        return {name: layout.id for name, layout in layouts.items() if layout.id is not None}
+
+
+def _duties(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState]]]:
+    for topic in request.topic_states:
+        yield topic.topic_name, topic.partition_states
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, [state]
+
+
+def _check_states(
+    topics: Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState | UpdateMetadataPartitionState]]],
+) -> None:
+    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for what no controller can mean."""
+    for name, states in topics:
+        for state in states:
+            check_partition(TopicPartition(name, state.partition_index))
+            if min(state.leader, state.leader_epoch) < DELETED or min(state.replicas, default=0) < 0:
+                raise InvalidRequestError(
+                    f"{name}-{state.partition_index}: leader={state.leader} leader_epoch={state.leader_epoch} "
+                    f"replicas={state.replicas} is out of range"
+                )
+
+
+def with_duties(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
+    """The image after a LeaderAndIsr; topics that are not known yet come with UpdateMetadata."""
+    states = {
+        t.topic_name: t.partition_states
+        for t in request.topic_states
+        if t.topic_id.int == 0 or t.topic_name not in image.topics or image.topics[t.topic_name].id == t.topic_id
+    }
+    for state in request.ungrouped_partition_states:
+        states.setdefault(state.topic_name, []).append(state)
+    topics = dict(image.topics)
+    for name, given in states.items():
+        topic = topics.get(name)
+        if topic is not None:
+            known = topic.partitions
+            found = {s.partition_index: _duty(s) for s in given if s.partition_index < len(known)}
+            topics[name] = _merged(topic, found)
+    image = replace(image, controller_id=request.controller_id, controller_epoch=request.controller_epoch)
+    return image.with_topics(topics)
+
+
+def with_metadata(
+    image: ClusterImage,
+    request: UpdateMetadataRequest,
+    options: Mapping[str, Mapping[str, str]],
+    ids: Mapping[str, UUID],
+    broker_id: int,
+) -> ClusterImage:
+    """The image after an UpdateMetadata. `options` and `ids`: of topics that may be new; `broker_id`: this broker."""
+    topics: dict[str, TopicImage] = {} if request.type == EVERYTHING else dict(image.topics)
+    for name, told_id, states in _topics(request):
+        old = image.topics.get(name)
+        topic_id = told_id if told_id.int else old.id if old is not None else ids.get(name, told_id)
+        if states and all(state.leader == DELETED for state in states):
+            if old is None or old.id == topic_id:
+                topics.pop(name, None)
+            continue
+        if old is None or old.id != topic_id:
+            old = TopicImage(name, topic_id, (), options.get(name, {}))
+        topics[name] = _merged(old, {s.partition_index: _state(s, old) for s in states})
+    brokers = {b.id: _broker(b) for b in request.live_brokers}
+    if broker_id in image.brokers:
+        brokers[broker_id] = image.brokers[broker_id]  # of itself it knows more, also that it lives
+    image = replace(
+        image,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        brokers=MappingProxyType(brokers),
+    )
+    return image.with_topics(topics)
+
+
+def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[UpdateMetadataPartitionState]]]:
+    """(name, id or zero, states) of every topic, in either form of the request."""
+    for topic in request.topic_states:
+        yield topic.topic_name, topic.topic_id, topic.partition_states
+    ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
+    for state in request.ungrouped_partition_states:
+        ungrouped.setdefault(state.topic_name, []).append(state)
+    for name, states in ungrouped.items():
+        yield name, UUID(int=0), states
+
+
+def _merged(topic: TopicImage, found: Mapping[int, PartitionImage]) -> TopicImage:
+    """The topic with newer states taken over; the same object where there are none."""
+    size = max(len(topic.partitions), max(found, default=-1) + 1)
+    partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
+    for index, now in found.items():
+        was = partitions[index]
+        if (now.leader_epoch, now.state_version) > (was.leader_epoch, was.state_version):
+            partitions[index] = now
+    changed = len(partitions) != len(topic.partitions) or any(
+        a is not b for a, b in zip(partitions, topic.partitions, strict=True)
+    )
+    return replace(topic, partitions=tuple(partitions)) if changed else topic
+
+
+def _duty(s: LeaderAndIsrPartitionState) -> PartitionImage:
+    return PartitionImage(
+        s.leader,
+        s.leader_epoch,
+        tuple(s.replicas),
+        tuple(s.isr),
+        s.partition_epoch,
+        tuple(s.adding_replicas),
+        tuple(s.removing_replicas),
+    )
+
+
+def _state(s: UpdateMetadataPartitionState, topic: TopicImage) -> PartitionImage:
+    """The state; of a reassignment, which this request does not tell of, as much as is known."""
+    was = topic.partitions[s.partition_index] if s.partition_index < len(topic.partitions) else UNKNOWN_PARTITION
+    now = replace(was, leader=s.leader, leader_epoch=s.leader_epoch, isr=tuple(s.isr), state_version=s.zk_version)
+    return (
+        now if was.replicas == tuple(s.replicas) else replace(now, replicas=tuple(s.replicas), adding=(), removing=())
+    )
+
+
+def _broker(b: UpdateMetadataBroker) -> BrokerImage:
+    endpoints = tuple(
+        Endpoint(
+            e.listener or PROTOCOLS.get(e.security_protocol, "PLAINTEXT"),
+            e.host,
+            e.port,
+            PROTOCOLS.get(e.security_protocol, "PLAINTEXT"),
+        )
+        for e in b.endpoints
+    )
+    return BrokerImage(b.id, endpoints or (Endpoint("PLAINTEXT", b.v0_host, b.v0_port),), b.rack)

@@ -1,0 +1,45 @@
+"""Offsets in the store, `/consumers/G/offsets/T/P`: where consumers kept them before 0.8.2."""
+
+from __future__ import annotations
+
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStore, NodeExistsError, NoNodeError, Operation, Set
+from ottla.errors import InvalidGroupIdError
+from ottla.model import TopicPartition
+from ottla.names import check_partition
+
+
+class ZooKeeperOffsets:
+    """Read and written one at a time, as 0.8 does; a value is the offset as text."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def get(self, group: str, tp: TopicPartition) -> int | None:
+        """The offset that the group stored."""
+        node = await self._store.get(_path(group, tp))
+        return int(node.value) if node is not None and node.value else None
+
+    async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
+        """Store an offset; durable on return."""
+        path, value = _path(group, tp), b"%d" % offset
+        try:
+            await self._store.multi([Set(path, value)])
+        except NoNodeError:
+            try:
+                await self._store.multi([*await self._missing_parents(path), Create(path, value)])
+            except NodeExistsError:
+                await self.set(group, tp, offset)  # another member was quicker with a parent
+
+    async def _missing_parents(self, path: str) -> list[Operation]:
+        parts = path.split("/")[1:-1]
+        parents = ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+        return [Create(parent) for parent in parents if await self._store.get(parent) is None]
+
+
+def _path(group: str, tp: TopicPartition) -> str:
+    """The node of an offset. Raises InvalidGroupIdError, InvalidTopicError or InvalidPartitionsError."""
+    if not znodes.has_place(group):
+        raise InvalidGroupIdError(f"group {group!r} cannot store offsets in the metadata store")
+    check_partition(tp)
+    return znodes.consumer_offset(group, tp.topic, tp.partition)

@@ -1,0 +1,245 @@
+"""How the controller tells the brokers: one channel for each, always on its way to the newest image.
+
+A channel remembers the image that its broker was told last, and tells the difference to the one of now. So what is not
+told yet is one image whatever happened meanwhile, nothing piles up, and after a lost connection the same is simply told
+again. Kafka's `ControllerChannelManager`. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from ottla.cluster.image import image_delta
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
+from ottla.cluster.image.image_delta import Stopped
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.errors import KafkaError, KafkaStorageError, for_code
+from ottla.model import TopicPartition
+from ottla.protocol.message import Request, Response
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+log = logging.getLogger("ottla.cluster")
+
+R = TypeVar("R", bound=Response)
+LANE: Final = "controller"
+VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
+"""Those of Apache Kafka 3.9."""
+FIRST_PAUSE_SECONDS: Final = 0.02
+PAUSE_SECONDS: Final = 0.5
+"""The pauses after a broker could not be told, from the first to the longest."""
+
+
+class Asks(Protocol):
+    """How a request gets to a broker (see `InterBrokerClient`)."""
+
+    async def ask(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
+        """The broker's answer."""
+        ...
+
+
+Tell = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
+"""Tells a broker the difference of two images; KafkaError where that came to nothing."""
+Stop = Callable[[TopicPartition, bool], None]
+"""Ends a replica; True: its log is to be deleted."""
+Deleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
+"""Told that a broker has deleted these replicas."""
+Failed = Callable[[int, list[TopicPartition]], Awaitable[None]]
+"""Told that a broker cannot use these replicas: their disk has failed."""
+
+
+class ControllerChannels:
+    """The channels of one term as controller."""
+
+    def __init__(
+        self,
+        view: MetadataCache,
+        asks: Asks,
+        broker_id: int,
+        stop: Stop,
+        deleted: Deleted,
+        failed: Failed,
+        timeout_ms: int,
+        epoch: int,
+    ) -> None:
+        """`epoch`: of the term; an image that another controller has made is not told by this one.
+
+        `stop`: ends a replica of this broker, which needs no telling otherwise.
+
+        `deleted` and `failed` hear what brokers answer: which logs they have deleted, and which have lost their disk.
+        """
+        self._view = view
+        self._asks = asks
+        self._own_id = broker_id
+        self._stop = stop
+        self._deleted = deleted
+        self._failed = failed
+        self._timeout = timeout_ms / 1000
+        self._epoch = epoch
+        self._channels: dict[tuple[int, int], _Channel] = {}
+
+    def follow(self, brokers: Iterable[BrokerImage]) -> None:
+        """Have a channel to each of these brokers, from scratch to those that have registered anew, and no others."""
+        wanted = {(broker.id, broker.epoch): broker for broker in brokers}
+        for key in self._channels.keys() - wanted.keys():
+            self._channels.pop(key).close()
+        for key, broker in wanted.items():
+            if key not in self._channels:
+                self._channels[key] = channel = _Channel(self._view, broker, self._tell, self._epoch)
+                channel.start()
+
+    def wake(self) -> None:
+        """There is news."""
+        for channel in self._channels.values():
+            channel.news.set()
+
+    def tell_anew(self, broker_id: int) -> None:
+        """Tell a broker everything again."""
+        for (known, _), channel in self._channels.items():
+            if known == broker_id:
+                channel.forget()
+
+    async def settled(self, timeout: float) -> None:
+        """Wait until every broker has been told what there is to tell now, but no longer than `timeout` seconds."""
+        number = self._view.number
+        waits = [asyncio.ensure_future(channel.has_told(number)) for channel in self._channels.values()]
+        if waits:
+            await asyncio.wait(waits, timeout=timeout)
+        for wait in waits:
+            wait.cancel()
+
+    def close(self) -> None:
+        """The term is over."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    async def _tell(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
+        """Tell one broker the difference. Raises KafkaError where that came to nothing."""
+        ended = image_delta.stopped(before, after, broker.id)
+        if broker.id != self._own_id:
+            await self._tell_other(broker, before, after, ended)
+            return
+        for tp, how in ended.items():
+            self._stop(tp, how.delete)
+        await self._deleted(broker.id, _deleted(ended))
+
+    async def _tell_other(
+        self,
+        broker: BrokerImage,
+        before: ClusterImage | None,
+        after: ClusterImage,
+        ended: Mapping[TopicPartition, Stopped],
+    ) -> None:
+        from ottla.cluster.controller import (
+            requests,  # a broker by itself starts without it, and without the requests' classes
+        )
+
+        duties = requests.leader_and_isr(before, after, broker)
+        metadata = requests.update_metadata(before, after, broker)
+        if before is None and metadata is not None:
+            # who was told nothing yet has to know the leaders before it can follow them; the others should act at once
+            await self._ask(broker, metadata)
+        if duties is not None:
+            answer = await self._ask(broker, duties)
+            broken = _broken(duties, answer)
+            if broken:
+                await self._failed(broker.id, broken)
+        if before is not None and metadata is not None:
+            await self._ask(broker, metadata)
+        if ended:
+            stopped = await self._ask(broker, requests.stop_replica(ended, after, broker))
+            failed = {TopicPartition(e.topic_name, e.partition_index) for e in stopped.partition_errors if e.error_code}
+            await self._deleted(broker.id, [tp for tp in _deleted(ended) if tp not in failed])
+
+    async def _ask(self, broker: BrokerImage, request: Request[R]) -> R:
+        version = VERSIONS[request.NAME]
+        answer = await self._asks.ask(broker.id, request, version, timeout=self._timeout, lane=LANE)
+        code: int = getattr(answer, "error_code")  # noqa: B009 - each of the three has it, their base has not
+        if code:
+            raise for_code(code)
+        return answer
+
+
+def _deleted(ended: Mapping[TopicPartition, Stopped]) -> list[TopicPartition]:
+    return [tp for tp, how in ended.items() if how.delete]
+
+
+def _broken(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[TopicPartition]:
+    """The replicas that a broker cannot use."""
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    return [
+        TopicPartition(names[topic.topic_id], error.partition_index)
+        for topic in answer.topics
+        for error in topic.partition_errors
+        if error.error_code == KafkaStorageError.code
+    ]
+
+
+class _Channel:
+    """The way to one broker, as long as it is registered."""
+
+    def __init__(self, view: MetadataCache, broker: BrokerImage, tell: Tell, epoch: int) -> None:
+        self._view = view
+        self._epoch = epoch
+        self._broker = broker
+        self._tell = tell
+        self._told: ClusterImage | None = None
+        self._anew = True
+        self._number = -1
+        """Of the image that was told."""
+        self._has_told = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+        self.news = asyncio.Event()
+
+    def start(self) -> None:
+        self.news.set()
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def forget(self) -> None:
+        """Tell everything again."""
+        self._anew = True
+        self.news.set()
+
+    async def has_told(self, number: int) -> None:
+        """Wait until the image of this number, or a later one, was told."""
+        async with self._has_told:
+            await self._has_told.wait_for(lambda: self._number >= number)
+
+    async def _work(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            await self.news.wait()
+            self.news.clear()
+            image, number = self._view.image, self._view.number
+            if image.controller_epoch != self._epoch:
+                continue  # this broker follows the next controller already
+            told, self._anew = None if self._anew else self._told, False
+            try:
+                await self._tell(self._broker, told, image)
+            except Exception as error:
+                self._anew = self._anew or told is None
+                self._report(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_SECONDS)
+                self.news.set()
+                continue
+            pause = FIRST_PAUSE_SECONDS
+            async with self._has_told:
+                self._told, self._number = image, number
+                self._has_told.notify_all()
+
+    def _report(self, error: Exception) -> None:
+        if isinstance(error, KafkaError):
+            log.info("broker %d cannot be told of changes yet: %s", self._broker.id, error)
+        else:
+            log.error("broker %d cannot be told of changes", self._broker.id, exc_info=error)

@@ -1,0 +1,71 @@
+"""Leaderships back to where they belong: `auto.leader.rebalance.enable`.
+
+After failures a few brokers lead most partitions. Soon after it took office, and then every
+`leader.imbalance.check.interval.seconds`, the controller has the preferred replicas of those brokers lead again that
+lead less of their partitions than `leader.imbalance.per.broker.percentage` allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ottla.cluster.controller import reassignment_rules
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.controller.leader_election import Reason
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
+from ottla.errors import KafkaError
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.cluster")
+
+WHOLE: Final = 100
+FIRST_SECONDS: Final = 5.0
+"""How long after it took office a controller looks for the first time; Kafka's, too."""
+
+
+class PreferredLeaderRebalance:
+    """Works while this broker is the controller. Loop thread."""
+
+    def __init__(self, controller: Controller, interval_seconds: float, percentage: int) -> None:
+        self._controller = controller
+        self._interval_seconds = interval_seconds
+        self._percentage = percentage
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._look_often())
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look_often(self) -> None:
+        await asyncio.sleep(min(FIRST_SECONDS, self._interval_seconds))
+        while True:
+            try:
+                strayed = unbalanced(self._controller.image, self._percentage)
+                if strayed:
+                    await self._controller.elect(Reason.PREFERRED, strayed)
+            except KafkaError as error:
+                log.warning("leaders cannot be balanced now: %s", error)
+            except Exception:
+                log.exception("leaders cannot be balanced")
+            await asyncio.sleep(self._interval_seconds)
+
+
+def unbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
+    """The partitions that are to go back to their preferred replica."""
+    preferred: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
+    for name, topic in image.topics.items():
+        for index, p in enumerate(topic.partitions):
+            preferred.setdefault(p.replicas[0], []).append((TopicPartition(name, index), p))
+    found: list[TopicPartition] = []
+    for broker, partitions in preferred.items():
+        strayed = [(tp, p) for tp, p in partitions if p.leader != broker]
+        if broker in image.brokers and WHOLE * len(strayed) > percentage * len(partitions):
+            found += [tp for tp, p in strayed if broker in p.isr and not reassignment_rules.is_moving(p)]
+    return found

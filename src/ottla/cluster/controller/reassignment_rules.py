@@ -1,0 +1,104 @@
+"""Moving a partition to other brokers (KIP-455), as decisions without I/O.
+
+While it moves, the replicas are those of the target and those that are to go (`begun`). When all of the target is in
+sync, one of it leads and the others go (`finished`); until then it can be taken back (`cancelled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ottla.cluster.controller.leader_election import Candidates, reassigned
+from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage, TopicImage
+from ottla.cluster.store import znodes
+from ottla.errors import InvalidReplicaAssignmentError
+
+
+def checked(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
+    """The target, if a partition may be there: InvalidReplicaAssignmentError otherwise.
+
+    Who has to fetch all of it first has to be alive. One that has it may be away: the move ends when it is back.
+    """
+    if not target:
+        raise InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
+    if len(set(target)) < len(target):
+        raise InvalidReplicaAssignmentError(
+            f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
+        )
+    if any(broker < 0 for broker in target):
+        raise InvalidReplicaAssignmentError(f"Invalid broker id in replica list: {list(target)}")
+    missing = [broker for broker in target if broker not in alive and broker not in origin_of(p)]
+    if missing:
+        raise InvalidReplicaAssignmentError(f"Replica assignment has brokers that are not alive: {missing}")
+    return tuple(target)
+
+
+def is_moving(p: PartitionImage) -> bool:
+    """Whether a reassignment is under way."""
+    return bool(p.adding or p.removing)
+
+
+def target_of(p: PartitionImage) -> tuple[int, ...]:
+    """Where the partition is going to be."""
+    return tuple(r for r in p.replicas if r not in p.removing)
+
+
+def origin_of(p: PartitionImage) -> tuple[int, ...]:
+    """Where the partition was before it began to move."""
+    return tuple(r for r in p.replicas if r not in p.adding)
+
+
+def begun(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> PartitionImage | None:
+    """On the way to `target`, also from another way; None where it is there already.
+
+    InvalidReplicaAssignmentError where all that are in sync are on the way of an earlier target: they would be deleted.
+    """
+    origin = origin_of(p)
+    adding = tuple(r for r in target if r not in origin)
+    removing = tuple(r for r in origin if r not in target)
+    replicas = (*target, *removing)
+    if (replicas, adding, removing) == (p.replicas, p.adding, p.removing):
+        return None
+    # who was on the way of an earlier target and is in none of the two is in sync with nothing
+    isr = tuple(r for r in p.isr if r in replicas)
+    leader = p.leader
+    if leader not in (*replicas, NO_LEADER):
+        leader = next((r for r in replicas if r in isr and r in who.alive), NO_LEADER)
+    if not isr or (leader == NO_LEADER != p.leader):
+        raise InvalidReplicaAssignmentError(f"None of {list(replicas)} is in sync; {list(p.isr)} must stay until then.")
+    placed = replace(p, replicas=replicas, adding=adding, removing=removing)
+    return replace(placed, leader=leader, isr=isr, leader_epoch=p.leader_epoch + 1)
+
+
+def cancelled(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+    """Back where it was; None while nobody there could lead."""
+    return _settled(replace(p, removing=p.adding, adding=p.removing), origin_of(p), who)
+
+
+def finished(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+    """At the target; None until all of that is in sync and one of it can lead."""
+    target = target_of(p)
+    return _settled(p, target, who) if is_moving(p) and set(target) <= set(p.isr) else None
+
+
+def _settled(p: PartitionImage, replicas: tuple[int, ...], who: Candidates) -> PartitionImage | None:
+    led = reassigned(p, who) or p
+    if led.leader not in replicas and led.leader >= 0:
+        return None
+    isr = tuple(r for r in led.isr if r in replicas)
+    if not isr:
+        return None
+    return replace(led, replicas=replicas, adding=(), removing=(), isr=isr, leader_epoch=p.leader_epoch + 1)
+
+
+def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
+    """The topic's partitions with some of them changed."""
+    return tuple(changed.get(index, p) for index, p in enumerate(topic.partitions))
+
+
+def topic_value(topic: TopicImage) -> bytes:
+    """The topic's node: its partitions' replicas, and those that come and go."""
+    moving = [(i, p) for i, p in enumerate(topic.partitions) if is_moving(p)]
+    adding, removing = {i: p.adding for i, p in moving}, {i: p.removing for i, p in moving}
+    return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

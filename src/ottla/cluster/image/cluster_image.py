@@ -1,0 +1,104 @@
+"""What the cluster looks like at one moment: brokers, topics, leaders. A new one replaces the old; none is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from uuid import UUID
+
+from ottla.cluster.image.features import highest
+from ottla.config.broker import Endpoint
+from ottla.model import INTERNAL_TOPICS, Node, TopicPartition
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's replicas, the first of them preferred, and its leader (-1: none)."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    state_version: int = 0
+    """The version of its state in the store; grows with every change, also of the ISR. Kafka's partition epoch."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings in; they are in `replicas` already."""
+    removing: tuple[int, ...] = ()
+    """Replicas that go when the reassignment is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic: its partitions by index, and the options set on it."""
+
+    name: str
+    id: UUID
+    partitions: tuple[PartitionImage, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker itself writes the topic."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One live broker."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+    """Tells this registration from earlier ones: the zxid that made its node (KIP-380)."""
+
+    def node(self, listener: str) -> Node:
+        """The broker's address on the listener that the client came in through; its first one where it has no such."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return Node(self.id, endpoint.host, endpoint.port, self.rack)
+        first = self.endpoints[0]
+        return Node(self.id, first.host, first.port, self.rack)
+
+
+@dataclass(frozen=True)
+class ClusterImage:
+    """The cluster at one moment."""
+
+    cluster_id: str
+    controller_id: int = -1
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    """Topic names by id."""
+    features: Mapping[str, int] = field(default_factory=highest)
+    """Levels of the cluster's features."""
+    features_epoch: int = 0
+    """Grows with every change of a feature."""
+    deleting: Mapping[str, TopicImage] = field(default_factory=dict)
+    """Topics that are being deleted, as the controller knows them: not served, but on disks yet."""
+    leaving: frozenset[int] = frozenset()
+    """Brokers in their controlled shutdown, as the controller knows them."""
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
+
+    @property
+    def racks(self) -> Mapping[int, str | None]:
+        """The racks of the live brokers."""
+        return {broker.id: broker.rack for broker in self.brokers.values()}
+
+    def with_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:
+        """The same cluster with these topics."""
+        names = {topic.id: name for name, topic in topics.items()}
+        return replace(self, topics=MappingProxyType(dict(topics)), names=MappingProxyType(names))
+
+    def partition(self, tp: TopicPartition) -> PartitionImage | None:
+        """One partition, or None."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]

@@ -1,0 +1,110 @@
+"""How brokers of one cluster recognise each other on any listener: they prove that they know the cluster's secret.
+
+The secret is a random value in `/cluster/secret` of ZooKeeper, made by the first broker. A broker that connects to
+another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side answers a
+random challenge of the other with an HMAC-SHA-256, so the secret itself is never sent. Brokers of Apache Kafka answer
+ILLEGAL_SASL_STATE and stay connected; they accept every client that their authorizer lets through.
+
+Pure but for `prove` and `shared_secret`. Not thread-safe: event loop only.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from typing import TYPE_CHECKING, Final
+
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStore, NodeExistsError
+from ottla.errors import IllegalSaslStateError, SaslAuthenticationFailedError, StartupError, for_code
+
+if TYPE_CHECKING:
+    from ottla.net.channel import Channel
+
+MECHANISM: Final = "OTTLA-CLUSTER-MEMBER"
+"""The name in SaslHandshake. Not in `sasl.enabled.mechanisms`: it says nothing about the principal."""
+MEMBER: Final = "cluster-member"
+"""Where a connection's state says that the peer has proved that it is a broker of this cluster."""
+PROOF: Final = "cluster-proof"
+"""Where a connection's state has an exchange that has begun."""
+SECRET_BYTES: Final = 32
+CHALLENGE_BYTES: Final = 32
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
+
+
+async def shared_secret(store: MetadataStore) -> bytes:
+    """Return the cluster's secret; the first broker of the cluster makes it. StartupError if it cannot be read."""
+    node = await store.get(znodes.CLUSTER_SECRET)
+    if node is None:
+        value = znodes.secret_value(os.urandom(SECRET_BYTES))
+        try:
+            await store.multi([Create(znodes.CLUSTER_SECRET, value)])
+        except NodeExistsError:
+            pass  # another broker was first
+        return await shared_secret(store)
+    secret = znodes.secret_of(node.value)
+    if len(secret) < SECRET_BYTES:
+        raise StartupError(
+            f"zookeeper.connect: {znodes.CLUSTER_SECRET} does not hold a secret of the cluster; delete the node and "
+            "restart all brokers"
+        )
+    return secret
+
+
+class ProofVerifier:
+    """The side that a broker connects to."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._expected = b""
+        self.is_proven = False
+
+    def step(self, message: bytes) -> bytes:
+        """Return the answer to a message of the peer. SaslAuthenticationFailedError if it does not know the secret."""
+        if not self._expected:
+            if len(message) != CHALLENGE_BYTES:
+                raise SaslAuthenticationFailedError(f"a challenge has {CHALLENGE_BYTES} bytes, not {len(message)}")
+            own = os.urandom(CHALLENGE_BYTES)
+            self._expected = _answer(self._secret, b"connecting", message, own)
+            return own + _answer(self._secret, b"accepting", message, own)
+        self.is_proven = hmac.compare_digest(message, self._expected)
+        if not self.is_proven:
+            raise SaslAuthenticationFailedError("the peer does not know the secret of this cluster")
+        return b""
+
+
+async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
+    """Prove to the broker at the other end that this is a broker of its cluster; False if it does not ask for that.
+
+    Raises SaslAuthenticationFailedError if either side does not know the secret, and the errors of the channel.
+    """
+    from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+    from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+    begun = await channel.ask(SaslHandshakeRequest(mechanism=MECHANISM), HANDSHAKE_VERSION, timeout)
+    if begun.error_code == IllegalSaslStateError.code:
+        return False
+    if begun.error_code:
+        raise for_code(begun.error_code)
+
+    async def step(message: bytes) -> bytes:
+        answer = await channel.ask(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION, timeout)
+        if answer.error_code:
+            raise for_code(answer.error_code)(answer.error_message)
+        return bytes(answer.auth_bytes)
+
+    own = os.urandom(CHALLENGE_BYTES)
+    answer = await step(own)
+    challenge = answer[:CHALLENGE_BYTES]
+    if not hmac.compare_digest(answer[CHALLENGE_BYTES:], _answer(secret, b"accepting", own, challenge)):
+        raise SaslAuthenticationFailedError(
+            f"{channel.host}:{channel.port} does not know the secret of this cluster (ZooKeeper: "
+            f"{znodes.CLUSTER_SECRET}); restart the brokers that were started before it was replaced"
+        )
+    await step(_answer(secret, b"connecting", own, challenge))
+    return True
+
+
+def _answer(secret: bytes, side: bytes, connecting: bytes, accepting: bytes) -> bytes:
+    return hmac.digest(secret, b"ottla cluster member\0" + side + connecting + accepting, "sha256")

@@ -1,0 +1,1 @@
+"""Import of data directories of Apache Kafka."""

@@ -1,0 +1,166 @@
+"""Taking over the data directories of Apache Kafka: its topics, options and access rules go to an empty store.
+
+A node that ran without ZooKeeper (KRaft) has its metadata beside its logs. Of a node that ran with ZooKeeper only the
+logs are here: their directories tell topics, partitions and ids, and options are at their defaults, unless its store
+was brought along first (`ottla store import`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.acl import ACL, ACLPermissionType, ResourcePattern
+from ottla.cluster.migration import kraft
+from ottla.cluster.store import config_entities, znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStore, Operation, Set
+from ottla.cluster.store.store_reader import make_persistent_nodes
+from ottla.errors import StartupError
+from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
+from ottla.protocol.messages.metadata_records import PartitionRecord
+from ottla.storage.checkpoints import LEADER_EPOCHS
+from ottla.storage.leader_epochs import LeaderEpochs
+from ottla.storage.log_dir import LogDir
+from ottla.storage.partition_metadata import read_topic_id
+
+log = logging.getLogger("ottla.cluster")
+
+INTERNAL_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    TRANSACTION_STATE: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
+}
+"""What Kafka makes its own topics with; without it their logs would be deleted by age."""
+
+
+class _Partition(NamedTuple):
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class _Topic(NamedTuple):
+    id: uuid.UUID
+    partitions: Sequence[_Partition]
+    options: Mapping[str, str]
+
+
+async def adopt(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int) -> int:
+    """Fill a store that was never used from what lies in the data directories; how many topics were taken over."""
+    if await store.get(znodes.CONTROLLER_EPOCH) is not None:
+        return 0
+    if await store.children(znodes.TOPICS):
+        return 0  # they were taken over at a start that came no further
+    logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
+    if not logs:
+        return 0
+    found = (log_dir.path / kraft.DIRECTORY for log_dir in log_dirs)
+    metadata = next((path for path in found if path.is_dir()), None)
+    operations: list[Operation] = []
+    if metadata is not None:
+        known = kraft.read(metadata)
+        topics = _of_controller(known)
+        for path, options in _parents(known.options):
+            operations.append(Create(znodes.config_entity(path), znodes.config_value(options)))
+        if known.next_producer_id:
+            block = znodes.producer_ids_value(broker_id, known.next_producer_id)
+            operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
+        operations += _access_rules(known.acls.values())
+    else:
+        topics = _of_directories(logs, broker_id)
+    for name, topic in topics.items():
+        operations += _operations(name, topic)
+    await make_persistent_nodes(store)
+    await store.multi(operations)
+    log.warning("%d topics of Apache Kafka are taken over, from %s", len(topics), metadata or "the names of their logs")
+    return len(topics)
+
+
+def _of_controller(known: kraft.Metadata) -> dict[str, _Topic]:
+    return {
+        topic.name: _Topic(
+            topic.id,
+            [
+                _Partition(p.leader, p.leader_epoch, tuple(p.replicas), _in_sync(p))
+                for _, p in sorted(topic.partitions.items())
+            ],
+            known.topic_options.get(topic.name, {}),
+        )
+        for topic in known.topics.values()
+    }
+
+
+def _in_sync(partition: PartitionRecord) -> tuple[int, ...]:
+    """Who has all that was acknowledged; of an ISR that is empty since its last one stopped, KIP-966 tells it."""
+    p = partition
+    return tuple(p.isr or p.eligible_leader_replicas or p.last_known_elr or ())
+
+
+def _of_directories(logs: Mapping[TopicPartition, Path], broker_id: int) -> dict[str, _Topic]:
+    by_topic: dict[str, dict[int, Path]] = {}
+    for tp, path in logs.items():
+        by_topic.setdefault(tp.topic, {})[tp.partition] = path
+    topics = {}
+    for name, paths in by_topic.items():
+        ids = {read_topic_id(path) for path in paths.values()} - {None}
+        topic_id = znodes.uuid_of(min(filter(None, ids))) if ids else uuid.uuid4()
+        partitions = [
+            _Partition(broker_id, _latest_epoch(paths.get(index)), (broker_id,), (broker_id,))
+            for index in range(max(paths) + 1)
+        ]
+        topics[name] = _Topic(topic_id, partitions, INTERNAL_OPTIONS.get(name, {}))
+    return topics
+
+
+def _latest_epoch(path: Path | None) -> int:
+    if path is None or not (path / LEADER_EPOCHS).exists():
+        return 0
+    epochs = LeaderEpochs(path / LEADER_EPOCHS)
+    epochs.load()
+    return max(0, epochs.latest)
+
+
+def _operations(name: str, topic: _Topic) -> list[Operation]:
+    found: list[Operation] = [
+        Create(znodes.topic(name), znodes.topic_value(topic.id, [p.replicas for p in topic.partitions])),
+        Create(znodes.partitions(name)),
+    ]
+    if topic.options:
+        found.append(Create(znodes.config_topic(name), znodes.config_value(topic.options)))
+    for index, p in enumerate(topic.partitions):
+        state = znodes.state_value(0, p.leader, p.leader_epoch, p.isr)
+        found += [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), state)]
+    return found
+
+
+def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
+    """The nodes of access rules. StartupError for one that forbids what would be allowed, as it cannot be kept."""
+    by_pattern: dict[ResourcePattern, list[ACL]] = {}
+    for acl in acls:
+        if znodes.has_place(acl.resource_pattern.resource_name):
+            by_pattern.setdefault(acl.resource_pattern, []).append(acl)
+        elif acl.permission_type is ACLPermissionType.ALLOW:
+            log.error("%s is left out: the store cannot keep such a name", acl)
+        else:
+            raise StartupError(f"log.dirs: {acl} cannot be kept, as the store cannot have such a name; remove it first")
+    if not by_pattern:
+        return []
+    nodes = dict.fromkeys(znodes.ACL_NODES, b"")
+    for pattern, rules in sorted(by_pattern.items()):
+        path = znodes.acls(pattern)
+        nodes |= {path.rpartition("/")[0]: b"", path: znodes.acls_value(rules)}
+    return [Create(path, value) for path, value in nodes.items()]
+
+
+def _parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    """Entities in the order in which they can be made, with the nodes above those of a user's clients."""
+    found = {path: set_ for path, set_ in options.items() if set_}
+    for path in list(found):
+        user, nested, _ = path.partition(config_entities.NESTED + "/")
+        if nested:
+            found.setdefault(user, {})
+            found.setdefault(user + config_entities.NESTED, {})
+    return sorted(found.items())

@@ -1,0 +1,187 @@
+"""The metadata log of an Apache Kafka node (KRaft): read once, when its data directory is taken over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from pathlib import Path
+from uuid import UUID
+
+from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from ottla.cluster.store import config_entities
+from ottla.errors import KafkaError, StartupError
+from ottla.model import ACLOperation
+from ottla.protocol.message import Data, decode
+from ottla.protocol.messages import metadata_records as m
+from ottla.protocol.wire import read_uvarint
+from ottla.records.batch import records, split
+
+DIRECTORY = "__cluster_metadata-0"
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+SCRAM = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+NOT_TOLD = -2
+_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+@dataclass
+class Topic:
+    """A topic as Kafka's controller knows it."""
+
+    name: str
+    id: UUID
+    partitions: dict[int, m.PartitionRecord] = field(default_factory=dict)
+
+
+@dataclass
+class Metadata:
+    """What the log says in the end."""
+
+    topics: dict[UUID, Topic] = field(default_factory=dict)
+    topic_options: dict[str, dict[str, str]] = field(default_factory=dict)
+    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By the paths of `entities`."""
+    next_producer_id: int = 0
+    acls: dict[UUID, ACL] = field(default_factory=dict)
+
+    @singledispatchmethod
+    def replay(self, record: Data) -> None:
+        """Take a record over; one that is about something else is left out."""
+
+    @replay.register
+    def _(self, record: m.TopicRecord) -> None:
+        self.topics[record.topic_id] = Topic(record.name, record.topic_id)
+
+    @replay.register
+    def _(self, record: m.RemoveTopicRecord) -> None:
+        gone = self.topics.pop(record.topic_id, None)
+        if gone is not None:
+            self.topic_options.pop(gone.name, None)
+
+    @replay.register
+    def _(self, record: m.PartitionRecord) -> None:
+        self.topics[record.topic_id].partitions[record.partition_id] = record
+
+    @replay.register
+    def _(self, record: m.PartitionChangeRecord) -> None:
+        known = self.topics[record.topic_id].partitions[record.partition_id]
+        if record.isr is not None:
+            known.isr = record.isr
+        if record.replicas is not None:
+            known.replicas = record.replicas
+        if record.eligible_leader_replicas is not None:
+            known.eligible_leader_replicas = record.eligible_leader_replicas
+        if record.last_known_elr is not None:
+            known.last_known_elr = record.last_known_elr
+        if record.leader != NOT_TOLD:
+            known.leader = record.leader
+            known.leader_epoch += 1
+
+    @replay.register
+    def _(self, record: m.ConfigRecord) -> None:
+        name = record.resource_name
+        kinds = {
+            BROKER: config_entities.BROKERS,
+            CLIENT_METRICS: config_entities.CLIENT_METRICS,
+            GROUP: config_entities.GROUPS,
+        }
+        if record.resource_type == TOPIC:
+            _set(self.topic_options, name, record.name, record.value)
+        elif record.resource_type in kinds:
+            path = config_entities.entity(kinds[record.resource_type], name or None)
+            _set(self.options, path, record.name, record.value)
+
+    @replay.register
+    def _(self, record: m.ClientQuotaRecord) -> None:
+        parts = {part.entity_type: part.entity_name for part in record.entity}
+        value = f"{record.value:.0f}" if record.value.is_integer() else str(record.value)
+        path = config_entities.quota_path(parts)
+        if path is not None:
+            _set(self.options, path, record.key, None if record.remove else value)
+
+    @replay.register
+    def _(self, record: m.UserScramCredentialRecord) -> None:
+        kept = config_entities.scram_value(record.salt, record.stored_key, record.server_key, record.iterations)
+        _set(self.options, config_entities.entity(config_entities.USERS, record.name), SCRAM[record.mechanism], kept)
+
+    @replay.register
+    def _(self, record: m.RemoveUserScramCredentialRecord) -> None:
+        _set(self.options, config_entities.entity(config_entities.USERS, record.name), SCRAM[record.mechanism], None)
+
+    @replay.register
+    def _(self, record: m.AccessControlEntryRecord) -> None:
+        how = ACLResourcePatternType(record.pattern_type)
+        pattern = ResourcePattern(ResourceType(record.resource_type), record.resource_name, how)
+        who, operation = (record.principal, record.host), ACLOperation(record.operation)
+        self.acls[record.id] = ACL(*who, operation, ACLPermissionType(record.permission_type), pattern)
+
+    @replay.register
+    def _(self, record: m.RemoveAccessControlEntryRecord) -> None:
+        self.acls.pop(record.id, None)
+
+    @replay.register
+    def _(self, record: m.ProducerIdsRecord) -> None:
+        self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+
+
+def read(directory: Path) -> Metadata:
+    """The newest snapshot in the directory, and what the log holds after it. StartupError where it is damaged."""
+    found = Metadata()
+    held: list[Data] | None = None  # of a transaction that is not ended yet
+    try:
+        for record in _records(directory):
+            if isinstance(record, m.BeginTransactionRecord):
+                held = []
+            elif isinstance(record, (m.EndTransactionRecord, m.AbortTransactionRecord)):
+                for waiting in (held or ()) if isinstance(record, m.EndTransactionRecord) else ():
+                    found.replay(waiting)
+                held = None
+            elif held is not None:
+                held.append(record)
+            else:
+                found.replay(record)
+    except (KafkaError, OSError, KeyError, IndexError, ValueError) as error:
+        raise StartupError(f"log.dirs: {directory}: Apache Kafka's metadata cannot be read: {error}") from error
+    return found
+
+
+def _records(directory: Path) -> Iterator[Data]:
+    snapshots = sorted(path for path in directory.iterdir() if _SNAPSHOT.fullmatch(path.name))
+    start = 0
+    if snapshots:
+        start = int(snapshots[-1].name[:20])
+        yield from _records_in(snapshots[-1], 0)
+    segments = sorted(directory.glob("*.log"))
+    for path, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is None or int(following.stem) > start:
+            yield from _records_in(path, start)
+
+
+def _records_in(path: Path, start: int) -> Iterator[Data]:
+    data = memoryview(path.read_bytes())
+    for header, begin, end in split(data):
+        if header.is_control:
+            continue
+        for record in records(data, begin, end):
+            if record.offset >= start and record.value is not None:
+                found = _decoded(record.value)
+                if found is not None:
+                    yield found
+
+
+def _decoded(value: bytes) -> Data | None:
+    view = memoryview(value)
+    _frame_version, pos = read_uvarint(view, 0)
+    kind, pos = read_uvarint(view, pos)
+    version, pos = read_uvarint(view, pos)
+    cls = m.RECORDS.get(kind)
+    return None if cls is None else decode(cls, view, min(version, cls.VERSIONS.stop - 1), pos)
+
+
+def _set(by_owner: dict[str, dict[str, str]], owner: str, name: str, value: str | None) -> None:
+    options = by_owner.setdefault(owner, {})
+    if value is None:
+        options.pop(name, None)
+    else:
+        options[name] = value

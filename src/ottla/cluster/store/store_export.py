@@ -1,0 +1,84 @@
+"""The tree in ZooKeeper, read and written as a whole: how a node's store comes from there, or goes there.
+
+kazoo, the Python client for ZooKeeper, does the talking (`pip install ottla[cluster]`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ottla.cluster.store.zookeeper_store import kazoo_needed
+from ottla.errors import ConfigurationError, KafkaError, StartupError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+CONNECT_SECONDS = 15.0
+OWN = ("/zookeeper",)
+"""What belongs to ZooKeeper itself."""
+
+
+def read_tree(connect: str) -> dict[str, bytes]:
+    """All persistent nodes below the chroot of `connect` (`host:port,…/chroot`), parents before their children.
+
+    Raises ConfigurationError where the chroot is not there, StartupError where no ZooKeeper answers.
+    """
+    with _client(connect) as client:
+        if not client.exists("/"):
+            raise ConfigurationError(f"{connect}: there is no such chroot; give that of zookeeper.connect")
+        found: dict[str, bytes] = {}
+        _read(client, "/", found)
+        return found
+
+
+def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
+    """Make the nodes; those that are there get the value. How many were written."""
+    with _client(connect) as client:
+        client.ensure_path("/")
+        for path, value in sorted(nodes.items()):
+            if client.exists(path):
+                client.set(path, value)
+            else:
+                client.create(path, value, makepath=True)
+    return len(nodes)
+
+
+def _read(client: KazooClient, path: str, found: dict[str, bytes]) -> None:
+    from kazoo.exceptions import NoNodeError
+
+    for name in sorted(client.get_children(path)):
+        child = f"{path.rstrip('/')}/{name}"
+        if child in OWN:
+            continue
+        try:
+            value, stat = client.get(child)
+            if not stat.ephemeralOwner:
+                found[child] = value
+                _read(client, child, found)
+        except NoNodeError:
+            found.pop(child, None)  # deleted while it was read
+
+
+@contextmanager
+def _client(connect: str) -> Iterator[KazooClient]:
+    with kazoo_needed():
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+    client = KazooClient(hosts=connect, timeout=CONNECT_SECONDS)
+    try:
+        with warnings.catch_warnings():
+            # Of a chroot that is not there: reading says so with an error, writing makes it.
+            warnings.simplefilter("ignore", UserWarning)
+            client.start(CONNECT_SECONDS)
+        yield client
+    except KazooTimeoutError:
+        raise StartupError(f"ZooKeeper at {connect} does not answer within {CONNECT_SECONDS:.0f} s") from None
+    except KazooException as error:
+        raise KafkaError(f"ZooKeeper at {connect}: {type(error).__name__}: {error}") from error
+    finally:
+        client.stop()
+        client.close()

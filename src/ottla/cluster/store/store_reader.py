@@ -1,0 +1,249 @@
+"""The tree as images: what the store says of brokers, topics and options. Reads only. Loop thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
+from ottla.cluster.store import config_entities, znodes
+from ottla.cluster.store.metadata_store import (
+    Create,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    UnreadableNodeError,
+    Watcher,
+)
+from ottla.cluster.store.znodes import TopicLayout
+from ottla.config.broker import Endpoint
+from ottla.model import TopicPartition
+
+log = logging.getLogger("ottla.cluster")
+
+AT_ONCE = 500
+"""Reads on their way to the store at the same time."""
+
+
+@dataclass(frozen=True)
+class StoredTopic:
+    """A topic as the tree has it; tools of older versions leave out its id, and the states of its partitions."""
+
+    name: str
+    id: UUID | None
+    version: int
+    """Of the topic's node."""
+    partitions: tuple[PartitionImage | None, ...]
+    replicas: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]]
+    removing: Mapping[int, tuple[int, ...]]
+    has_parent: bool
+    """Whether the node is there that the states lie below."""
+
+
+async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> dict[int, BrokerImage]:
+    """The live brokers. One that cannot be read is left out, and named."""
+    found: dict[int, BrokerImage] = {}
+    for name in await store.children(znodes.BROKER_IDS, watch):
+        with _left_out("broker", name):
+            broker = await read_broker(store, int(name)) if name.isdecimal() else None
+            if broker is not None:
+                found[broker.id] = broker
+    return found
+
+
+async def read_broker(store: MetadataStore, broker_id: int) -> BrokerImage | None:
+    """One live broker, or None."""
+    node = await store.get(znodes.broker(broker_id))
+    return None if node is None else broker_image(broker_id, node)
+
+
+async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
+    """Every topic. One that cannot be read is left out, and named.
+
+    A new controller waits for this: so all are asked for together, not one topic after the other.
+    """
+    names = await store.children(znodes.TOPICS)
+    nodes = await get_all(store, [znodes.topic(name) for name in names])
+    layouts: dict[str, tuple[Node, TopicLayout]] = {}
+    for name, node in zip(names, nodes, strict=True):
+        with _left_out("topic", name):
+            if node is not None:
+                layouts[name] = node, znodes.topic_layout(name, node.value)
+    states = iter(
+        await get_all(store, [path for name, (_, layout) in layouts.items() for path in _states(name, layout)])
+    )
+    found: dict[str, StoredTopic] = {}
+    for name, (node, layout) in layouts.items():
+        own = [next(states) for _ in layout.replicas]
+        with _left_out("topic", name):
+            found[name] = await _found(store, name, node, layout, own)
+    return found
+
+
+@contextmanager
+def _left_out(what: str, name: str) -> Iterator[None]:
+    """What a person has written must not keep the others from being known and served."""
+    try:
+        yield
+    except UnreadableNodeError as error:
+        log.error("%s %s is left out: %s", what, name, error)
+
+
+async def read_topic(store: MetadataStore, name: str) -> StoredTopic | None:
+    """One topic, or None."""
+    node = await store.get(znodes.topic(name))
+    if node is None:
+        return None
+    layout = znodes.topic_layout(name, node.value)
+    return await _found(store, name, node, layout, await get_all(store, _states(name, layout)))
+
+
+def _states(name: str, layout: TopicLayout) -> list[str]:
+    return [znodes.partition_state(name, index) for index in range(len(layout.replicas))]
+
+
+async def _found(
+    store: MetadataStore, name: str, node: Node, layout: TopicLayout, states: Sequence[Node | None]
+) -> StoredTopic:
+    has_parent = any(states) or await store.get(znodes.partitions(name)) is not None
+    partitions = tuple(
+        None
+        if state is None
+        else partition_image(state, replicas, layout.adding.get(i, ()), layout.removing.get(i, ()))
+        for i, (state, replicas) in enumerate(zip(states, layout.replicas, strict=True))
+    )
+    return StoredTopic(
+        name, layout.id, node.version, partitions, layout.replicas, layout.adding, layout.removing, has_parent
+    )
+
+
+Item = dict[str, Any]
+"""What a request in the tree says of one partition."""
+
+
+def requested(path: str, raw: bytes) -> dict[TopicPartition, Item]:
+    """The partitions that a request in the tree names; none of what is no request, which is told."""
+    try:
+        items: list[Item] = znodes.load(raw)["partitions"]
+        return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.error("%s is no request: %r: %s", path, raw[:200], error)
+        return {}
+
+
+async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
+    """Many nodes; the questions do not wait for one another."""
+    found: list[Node | None] = []
+    for begin in range(0, len(paths), AT_ONCE):
+        found += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + AT_ONCE]))
+    return found
+
+
+async def read_options(store: MetadataStore) -> dict[str, Mapping[str, str]]:
+    """What is set on everything but topics, by the paths of `entities`."""
+    found: dict[str, Mapping[str, str]] = {}
+    for kind in config_entities.TYPES:
+        for name in await store.children(znodes.config_entity(kind)):
+            nested = f"{kind}/{name}{config_entities.NESTED}"
+            below = await store.children(znodes.config_entity(nested))
+            for path in (f"{kind}/{name}", *(f"{nested}/{client}" for client in below)):
+                options = await read_entity(store, znodes.config_entity(path))
+                if options:
+                    found[path] = options
+    return found
+
+
+async def read_topic_options(store: MetadataStore) -> dict[str, Mapping[str, str]]:
+    """What is set on topics, by their names."""
+    names = await store.children(znodes.CONFIG_TOPICS)
+    nodes = await get_all(store, [znodes.config_topic(name) for name in names])
+    return {name: options_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
+
+
+async def read_entity(store: MetadataStore, path: str) -> Mapping[str, str]:
+    """The options in one node below `/config`."""
+    return options_of(await store.get(path), path)
+
+
+def options_of(node: Node | None, path: str) -> Mapping[str, str]:
+    """The options in a node below `/config`; none where it is not there, or cannot be read, which is told."""
+    if node is None or not node.value:
+        return {}
+    try:
+        return znodes.config_options(path, node.value)
+    except UnreadableNodeError as error:
+        # what a person has written must not keep the others from being served
+        log.error("%s", error.message)
+        return {}
+
+
+def partition_image(
+    state: Node, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> PartitionImage:
+    """A partition from its state and what its topic's node says of it. UnreadableNodeError for what is no state."""
+    try:
+        found = znodes.load(state.value)
+        leader, epoch, isr = int(found["leader"]), int(found["leader_epoch"]), tuple(map(int, found["isr"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableNodeError(f"{state.value[:200]!r} is no state of a partition: {error}") from None
+    return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing)
+
+
+def broker_image(broker_id: int, node: Node) -> BrokerImage:
+    """A live broker from its node, in any of the forms that Kafka 0.8 to 3.9 write. UnreadableNodeError for others."""
+    try:
+        value = znodes.load(node.value)
+        protocols = value.get("listener_security_protocol_map", {})
+        texts = value.get("endpoints") or [f"PLAINTEXT://{value['host']}:{value['port']}"]
+        endpoints = tuple(_endpoint(text, protocols) for text in texts)
+        return BrokerImage(broker_id, endpoints, value.get("rack"), node.created)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableNodeError(f"{node.value[:200]!r} is no broker: {error!r}") from None
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(name, host.strip("[]"), int(port), protocols.get(name, name))
+
+
+def broker_value(broker: BrokerImage) -> bytes:
+    """`/brokers/ids/N`. Clients of 0.8 know nothing but host and port, and neither TLS nor SASL."""
+    plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
+    value: dict[str, object] = {
+        "features": {},
+        "listener_security_protocol_map": {e.name: e.protocol for e in broker.endpoints},
+        "endpoints": [str(e) for e in broker.endpoints],
+        "jmx_port": -1,
+        "port": -1 if plain is None else plain.port,
+        "host": None if plain is None else plain.host,
+        "version": 5,
+        "timestamp": znodes.now(),
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return znodes.dump(value)
+
+
+async def stored_cluster_id(store: MetadataStore) -> str | None:
+    """The id of the cluster; None before its first start."""
+    node = await store.get(znodes.CLUSTER_ID)
+    return None if node is None else str(znodes.load(node.value)["id"])
+
+
+async def make_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
+    """Make the nodes that exist in every cluster, or others; parents come before their children."""
+    nodes = await get_all(store, paths)
+    missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
+    if not missing:
+        return
+    try:
+        await store.multi([Create(path) for path in missing])
+    except NodeExistsError:
+        await make_persistent_nodes(store, paths)  # another broker starts, too

@@ -1,0 +1,403 @@
+"""The store of a cluster: ZooKeeper, through kazoo.
+
+Two things are ZooKeeper's own and are dealt with here:
+
+- **A connection that is lost leaves a write in doubt**: it may have been done. It is never just sent again; what the
+  tree says now decides (see `_was_done`).
+- **A session that expires takes its ephemeral nodes along.** Who made some registers by `on_new_session`, and makes
+  them again. Until there is one, every call waits, no longer than the session would have lived.
+
+kazoo runs threads of its own; answers and events are handed to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MetadataStoreError,
+    MetadataStoreTimeoutError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Set,
+    Watcher,
+)
+from ottla.errors import StartupError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient, TransactionRequest
+
+log = logging.getLogger("ottla.cluster")
+kazoo_log = logging.getLogger("ottla.cluster.kazoo")
+"""kazoo tells of every attempt to connect; what matters of that is told here, once."""
+
+RETRY_SECONDS: Final = 0.05
+"""The pause before a call that met a lost connection is looked at again."""
+
+
+@contextmanager
+def kazoo_needed() -> Iterator[None]:
+    """StartupError where kazoo, which is imported within, is missing."""
+    try:
+        yield
+    except ImportError:
+        raise StartupError("ZooKeeper needs the package kazoo: pip install 'ottla[cluster]'") from None
+
+
+class Security(NamedTuple):
+    """How ZooKeeper is spoken to, and what others may do with our nodes. Files are in PEM."""
+
+    tls: bool = False
+    key_store: str | None = None
+    """Our key and certificates, for a ZooKeeper that wants to know who we are."""
+    key_password: str | None = None
+    trust_store: str | None = None
+    checks_hostname: bool = True
+    set_acl: bool = False
+    """Whether nodes are made so that none but their makers may change them."""
+
+    def options(self) -> dict[str, Any]:
+        """As kazoo takes them."""
+        if not self.tls:
+            return {}
+        key = {"certfile": self.key_store, "keyfile": self.key_store, "keyfile_password": self.key_password}
+        trust = {"ca": self.trust_store, "verify_certs": True, "check_hostname": self.checks_hostname}
+        return {"use_ssl": True, **(key if self.key_store else {}), **trust}
+
+
+class Session(NamedTuple):
+    """What a session is known by: whoever has both can take it over, or end it."""
+
+    id: int
+    password: bytes
+
+
+class ZooKeeperMetadataStore:
+    """A `Registry` below the chroot of a connect string. Loop thread."""
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int = 18_000,
+        security: Security = Security(),  # noqa: B008  (frozen)
+        makes_chroot: bool = True,
+    ) -> None:
+        """`connect` is `host:port,…/chroot`.
+
+        Brokers make the chroot where it is missing, as Kafka's do. Who only looks for a cluster (`makes_chroot` False)
+        must not: a mistyped one would look like a cluster without brokers from then on.
+        """
+        self._connect = connect
+        self._session_seconds = session_timeout_ms / 1000
+        self._connection_seconds = connection_timeout_ms / 1000
+        self._security = security
+        self._makes_chroot = makes_chroot
+        self._client: KazooClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: list[Callable[[], Awaitable[None]]] = []
+        self._session_id: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Call `listener` after a session was lost and another is there: ephemeral nodes and watches are gone."""
+        self._listeners.append(listener)
+
+    @property
+    def session_id(self) -> int | None:
+        """The session that owns this store's ephemeral nodes."""
+        return self._session_id
+
+    @property
+    def session(self) -> Session | None:
+        """The same with its password; None before there is one."""
+        told = None if self._client is None else self._client.client_id
+        return None if told is None else Session(*told)
+
+    async def end_session(self, session: Session) -> None:
+        """End a session that nobody uses any more; one that has ended already does no harm."""
+        client = self._new_client(session)
+        try:
+            await asyncio.to_thread(client.start, self._connection_seconds)
+        except Exception as error:
+            # it will expire, as if nobody had tried
+            log.warning("session 0x%x cannot be ended: %s", session.id, error)
+        finally:
+            await _end(client)
+
+    def _new_client(self, session: Session | None = None) -> KazooClient:
+        """A client that is not started yet, without chroot; with `session` it takes that one over."""
+        with kazoo_needed():
+            from kazoo.client import KazooClient
+            from kazoo.retry import KazooRetry
+        retry = KazooRetry(max_tries=-1, delay=RETRY_SECONDS, max_delay=1.0)
+        hosts = self._connect.partition("/")[0]
+        if kazoo_log.level == logging.NOTSET:
+            kazoo_log.setLevel(logging.CRITICAL)
+        options = {"timeout": self._session_seconds, "connection_retry": retry, "logger": kazoo_log}
+        return KazooClient(hosts, client_id=session, **options, **self._security.options())
+
+    async def open(self) -> None:
+        """Connect. StartupError where kazoo or the chroot is missing, or nobody answers."""
+        client = self._new_client()
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._loop = asyncio.get_running_loop()
+        _, slash, chroot = self._connect.partition("/")
+        client.add_listener(self._state_changed)
+        self._client = client
+        try:
+            await asyncio.to_thread(client.start, self._connection_seconds)
+        except KazooTimeoutError:
+            await self.close()
+            raise StartupError(
+                f"zookeeper.connect: ZooKeeper at {self._connect} does not answer within "
+                f"{self._connection_seconds:g} s; check the address, or raise zookeeper.connection.timeout.ms"
+            ) from None
+        if chroot:
+            # kazoo would warn of a chroot that is not there yet, before it can be made
+            await self._find_chroot(slash + chroot)
+            client.chroot = slash + chroot
+        self._session_id = client.client_id[0]
+
+    async def _find_chroot(self, chroot: str) -> None:
+        client = self._connected()
+        if self._makes_chroot:
+            await asyncio.to_thread(client.ensure_path, chroot, self._acl(""))
+        elif await asyncio.to_thread(client.exists, chroot) is None:
+            await self.close()
+            raise StartupError(
+                f"zookeeper.connect: there is no cluster below {chroot} in ZooKeeper at {self._connect}: a cluster's "
+                "first broker makes this node; check the path"
+            )
+
+    async def get(self, path: str, watch: Watcher | None = None) -> Node | None:
+        """The node, or None."""
+        if watch is not None:
+            # exists() watches a node that is not there, too
+            await self._read("exists_async", path, watch)
+        try:
+            value, stat = await self._read("get_async", path, None)
+        except NoNodeError:
+            return None
+        return Node(value, stat.version, stat.czxid)
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        """Names of the node's children, sorted; none for a node that is not there."""
+        try:
+            return sorted(await self._read("get_children_async", path, watch))
+        except NoNodeError:
+            return []
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        """All of the operations or none; durable on return."""
+        while True:
+            try:
+                return self._check(operations, await self._ask(self._transaction(operations).commit_async))
+            except ConnectionLostError:
+                if await self._was_done(operations):
+                    return None
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go."""
+        client, self._client = self._client, None
+        self._listeners.clear()
+        if client is not None:
+            await _end(client)
+        for task in self._tasks:
+            task.cancel()
+
+    # Asking
+
+    async def _read(self, call: str, path: str, watch: Watcher | None) -> Any:
+        """A read, repeated while the connection is lost."""
+        while True:
+            client = self._connected()
+            told = None if watch is None else _OnTheLoop(self._call_soon, watch)
+            try:
+                return await self._ask(lambda: getattr(client, call)(path, watch=told))  # noqa: B023 - called at once
+            except ConnectionLostError:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        """The answer of one of kazoo's calls. MetadataStoreTimeoutError when none comes while a session would live."""
+        assert self._loop is not None, "open() comes first"
+        future: asyncio.Future[Any] = self._loop.create_future()
+        call().rawlink(lambda answer: self._hand_over(future, answer))
+        try:
+            return await asyncio.wait_for(future, self._session_seconds)
+        except TimeoutError:
+            raise MetadataStoreTimeoutError(f"ZooKeeper at {self._connect} does not answer") from None
+        except Exception as error:
+            raise _translated(error, self._connect) from error
+
+    def _hand_over(self, future: asyncio.Future[Any], answer: Any) -> None:
+        """On a thread of kazoo: have the loop take the answer."""
+        assert self._loop is not None
+        value, error = (None, answer.exception) if answer.exception is not None else (answer.value, None)
+        self._call_soon(_settle, future, value, error)
+
+    def _call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            pass  # the loop has ended, and with it whoever waited
+
+    def _connected(self) -> KazooClient:
+        if self._client is None:
+            raise MetadataStoreError("the session with ZooKeeper has ended")
+        return self._client
+
+    # Writing
+
+    def _acl(self, path: str) -> list[Any] | None:
+        """Who may do what with a new node; None: everybody everything, ZooKeeper's default."""
+        if not self._security.set_acl or znodes.is_open(path):
+            return None
+        from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+
+        return [*CREATOR_ALL_ACL] if znodes.is_secret(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+    def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
+        transaction = self._connected().transaction()
+        for operation in operations:
+            match operation:
+                case Create(path, value, ephemeral, sequence):
+                    transaction.create(path, value, self._acl(path), ephemeral, sequence)
+                case Set(path, value, version):
+                    transaction.set_data(path, value, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        return transaction
+
+    def _check(self, operations: Sequence[Operation], answers: Sequence[Any]) -> None:
+        """Raise what the tree refused; of a transaction's answers only one says why."""
+        from kazoo.exceptions import RolledBackError, RuntimeInconsistency
+
+        errors = [
+            (operation, answer)
+            for operation, answer in zip(operations, answers, strict=False)
+            if isinstance(answer, Exception) and not isinstance(answer, RolledBackError | RuntimeInconsistency)
+        ]
+        for operation, error in errors:
+            raise _translated(error, operation.path)
+
+    async def _was_done(self, operations: Sequence[Operation]) -> bool:
+        """Whether a transaction whose answer was lost has been done: as it is done whole, one write tells.
+
+        A write that another has undone or repeated meanwhile counts as not done: doing it again then fails or changes
+        nothing, as its versions say.
+        """
+        await asyncio.sleep(RETRY_SECONDS)
+        for operation in operations:
+            match operation:
+                case Create(path, value, ephemeral, False):
+                    found = await self._owned(path)
+                    return found is not None and found[0] == value and (not ephemeral or found[1] == self._session_id)
+                case Set(path, value, version) if version != ANY_VERSION:
+                    node = await self.get(path)
+                    return node is not None and node[:2] == (value, version + 1)
+                case Delete(path, _):
+                    return await self.get(path) is None
+        return False
+
+    async def _owned(self, path: str) -> tuple[bytes, int] | None:
+        """A node's value and the session that it is bound to."""
+        try:
+            value, stat = await self._read("get_async", path, None)
+        except NoNodeError:
+            return None
+        return value, stat.ephemeralOwner
+
+    # Sessions
+
+    def _state_changed(self, state: str) -> None:
+        """On a thread of kazoo: the connection was lost, the session was lost, or either is there again."""
+        self._call_soon(self._follow, state)
+
+    def _follow(self, state: str) -> None:
+        client = self._client
+        if client is None or self._session_id is None:
+            return
+        if state != "CONNECTED":
+            log.warning("the connection with ZooKeeper at %s is lost (%s)", self._connect, state.lower())
+            return
+        before, self._session_id = self._session_id, client.client_id[0]
+        if before != self._session_id:
+            log.warning("ZooKeeper has ended session 0x%x; 0x%x takes its place", before, self._session_id)
+            for listener in self._listeners:
+                self._start(listener())
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        assert isinstance(task, asyncio.Task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@dataclass(frozen=True)
+class _OnTheLoop:
+    """A watch as kazoo calls it. Two of one watcher are equal, so one that is set again is not told twice."""
+
+    call_soon: Callable[..., None]
+    watch: Watcher
+
+    def __call__(self, event: object) -> None:
+        self.call_soon(self.watch)
+
+
+class ConnectionLostError(MetadataStoreError):
+    """The connection went while a call was on its way: it may have been done."""
+
+
+async def _end(client: KazooClient) -> None:
+    await asyncio.to_thread(client.stop)
+    await asyncio.to_thread(client.close)
+
+
+def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def _translated(error: Exception, where: str) -> Exception:
+    """kazoo's error as the store's."""
+    from kazoo import exceptions as theirs
+
+    kinds: dict[type[Exception], type[MetadataStoreError]] = {
+        theirs.NoNodeError: NoNodeError,
+        theirs.NodeExistsError: NodeExistsError,
+        theirs.BadVersionError: BadVersionError,
+        theirs.NotEmptyError: NotEmptyError,
+        theirs.ConnectionLoss: ConnectionLostError,
+        theirs.SessionExpiredError: ConnectionLostError,
+        theirs.ConnectionClosedError: ConnectionLostError,
+    }
+    for kind, ours in kinds.items():
+        if isinstance(error, kind):
+            return ours(where)
+    if isinstance(error, theirs.KazooException):
+        return MetadataStoreError(f"ZooKeeper at {where}: {type(error).__name__} {error}".rstrip())
+    return error

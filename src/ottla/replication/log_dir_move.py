@@ -1,0 +1,114 @@
+"""Moving a replica to another data directory of its broker while it is in use (KIP-113).
+
+A second log, in a directory whose name ends in `-future`, follows the first one. When it has caught up it takes its
+place, between two appends. A crash before that leaves the first log as it was; the unfinished one is removed at the
+next start. Loop thread: copying takes turns with requests, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import uuid4
+
+from ottla.errors import KafkaError
+from ottla.replication.partition import Partition
+from ottla.storage.log import Log
+from ottla.storage.log_dir import LogDir
+
+log = logging.getLogger("ottla.replication")
+
+CHUNK_BYTES = 1024 * 1024
+"""Copied at a time; about a millisecond."""
+
+
+class LogDirMove:
+    """One replica on its way."""
+
+    def __init__(
+        self, partition: Partition, source: LogDir, target: LogDir, bytes_per_second: Callable[[], float]
+    ) -> None:
+        self.partition = partition
+        self.source = source
+        self.target = target
+        self._bytes_per_second = bytes_per_second
+        self._future: Log | None = None
+        self._cuts = 0
+        """How often the log had been cut when it was copied last."""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes copied so far."""
+        return 0 if self._future is None else self._future.size
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are still to be copied."""
+        return self.partition.log.log_end_offset - (0 if self._future is None else self._future.log_end_offset)
+
+    def start(self, done: Callable[[], None]) -> None:
+        """Begin to copy; `done` is called at the end, however it ends."""
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(lambda _: done())
+
+    async def cancel(self) -> None:
+        """Leave the replica where it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        partition = self.partition
+        try:
+            self._future = future = self._open(partition.log)
+            while not partition.closed:
+                while copied := self._copy(future):  # noqa: ASYNC110 - a pause that keeps the limit, or lets requests in
+                    await asyncio.sleep(copied / self._bytes_per_second())
+                await asyncio.get_running_loop().run_in_executor(None, future.flush)
+                if self.lag == 0 and self._cuts == partition.log.cuts and not partition.closed:
+                    self._swap(future)
+                    return
+        except (KafkaError, OSError) as error:
+            log.error("%s stays in %s: %s", partition.topic_partition, self.source.path, error)
+        finally:
+            if self._future is not None:
+                self.target.drop_future(self._future)
+
+    def _open(self, current: Log) -> Log:
+        self._cuts = current.cuts
+        future = self.target.create_future(current.topic_partition, current.config, current.topic_id, uuid4().hex)
+        first = next((header for header, _ in current.batches_from(current.log_start_offset)), None)
+        future.truncate_fully_and_start_at(current.log_end_offset if first is None else first.base_offset)
+        return future
+
+    def _copy(self, future: Log) -> int:
+        """Copy the next chunk; how many bytes it has, 0 when there is none."""
+        current = self.partition.log
+        if current.cuts != self._cuts:
+            # a follower gave up what its new leader does not have: some of it may have been copied
+            self._cuts = current.cuts
+            future.truncate_fully_and_start_at(current.segments[0].base_offset)
+        if future.log_end_offset >= current.log_end_offset:
+            return 0
+        if future.log_end_offset < current.segments[0].base_offset:
+            # retention was faster: begin again with what is left
+            future.truncate_fully_and_start_at(current.segments[0].base_offset)
+        offset = max(future.log_end_offset, current.log_start_offset)
+        chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no pause of more than a second, by and large
+        chunk = min(chunk, current.config.segment_bytes)  # segments may be of a time when they could be larger
+        with current.read(offset, chunk, max_offset=current.log_end_offset) as piece:
+            data = memoryview(bytearray(piece.read()))
+        future.append_as_follower(data)
+        return len(data)
+
+    def _swap(self, future: Log) -> None:
+        partition, current = self.partition, self.partition.log
+        future.log_start_offset = current.log_start_offset
+        future.config = current.config  # which may have changed on the way
+        future.drop_before_start()
+        partition.replace_log(self.target.adopt_future(future))
+        self._future = None
+        self.source.delete(current.topic_partition)
+        log.info("%s has moved from %s to %s", partition.topic_partition, self.source.path, self.target.path)

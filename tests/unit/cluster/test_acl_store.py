@@ -1,0 +1,352 @@
+"""Access rules that several brokers keep on one tree, in memory or in a file; what Kafka writes there, and reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cluster.shared_tree import SharedTree
+
+from ottla.acl import (
+    ACL,
+    ACLFilter,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from ottla.cluster.broker import acl_store
+from ottla.cluster.broker.acl_store import AclStore
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Create, Delete, MetadataStore, Set
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.errors import InvalidRequestError
+from ottla.model import ACLOperation
+
+SECONDS = 10
+TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
+PREFIX = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "app-", ACLResourcePatternType.PREFIXED)
+
+
+def rule(
+    pattern: ResourcePattern = TOPIC, principal: str = "User:alice", operation: ACLOperation = ACLOperation.READ
+) -> ACL:
+    return ACL(principal, "*", operation, ACLPermissionType.ALLOW, pattern)
+
+
+def forbidding(pattern: ResourcePattern) -> ACL:
+    return ACL("User:*", "*", ACLOperation.ALL, ACLPermissionType.DENY, pattern)
+
+
+class Broker:
+    """A store, and what its listener was told last."""
+
+    def __init__(self, store: MetadataStore, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.store = AclStore(store, self._told, monotonic)
+        self.rules: set[ACL] = set()
+        self._news = asyncio.Event()
+
+    def _told(self, rules: Collection[ACL]) -> None:
+        assert len(set(rules)) == len(rules)
+        self.rules = set(rules)
+        self._news.set()
+
+    async def until(self, rules: set[ACL]) -> None:
+        async with asyncio.timeout(SECONDS):
+            while self.rules != rules:
+                self._news.clear()
+                await self._news.wait()
+
+    async def start(self) -> Broker:
+        await self.store.start()
+        return self
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 2 * SECONDS))
+
+
+def in_memory(test: Callable[[SharedTree, MetadataStore], Coroutine[Any, Any, None]]) -> None:
+    async def on_tree() -> None:
+        tree = SharedTree()
+        await test(tree, tree.session())
+
+    run(on_tree())
+
+
+async def notes(store: MetadataStore) -> list[bytes]:
+    found = []
+    for parent in ("/kafka-acl-changes", "/kafka-acl-extended-changes"):
+        for name in await store.children(parent):
+            assert name.startswith("acl_changes_0")
+            node = await store.get(f"{parent}/{name}")
+            assert node is not None
+            found.append(node.value)
+    return found
+
+
+def test_rules_lie_where_kafka_looks_for_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = SqliteMetadataStore(tmp_path)
+        store.open()
+        broker = await Broker(store).start()
+        for parent in ("/kafka-acl", "/kafka-acl-extended/prefixed"):
+            assert await store.children(parent) == ["Cluster", "Group", "Topic"]
+        write = rule(PREFIX, operation=ACLOperation.IDEMPOTENT_WRITE)
+        assert await broker.store.add([rule(), write]) == [None, None]
+        assert broker.rules == {rule(), write}
+        node = await store.get("/kafka-acl/Topic/orders")
+        assert node is not None
+        assert json.loads(node.value) == {
+            "version": 1,
+            "acls": [{"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}],
+        }
+        node = await store.get("/kafka-acl-extended/prefixed/TransactionalId/app-")
+        assert node is not None
+        assert json.loads(node.value)["acls"][0]["operation"] == "IdempotentWrite"
+        literal, extended = await notes(store)
+        assert literal == b"TOPIC:orders"
+        assert json.loads(extended) == {
+            **{"version": 1, "resourceType": "TRANSACTIONAL_ID", "name": "app-", "patternType": "PREFIXED"}
+        }
+        await broker.store.close()
+        await store.close()
+        store.open()
+        again = await Broker(store).start()
+        assert again.rules == {rule(), write}
+        await again.store.close()
+        await store.close()
+
+    run(test())
+
+
+def test_brokers_follow_each_other() -> None:
+    async def test(tree: SharedTree, _: MetadataStore) -> None:
+        one, two = [await Broker(tree.session()).start() for _ in range(2)]
+        await one.store.add([rule(), rule(PREFIX)])
+        await two.until({rule(), rule(PREFIX)})
+        removed = await two.store.remove([ACLFilter(principal="User:alice")])
+        assert removed == [[(rule(), None), (rule(PREFIX), None)]]
+        await one.until(set())
+        assert "/kafka-acl/Topic/orders" not in tree.nodes
+        await one.store.close()
+        await one.store.close()
+        await two.store.add([rule()])
+        assert one.rules == set()
+
+    in_memory(test)
+
+
+def test_a_rule_that_is_there_already_is_no_change() -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker = await Broker(store).start()
+        assert await broker.store.add([rule(), rule()]) == [None, None]
+        version = tree.nodes["/kafka-acl/Topic/orders"].version
+        assert await broker.store.add([rule()]) == [None]
+        assert tree.nodes["/kafka-acl/Topic/orders"].version == version
+        assert len(await notes(store)) == 1
+
+    in_memory(test)
+
+
+def test_brokers_do_not_undo_what_others_add_to_the_same_resource(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acl_store, "TRY_SECONDS", 0)
+
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        brokers = [await Broker(tree.session()).start() for _ in range(4)]
+        rules = [rule(principal=f"User:{n}") for n in range(4)]
+        await asyncio.gather(*(b.store.add([r]) for b, r in zip(brokers, rules, strict=True)))
+        node = await store.get("/kafka-acl/Topic/orders")
+        assert node is not None
+        assert znodes.acls_of(TOPIC, node.value) == set(rules)
+        assert node.version == 3
+
+    in_memory(test)
+
+
+def test_removing_takes_what_each_filter_meets_and_leaves_the_rest() -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker, other = [await Broker(tree.session()).start() for _ in range(2)]
+        alice, bob = rule(), rule(principal="User:bob")
+        elsewhere = rule(ResourcePattern(ResourceType.TOPIC, "other"))
+        await other.store.add([alice, bob, elsewhere, rule(PREFIX)])
+        matching = ResourcePatternFilter(ResourceType.TRANSACTIONAL_ID, "app-1", ACLResourcePatternType.MATCH)
+        removed = await broker.store.remove(
+            [
+                ACLFilter(principal="User:bob", resource_pattern=TOPIC),
+                ACLFilter(resource_pattern=matching),
+                ACLFilter(principal="User:carol"),
+                ACLFilter(principal="User:bob"),
+            ]
+        )
+        assert removed == [[(bob, None)], [(rule(PREFIX), None)], [], [(bob, None)]]
+        assert broker.rules == {alice, elsewhere}
+        assert broker.store.matching(ACLFilter()) == [alice, elsewhere]
+        assert broker.store.matching(ACLFilter(resource_pattern=TOPIC)) == [alice]
+
+    in_memory(test)
+
+
+def test_what_other_versions_write_is_read() -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker = await Broker(store).start()
+        entry = {"host": "h", "permissionType": "DENY", "operation": "DescribeConfigs", "principal": "User:CN=a:b"}
+        found = ACL("User:CN=a:b", "h", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY, TOPIC)
+        value = json.dumps({"version": 1, "acls": [entry, entry]}).encode()
+        await store.multi([Create("/kafka-acl/Topic/orders", value)])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:orders", sequence=True)])
+        await broker.until({found})
+        other = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b")
+        writes = [
+            Create("/kafka-acl/TransactionalId"),
+            Create("/kafka-acl/TransactionalId/a:b", znodes.acls_value([rule(other)])),
+            Create("/kafka-acl-changes/acl_changes_", b"TransactionalId:a:b", sequence=True),
+        ]
+        await store.multi(writes)
+        await broker.until({found, rule(other)})
+        empty = [
+            Set("/kafka-acl/Topic/orders", b""),
+            Create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders", sequence=True),
+        ]
+        await store.multi(empty)
+        await broker.until({rule(other)})
+
+    in_memory(test)
+
+
+@pytest.mark.parametrize(
+    ("note", "pattern"),
+    [
+        (b"Topic:orders", TOPIC),
+        (b"TOPIC:a:b", ResourcePattern(ResourceType.TOPIC, "a:b")),
+        (b"TransactionalId:x", ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")),
+        (b"TRANSACTIONAL_ID:x", ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")),
+        (znodes.acl_change(PREFIX), PREFIX),
+        (znodes.acl_change(TOPIC), TOPIC),
+    ],
+)
+def test_what_a_note_is_about(note: bytes, pattern: ResourcePattern) -> None:
+    assert znodes.changed_acls(note) == pattern
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        *(b"", b"Topic", b"Topic:", b"Topic:a/b", b"Drink:tea", b"\xff:a", b"{", b"{}", b"[1]"),
+        b'{"version":1,"resourceType":"TOPIC","name":"orders","patternType":"MATCH"}',
+    ],
+)
+def test_after_a_note_that_says_nothing_everything_is_read(note: bytes) -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker = await Broker(store).start()
+        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", note, sequence=True)])
+        await broker.until({rule()})
+        await store.multi([Delete("/kafka-acl/Topic/orders")])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", note, sequence=True)])
+        await broker.until(set())
+
+    in_memory(test)
+
+
+BAD = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"%s","host":"*"}%s]}'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            b"{",
+            b"[]",
+            b"{}",
+            b'{"version":2,"acls":[]}',
+            b"[" * 100_000,
+            BAD % (b"Read", b",{}"),
+            BAD % (b"Sing", b""),
+        ),
+        *(BAD.replace(b"Allow", b"Any") % (b"Read", b""), BAD.replace(b"User:a", b"alice") % (b"Read", b"")),
+    ],
+)
+def test_rules_that_cannot_be_read_forbid_what_they_are_about(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        before = await Broker(tree.session()).start()
+        await before.store.add([rule(PREFIX)])
+        await store.multi([Create("/kafka-acl/Topic/orders", value)])
+        broker = await Broker(store).start()
+        assert broker.rules == {rule(PREFIX), forbidding(TOPIC)}
+        assert broker.store.matching(ACLFilter()) == [rule(PREFIX)]
+        assert "/kafka-acl/Topic/orders holds no access rules" in caplog.text
+        other = rule(ResourcePattern(ResourceType.GROUP, "g"))
+        failed, added = await broker.store.add([rule(), other])
+        assert (failed is not None, added) == (True, None)
+        assert tree.nodes["/kafka-acl/Topic/orders"].value == value
+        await store.multi([Set("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
+        await store.multi([Create("/kafka-acl-changes/acl_changes_", b"Topic:orders", sequence=True)])
+        await broker.until({rule(PREFIX), other, rule()})
+
+    in_memory(test)
+
+
+def test_notes_go_after_a_while_and_who_may_have_missed_some_reads_everything() -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        now = [1000.0]
+        broker = await Broker(tree.session(), lambda: now[0]).start()
+        await broker.store.close()
+        await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
+        await broker.store.refresh()
+        assert broker.rules == set()  # nobody has told
+        now[0] += acl_store.NOTE_SECONDS / 2 + 1
+        await broker.store.refresh()
+        assert broker.rules == {rule()}
+        await broker.store.add([rule(PREFIX)])
+        await broker.store.refresh()
+        now[0] += acl_store.NOTE_SECONDS - 1
+        await broker.store.refresh()
+        assert len(await notes(store)) == 1
+        now[0] += 2
+        await broker.store.refresh()
+        assert await notes(store) == []
+
+    in_memory(test)
+
+
+def test_a_node_has_no_more_than_zookeeper_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acl_store, "MAX_NODE_BYTES", 200)
+
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker = await Broker(store).start()
+        outcomes = await broker.store.add([rule(), rule(principal="User:" + "x" * 200), rule(PREFIX)])
+        assert [type(outcome) for outcome in outcomes] == [InvalidRequestError, InvalidRequestError, type(None)]
+        assert broker.rules == {rule(PREFIX)}
+
+    in_memory(test)
+
+
+def test_without_the_registry_the_rules_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(acl_store, "REFRESH_SECONDS", 0.01)
+
+    async def test(tree: SharedTree, _: MetadataStore) -> None:
+        session = tree.session()
+        broker, other = await Broker(session).start(), await Broker(tree.session()).start()
+        await broker.store.add([rule()])
+        session.pause()
+        await other.store.add([rule(PREFIX)])
+        await broker.store.refresh()
+        assert "cannot be read" in caplog.text
+        assert broker.rules == {rule()}
+        session.resume()
+        await broker.until({rule(), rule(PREFIX)})
+
+    in_memory(test)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\x00", "a\n", "\x7f", "\ue000", "\uffff", "😀"])
+def test_what_cannot_be_the_name_of_a_node(name: str) -> None:
+    assert not znodes.has_place(name)
+    assert all(map(znodes.has_place, ("*", "a.b", "CN=a,O=b", "größe", "...", "a b")))

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.config.broker import Endpoint
+from ottla.errors import BrokerConnectionError, BrokerNotAvailableError, NetworkError, RequestTimedOutError
+from ottla.protocol.header import decode_request_header
+from ottla.protocol.message import encode
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+class Broker:
+    """A peer on a free port that answers heartbeats with its number of connections so far, as long as it may."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.asked = asyncio.Event()
+        self.port = 0
+        self.client_ids: set[str | None] = set()
+        self.writers: list[asyncio.StreamWriter] = []
+        self.serving: set[asyncio.Task[None] | None] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.serving.add(asyncio.current_task())
+        number = self.connections
+        self.writers.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                header, _ = decode_request_header(await reader.readexactly(size))
+                self.client_ids.add(header.client_id)
+                self.asked.set()
+                await self.may_answer.wait()
+                body = header.correlation_id.to_bytes(4, "big") + encode(HeartbeatResponse(error_code=number), 1)
+                writer.write(len(body).to_bytes(4, "big") + body)
+        writer.close()
+
+    def hang_up(self) -> None:
+        for writer in self.writers:
+            writer.close()
+        self.writers.clear()
+
+    def image(self, *names: str) -> BrokerImage:
+        return BrokerImage(1, tuple(Endpoint(name, "127.0.0.1", self.port) for name in names or ("PLAINTEXT",)))
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[Broker]:
+    broker = Broker()
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        broker.may_answer.set()
+        server.close()
+        broker.hang_up()
+        await asyncio.gather(*filter(None, broker.serving))
+        await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def peers_of(
+    brokers: dict[int, BrokerImage], listener: str | None = None, protocol: str = "PLAINTEXT"
+) -> AsyncIterator[InterBrokerClient]:
+    peers = InterBrokerClient(brokers.get, listener, "broker-9", protocol=protocol)
+    try:
+        yield peers
+    finally:
+        peers.close()
+
+
+async def beat(peers: InterBrokerClient, *, lane: str = "", timeout: float = 5) -> int:
+    """Ask broker 1; the number of the connection that the request came through."""
+    return (await peers.ask(1, HeartbeatRequest(), 1, timeout=timeout, lane=lane)).error_code
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_those_who_ask_at_once_share_one_connection() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            assert await asyncio.gather(*[beat(peers) for _ in range(20)]) == [1] * 20
+            assert await beat(peers) == 1
+            assert broker.client_ids == {"broker-9"}
+
+    run(test)
+
+
+def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            broker.may_answer.clear()
+            slow = asyncio.create_task(beat(peers, lane="fetcher"))
+            await broker.asked.wait()
+            broker.asked.clear()
+            quick = asyncio.create_task(beat(peers, lane="markers"))
+            await broker.asked.wait()
+            broker.may_answer.set()
+            assert {await slow, await quick} == {1, 2}
+
+    run(test)
+
+
+def test_a_connection_that_broke_is_made_again() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            broker.may_answer.clear()
+            waiting = asyncio.create_task(beat(peers))
+            await broker.asked.wait()
+            broker.hang_up()
+            with pytest.raises(NetworkError):
+                await waiting
+            broker.may_answer.set()
+            assert await beat(peers) == 2
+
+    run(test)
+
+
+def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
+    async def test() -> None:
+        async with served() as old, served() as new:
+            brokers = {1: old.image()}
+            async with peers_of(brokers) as peers:
+                await beat(peers)
+                brokers[1] = new.image()
+                await beat(peers)
+                assert (old.connections, new.connections) == (1, 1)
+
+    run(test)
+
+
+def test_a_broker_that_does_not_live_is_not_asked() -> None:
+    async def test() -> None:
+        async with served() as broker:
+            brokers = {1: broker.image()}
+            async with peers_of(brokers) as peers:
+                broker.may_answer.clear()
+                waiting = asyncio.create_task(beat(peers))
+                await broker.asked.wait()
+                del brokers[1]
+                with pytest.raises(BrokerNotAvailableError, match="broker 1"):
+                    await beat(peers)
+                with pytest.raises(NetworkError):  # its connections are closed
+                    await waiting
+
+    run(test)
+
+
+def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
+    async def test() -> None:
+        async with served() as broker, served() as elsewhere:
+            for after in ({}, {1: elsewhere.image()}):
+                brokers = {1: broker.image()}
+                async with peers_of(brokers) as peers:
+                    broker.may_answer.clear()
+                    broker.asked.clear()
+                    waiting = asyncio.create_task(beat(peers))
+                    await broker.asked.wait()
+                    image = ClusterImage("c")
+                    await peers.follow(image, image)
+                    assert not waiting.done(), "nothing has changed"
+                    brokers.clear()
+                    brokers.update(after)
+                    await peers.follow(image, image)
+                    with pytest.raises(NetworkError):
+                        await waiting
+
+    run(test)
+
+
+def test_no_answer_in_time_is_an_error_and_the_next_is_asked_anew() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            broker.may_answer.clear()
+            with pytest.raises(RequestTimedOutError):
+                await beat(peers, timeout=0.05)
+            broker.may_answer.set()
+            assert await beat(peers) == 2
+
+    run(test)
+
+
+def test_a_broker_that_nobody_hears_on_its_port_is_not_reached() -> None:
+    async def test() -> None:
+        async with served() as broker:
+            image = broker.image()
+        async with peers_of({1: image}) as peers:
+            results = await asyncio.gather(*[beat(peers) for _ in range(3)], return_exceptions=True)
+            assert [type(result) for result in results] == [BrokerConnectionError] * 3
+
+    run(test)
+
+
+def test_the_first_who_gives_up_leaves_the_dialling_to_the_next() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            first, second = asyncio.create_task(beat(peers)), asyncio.create_task(beat(peers))
+            await asyncio.sleep(0)
+            first.cancel()
+            assert await second == broker.connections
+
+    run(test)
+
+
+def test_closing_fails_who_waits_and_who_comes_later() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}) as peers:
+            broker.may_answer.clear()
+            waiting = asyncio.create_task(beat(peers))
+            await broker.asked.wait()
+            dialling = asyncio.create_task(beat(peers, lane="other"))
+            await asyncio.sleep(0)
+            peers.close()
+            for asked in waiting, dialling, asyncio.create_task(beat(peers)):
+                with pytest.raises((NetworkError, BrokerNotAvailableError)):
+                    await asked
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "expected"),
+    [
+        ("BETWEEN", "SASL_PLAINTEXT", "BETWEEN"),
+        (None, "SSL", "SECURE"),
+        (None, "PLAINTEXT", "PLAIN"),
+        ("ELSEWHERE", "SSL", "SECURE"),
+    ],
+)
+def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(
+    listener: str | None, protocol: str, expected: str
+) -> None:
+    async def test() -> None:
+        async with served() as broker:
+            names = {"SECURE": "SSL", "PLAIN": "PLAINTEXT", "BETWEEN": "SASL_PLAINTEXT"}
+            endpoints = tuple(
+                Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, spoken)
+                for name, spoken in names.items()
+            )
+            async with peers_of({1: BrokerImage(1, endpoints)}, listener, protocol) as peers:
+                assert await beat(peers) == 1
+
+    run(test)
+
+
+def test_a_broker_is_not_spoken_to_on_a_listener_with_less_security() -> None:
+    async def test() -> None:
+        async with served() as broker, peers_of({1: broker.image()}, protocol="SSL") as peers:
+            with pytest.raises(BrokerNotAvailableError, match="broker 1 has neither a listener SSL"):
+                await beat(peers)
+            assert broker.connections == 0
+
+    run(test)

@@ -1,0 +1,267 @@
+"""Data directories of Apache Kafka are taken over with topics, options and producer ids."""
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, with_broker
+
+from ottla.cli.main import main
+from ottla.cluster.image.cluster_image import TopicImage
+from ottla.cluster.migration import kraft
+from ottla.cluster.migration.data_dir_import import adopt
+from ottla.cluster.store import znodes
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.errors import StartupError
+from ottla.model import TopicPartition
+from ottla.protocol.message import Data, encode
+from ottla.protocol.messages import metadata_records as m
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.wire import write_uvarint
+from ottla.records.builder import BatchBuilder
+from ottla.storage.log_dir import META_PROPERTIES, LogDir
+
+A, B = uuid.UUID(int=1 << 100), uuid.UUID(int=2 << 100)
+NUMBERS = {cls: number for number, cls in m.RECORDS.items()}
+
+
+def frame(record: Data, version: int = 0) -> bytes:
+    out = bytearray()
+    for number in (1, NUMBERS[type(record)], version):
+        write_uvarint(out, number)
+    return bytes(encode(record, version, out))
+
+
+def batches(first: int, *records: Data) -> bytes:
+    builder = BatchBuilder(bytearray(20_000), 0)
+    for record in records:
+        builder.append(1, None, frame(record))
+    data = bytearray(builder.close())
+    data[:8] = first.to_bytes(8, "big")
+    return bytes(data)
+
+
+def partition(topic: uuid.UUID, index: int, **more: Any) -> m.PartitionRecord:
+    fields = {"replicas": [0], "isr": [0], "leader": 0, "leader_epoch": 4, **more}
+    return m.PartitionRecord(partition_id=index, topic_id=topic, **fields)
+
+
+RECORDS: list[Data] = [
+    m.TopicRecord(name="a", topic_id=A),
+    partition(A, 0),
+    partition(A, 1),
+    m.ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="7000"),
+    m.ConfigRecord(resource_type=2, resource_name="a", name="segment.ms", value="1"),
+    m.ConfigRecord(resource_type=2, resource_name="a", name="segment.ms", value=None),
+    m.TopicRecord(name="b", topic_id=B),
+    partition(B, 0),
+    m.RemoveTopicRecord(topic_id=B),
+    m.PartitionChangeRecord(partition_id=1, topic_id=A, leader=-1, isr=[]),
+    m.PartitionChangeRecord(partition_id=1, topic_id=A, leader=0, isr=[0]),
+    m.ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="5"),
+    m.ClientQuotaRecord(
+        entity=[
+            m.QuotaEntity(entity_type="user", entity_name="u"),
+            m.QuotaEntity(entity_type="client-id", entity_name=None),
+        ],
+        key="producer_byte_rate",
+        value=1024.0,
+    ),
+    m.ProducerIdsRecord(broker_id=0, next_producer_id=5000),
+]
+
+
+def metadata(directory: Path, *records: Data) -> Path:
+    home = directory / kraft.DIRECTORY
+    home.mkdir(parents=True)
+    (home / "00000000000000000000.log").write_bytes(batches(0, *records))
+    return home
+
+
+def test_the_metadata_log_is_read_to_its_end(tmp_path):
+    found = kraft.read(metadata(tmp_path, *RECORDS))
+    assert {topic.name for topic in found.topics.values()} == {"a"}
+    partitions = found.topics[A].partitions
+    assert (partitions[0].leader_epoch, partitions[1].leader_epoch, partitions[1].isr) == (4, 6, [0])
+    assert found.topic_options["a"] == {"retention.ms": "7000"}
+    assert found.options == {
+        "brokers/<default>": {"log.retention.ms": "5"},
+        "users/u/clients/<default>": {"producer_byte_rate": "1024"},
+    }
+    assert found.next_producer_id == 5000
+
+
+def test_only_ended_transactions_of_the_controller_count(tmp_path):
+    kept, dropped = uuid.UUID(int=3 << 100), uuid.UUID(int=4 << 100)
+    home = metadata(
+        tmp_path,
+        m.BeginTransactionRecord(),
+        m.TopicRecord(name="dropped", topic_id=dropped),
+        m.AbortTransactionRecord(),
+        m.BeginTransactionRecord(),
+        m.TopicRecord(name="kept", topic_id=kept),
+        m.EndTransactionRecord(),
+        m.BeginTransactionRecord(),
+        m.TopicRecord(name="open", topic_id=A),
+    )
+    assert [topic.name for topic in kraft.read(home).topics.values()] == ["kept"]
+
+
+def test_a_snapshot_stands_for_what_came_before_it(tmp_path):
+    home = metadata(tmp_path, m.TopicRecord(name="old", topic_id=B), m.TopicRecord(name="late", topic_id=A))
+    (home / f"{1:020d}-{3:010d}.checkpoint").write_bytes(batches(0, m.TopicRecord(name="renewed", topic_id=B)))
+    assert [topic.name for topic in kraft.read(home).topics.values()] == ["renewed", "late"]
+
+
+def test_damaged_metadata_is_a_startup_error(tmp_path):
+    home = metadata(tmp_path, *RECORDS)
+    log = home / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[200] ^= 0xFF
+    log.write_bytes(data)
+    with pytest.raises(StartupError, match="metadata cannot be read"):
+        kraft.read(home)
+
+
+def log_directories(data: Path, *names: str, topic_id: uuid.UUID | None = A) -> None:
+    for name in names:
+        (data / name).mkdir(parents=True)
+        (data / name / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
+        if topic_id is not None:
+            (data / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {znodes.uuid_text(topic_id)}\n")
+
+
+def topic(client: Asker, name: str) -> TopicImage:
+    return client.services.image.topics[name]
+
+
+def of_broker_3(record: Data) -> Data:
+    if isinstance(record, m.PartitionRecord):
+        return partition(record.topic_id, record.partition_id, replicas=[3], isr=[3])
+    if isinstance(record, m.PartitionChangeRecord):
+        return m.PartitionChangeRecord(partition_id=1, topic_id=A, leader=3)
+    return record
+
+
+def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
+    async def test(client: Asker) -> None:
+        assert client.node.broker_id == 3
+        found = topic(client, "a")
+        assert (found.id, found.options, len(found.partitions)) == (A, {"retention.ms": "7000"}, 2)
+        assert [p.leader_epoch for p in found.partitions] == [5, 7]
+        assert client.services.config.log_retention_ms == 5
+        assert await client.services.producer_ids.next_id() == 5000
+        assert len(client.services.partitions) == 2
+
+    metadata(tmp_path, *[of_broker_3(record) for record in RECORDS])
+    log_directories(tmp_path, "a-0", "a-1")
+    (tmp_path / META_PROPERTIES).write_text("version=1\nnode.id=3\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
+    with_broker(test, tmp_path)
+
+
+def access_rule(number: int, name: str, *, how: int = 3, permission: int = 3) -> m.AccessControlEntryRecord:
+    who = {"principal": "User:alice", "host": "*"}
+    told = {
+        "resource_type": 5,
+        "resource_name": name,
+        "pattern_type": how,
+        "operation": 4,
+        "permission_type": permission,
+    }
+    return m.AccessControlEntryRecord(id=uuid.UUID(int=number), **who, **told)
+
+
+def test_access_rules_are_taken_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(client: Asker) -> None:
+        told = await client.ask(DescribeAclsRequest(**everything), 3)
+        found = [(r.resource_type, r.resource_name, r.pattern_type, len(r.acls)) for r in told.resources]
+        assert found == [(5, "app-", 4, 1), (5, "t", 3, 1)]
+        assert told.resources[1].acls[0].principal == "User:alice"
+        assert "a/b" in caplog.text
+
+    everything = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    everything |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    rules = [access_rule(1, "t"), access_rule(2, "app-", how=4), access_rule(3, "gone"), access_rule(4, "a/b")]
+    metadata(tmp_path, *RECORDS, *rules, m.RemoveAccessControlEntryRecord(id=uuid.UUID(int=3)))
+    log_directories(tmp_path, "a-0")
+    with_broker(test, tmp_path, authorizer_class_name="AclAuthorizer", super_users="User:ANONYMOUS")
+
+
+def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
+    async def test(_: Asker) -> None:
+        raise AssertionError("it starts")
+
+    metadata(tmp_path, *RECORDS, access_rule(1, "a/b", permission=2))
+    log_directories(tmp_path, "a-0")
+    with pytest.raises(StartupError, match="a/b"):
+        with_broker(test, tmp_path)
+
+
+def test_logs_without_metadata_tell_their_topics(tmp_path):
+    async def test(client: Asker) -> None:
+        found = topic(client, "a")
+        assert (found.id, len(found.partitions), found.options) == (A, 3, {})
+        assert found.partitions[0].leader_epoch == 8
+        assert topic(client, "__consumer_offsets").options["cleanup.policy"] == "compact"
+        assert client.services.partitions.get(TopicPartition("a", 2)) is not None
+
+    log_directories(tmp_path, "a-0", "a-2")
+    log_directories(tmp_path, "__consumer_offsets-0", topic_id=None)
+    with_broker(test, tmp_path)
+
+
+def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
+    async def first(client: Asker) -> None:
+        from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+        wish = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(CreateTopicsRequest(topics=[wish]), 7)
+        builder = BatchBuilder(bytearray(300))
+        builder.append(1, b"k", b"v")
+        data = memoryview(bytearray(builder.close(123_456, 0, 0)))
+        client.services.partitions.get(TopicPartition("t", 0)).append(data)  # type: ignore[union-attr]
+
+    async def second(client: Asker) -> None:
+        assert await client.services.producer_ids.next_id() == 123_457
+
+    with_broker(first, tmp_path)
+    for path in tmp_path.glob("registry.sqlite*"):
+        path.unlink()
+    with_broker(second, tmp_path)
+
+
+def test_the_registry_is_printed_while_no_broker_uses_it(tmp_path, capsys):
+    async def test(client: Asker) -> None:
+        assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
+        assert "in use by another process" in capsys.readouterr().err
+
+    with_broker(test, tmp_path)
+    assert main(["registry", "dump", "--data", str(tmp_path)]) == 0
+    nodes = json.loads(capsys.readouterr().out)
+    assert nodes["/controller_epoch"] == "1"
+    assert "/controller" not in nodes
+
+
+def test_wrong_wishes_of_the_registry_are_told(tmp_path, capsys):
+    assert main(["registry", "export", "--data", str(tmp_path)]) == 1
+    assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert "--zookeeper is needed" in told
+    assert "has no store" in told
+
+
+def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
+    async def adopted() -> int:
+        store = SqliteMetadataStore(tmp_path)
+        store.open()
+        try:
+            return await adopt(store, [LogDir(tmp_path)], 0)
+        finally:
+            await store.close()
+
+    (tmp_path / "t-0").mkdir()
+    assert asyncio.run(adopted()) == 1
+    assert asyncio.run(adopted()) == 0

@@ -1,0 +1,92 @@
+"""Who leads: one row for each case of each rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.controller import leader_election, reassignment_rules
+from ottla.cluster.controller.leader_election import Candidates, Reason
+from ottla.cluster.image.cluster_image import PartitionImage
+
+
+def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:
+    return PartitionImage(leader, 4, replicas, isr)
+
+
+@pytest.mark.parametrize(
+    ("reason", "leader", "replicas", "isr", "alive", "leaving", "expected"),
+    [
+        (Reason.BROKERS, 1, (1, 2, 3), (1, 2, 3), {1, 2, 3}, (), None),
+        (Reason.BROKERS, 1, (1, 2, 3), (1, 2, 3), {2, 3}, (), (2, (2, 3))),
+        (Reason.BROKERS, 1, (1, 2, 3), (3, 1), {2, 3}, (), (3, (3,))),
+        (Reason.BROKERS, 1, (1, 2, 3), (1, 2, 3), {1, 3}, (), (1, (1, 3))),
+        (Reason.BROKERS, 1, (1, 2, 3), (1,), {2, 3}, (), (-1, (1,))),
+        (Reason.BROKERS, -1, (1, 2, 3), (1,), {2, 3}, (), None),
+        (Reason.BROKERS, -1, (1, 2, 3), (2, 1), {1, 3}, (), (1, (1,))),
+        (Reason.UNCLEAN, 1, (1, 2, 3), (1,), {2, 3}, (), (2, (2,))),
+        (Reason.UNCLEAN, 1, (1, 2, 3), (1, 3), {2, 3}, (), (3, (3,))),
+        (Reason.UNCLEAN, 1, (1, 2, 3), (1,), set(), (), (-1, (1,))),
+        (Reason.PREFERRED, 2, (1, 2, 3), (2, 1), {1, 2, 3}, (), (1, (2, 1))),
+        (Reason.PREFERRED, 2, (1, 2, 3), (2, 3), {1, 2, 3}, (), None),
+        (Reason.PREFERRED, 1, (1, 2, 3), (1, 2), {1, 2, 3}, (), None),
+        (Reason.SHUTDOWN, 1, (1, 2, 3), (1, 2, 3), {1, 2, 3}, {1}, (2, (2, 3))),
+        (Reason.SHUTDOWN, 2, (1, 2, 3), (1, 2, 3), {1, 2, 3}, {1}, (2, (2, 3))),
+        (Reason.SHUTDOWN, 1, (1, 2), (1,), {1, 2}, {1}, None),
+        (Reason.SHUTDOWN, 1, (1,), (1,), {1}, {1}, None),
+        (Reason.SHUTDOWN, 1, (1, 2, 3), (1, 2, 3), {1, 2, 3}, {1, 2}, (3, (3,))),
+    ],
+)
+def test_each_rule_chooses_among_those_in_sync(
+    reason: Reason,
+    leader: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    alive: set[int],
+    leaving: tuple[int, ...],
+    expected: tuple[int, tuple[int, ...]] | None,
+) -> None:
+    p = partition(leader, replicas, isr)
+    after = leader_election.DECISIONS[reason](p, Candidates(alive, leaving))
+    if expected is None:
+        assert after is None
+    else:
+        assert after is not None
+        assert (after.leader, after.isr) == expected
+        assert after.leader_epoch == p.leader_epoch + 1
+
+
+def test_every_reason_has_a_rule() -> None:
+    assert leader_election.DECISIONS.keys() == set(Reason)
+
+
+def test_a_move_goes_through_both_places_and_can_change_its_mind() -> None:
+    p = partition(1, (1, 2), (1, 2))
+    who = Candidates({1, 2, 3, 4})
+    moving = reassignment_rules.begun(p, (3, 2), who)
+    assert moving is not None
+    assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
+    assert reassignment_rules.target_of(moving) == (3, 2)
+    assert reassignment_rules.origin_of(moving) == (2, 1)
+    elsewhere = reassignment_rules.begun(moving, (4, 2), who)
+    assert elsewhere is not None
+    assert (elsewhere.replicas, elsewhere.adding, elsewhere.removing) == ((4, 2, 1), (4,), (1,))
+    assert reassignment_rules.finished(moving, who) is None
+    back = reassignment_rules.cancelled(moving, who)
+    assert back is not None
+    assert (back.replicas, back.adding, back.removing, back.leader) == ((2, 1), (), (), 1)
+
+
+def test_a_move_ends_when_its_target_is_in_sync_and_one_of_it_leads() -> None:
+    moving = PartitionImage(1, 4, (3, 2, 1), (1, 2, 3), 0, (3,), (1,))
+    done = reassignment_rules.finished(moving, Candidates({1, 2, 3}))
+    assert done is not None
+    assert (done.leader, done.replicas, done.isr, done.leader_epoch) == (3, (3, 2), (2, 3), 5)
+    assert reassignment_rules.finished(moving, Candidates({1, 2, 3}, {2, 3})) is None
+
+
+def test_the_same_place_in_another_order_is_a_move_that_ends_at_once() -> None:
+    p = partition(1, (1, 2), (1, 2))
+    turned = reassignment_rules.begun(p, (2, 1), Candidates({1, 2}))
+    assert turned is not None
+    assert not reassignment_rules.is_moving(turned)
+    assert turned.replicas == (2, 1)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.cluster.controller import preferred_leader_rebalance
+from ottla.cluster.controller.leader_election import Reason
+from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance, unbalanced
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.model import TopicPartition
+
+
+def image(*leaders: int, isr: tuple[int, ...] = (0, 1), alive: tuple[int, ...] = (0, 1)) -> ClusterImage:
+    """A topic whose partitions all prefer broker 0 and are led by these."""
+    partitions = tuple(PartitionImage(leader, 0, (0, 1), isr) for leader in leaders)
+    return ClusterImage(
+        "c",
+        brokers=MappingProxyType({n: BrokerImage(n, ()) for n in alive}),
+        topics=MappingProxyType({"t": TopicImage("t", UUID(int=1), partitions)}),
+    )
+
+
+def test_a_broker_that_leads_too_few_of_its_partitions_gets_those_back_that_it_is_in_sync_for() -> None:
+    assert unbalanced(image(0, 1, 1), 10) == [TopicPartition("t", 1), TopicPartition("t", 2)]
+    assert unbalanced(image(*[0] * 9, 1), 10) == [], "a tenth is allowed"
+    assert unbalanced(image(1, isr=(1,)), 10) == []
+    assert unbalanced(image(1, alive=(1,)), 10) == []
+
+
+def test_a_new_controller_looks_before_the_interval_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preferred_leader_rebalance, "FIRST_SECONDS", 0.0)
+
+    class Controller:
+        image = image(1)
+
+        def __init__(self) -> None:
+            self.elected = asyncio.Event()
+            self.asked: tuple[Any, ...] = ()
+
+        async def elect(self, *asked: Any) -> None:
+            self.asked = asked
+            self.elected.set()
+
+    async def test() -> None:
+        controller: Any = Controller()
+        balance = PreferredLeaderRebalance(controller, interval_seconds=3600, percentage=10)
+        balance.start()
+        await asyncio.wait_for(controller.elected.wait(), 30)
+        balance.close()
+        assert controller.asked == (Reason.PREFERRED, [TopicPartition("t", 0)])
+
+    asyncio.run(test())

@@ -1,0 +1,81 @@
+"""Names and places of topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ottla.cluster.controller import replica_placement
+from ottla.cluster.store import znodes
+from ottla.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
+from ottla.names import check_topic_name
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249])
+def test_good_names_pass(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ü", "x" * 250])
+def test_bad_names_are_refused(name: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        check_topic_name(name)
+
+
+def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+    with pytest.raises(InvalidTopicError, match=r"a_b collides with the existing topic a\.b"):
+        replica_placement.check_collision("a_b", ["a.b"])
+    with pytest.raises(TopicAlreadyExistsError):
+        replica_placement.check_collision("a", ["a"])
+    replica_placement.check_collision("c", ["a.b"])
+
+
+def test_replicas_are_spread_evenly_and_never_doubled() -> None:
+    placed = replica_placement.place(30, 3, dict.fromkeys(range(5)))
+    assert all(len(set(replicas)) == 3 for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
+    assert set(Counter(b for replicas in placed for b in replicas).values()) == {18}
+
+
+def test_no_rack_holds_two_replicas_while_another_holds_none() -> None:
+    racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    placed = replica_placement.place(36, 3, racks, first=1)
+    assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
+    uneven = replica_placement.place(6, 4, racks)
+    assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in uneven)
+
+
+def test_impossible_numbers_are_refused() -> None:
+    with pytest.raises(InvalidReplicationFactorError, match="1 broker"):
+        replica_placement.place(1, 2, {0: None})
+    with pytest.raises(InvalidPartitionsError):
+        replica_placement.place(0, 1, {0: None})
+
+
+@pytest.mark.parametrize("wrong", [{1: [0]}, {0: []}, {0: [0, 0]}, {0: [7]}, {0: [0], 1: [0, 1]}])
+def test_wrong_assignments_are_refused(wrong: dict[int, list[int]]) -> None:
+    with pytest.raises(InvalidReplicaAssignmentError):
+        replica_placement.given(wrong, [0, 1])
+
+
+def test_znodes_are_kafkas_json() -> None:
+    state = znodes.state_value(1, 2, 0, [2, 1])
+    assert state == b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2,1]}'
+    assert znodes.partition_state("t", 3) == "/brokers/topics/t/partitions/3/state"
+    uuid = znodes.uuid_of("MkU3OEVBNTcwNTJENDM2Qg")
+    assert znodes.uuid_text(uuid) == "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def test_assignment_of_more_partitions_than_a_topic_may_have_is_refused() -> None:
+    with pytest.raises(InvalidPartitionsError):
+        replica_placement.given({index: [0] for index in range(replica_placement.MAX_PARTITIONS + 1)}, [0])
+    with pytest.raises(InvalidPartitionsError):
+        replica_placement.given({replica_placement.MAX_PARTITIONS: [0]}, [0], first=replica_placement.MAX_PARTITIONS)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
+from ottla.errors import NetworkError, UnknownServerError
+
+
+class Brokers:
+    """Brokers that answer with the question's square when they may."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, list[int]]] = []
+        self.may_answer = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def send(self, broker_id: int, questions: list[int]) -> list[int]:
+        self.requests.append((broker_id, questions))
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        return [question**2 for question in questions]
+
+
+def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) -> None:
+    async def body() -> None:
+        brokers = Brokers()
+        await test(brokers, RequestBatcher(brokers.send))
+
+    asyncio.run(body())
+
+
+def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
+    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
+        asked = [asyncio.create_task(gathering.ask(1, 2))]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asked += [asyncio.create_task(gathering.ask(1, question)) for question in (3, 4)]
+        asked.append(asyncio.create_task(gathering.ask(2, 5)))  # who waits for one broker keeps no other waiting
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert brokers.requests == [(1, [2]), (2, [5])]
+        brokers.may_answer.set()
+        assert await asyncio.gather(*asked) == [4, 9, 16, 25]
+        assert brokers.requests == [(1, [2]), (2, [5]), (1, [3, 4])]
+
+    run(test)
+
+
+def test_who_gave_up_is_not_asked_for() -> None:
+    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
+        first = asyncio.create_task(gathering.ask(1, 2))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second, third = asyncio.create_task(gathering.ask(1, 3)), asyncio.create_task(gathering.ask(1, 4))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        brokers.may_answer.set()
+        assert (await first, await third) == (4, 16)
+        assert brokers.requests == [(1, [2]), (1, [4])]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("error", "told"), [(NetworkError(), NetworkError), (ValueError(), UnknownServerError)])
+def test_all_of_a_request_hear_of_its_failure_and_the_next_is_tried(error: Exception, told: type[Exception]) -> None:
+    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
+        brokers.error = error
+        brokers.may_answer.set()
+        results = await asyncio.gather(*[gathering.ask(1, question) for question in (2, 3)], return_exceptions=True)
+        assert [type(result) for result in results] == [told, told]
+        brokers.error = None
+        assert await gathering.ask(1, 4) == 16
+
+    run(test)

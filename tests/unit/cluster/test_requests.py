@@ -1,0 +1,119 @@
+"""What a broker is told makes its image that of the controller, whatever has happened in between."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+
+from ottla.cluster.broker.metadata_updates import with_duties, with_metadata
+from ottla.cluster.controller import requests
+from ottla.cluster.controller.channels import VERSIONS
+from ottla.cluster.image import image_delta
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.config.broker import Endpoint
+from ottla.protocol.message import Request, decode, encode
+
+BROKERS = {n: BrokerImage(n, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + n),), f"rack-{n}") for n in range(4)}
+TOLD = 0
+
+
+def changed(image: ClusterImage, rng: random.Random) -> ClusterImage:
+    """The image after some topics were made, deleted, grown, led by others, moved."""
+    topics = dict(image.topics)
+    for _ in range(rng.randrange(1, 6)):
+        name = rng.choice("abcd")
+        topic = topics.get(name)
+        if topic is None:
+            topics[name] = TopicImage(name, UUID(int=rng.getrandbits(128)), (partition(rng),))
+        elif rng.random() < 0.2:
+            del topics[name]
+        elif rng.random() < 0.3:
+            topics[name] = replace(topic, partitions=(*topic.partitions, partition(rng)))
+        else:
+            index = rng.randrange(len(topic.partitions))
+            now = moved(topic.partitions[index], rng)
+            whole = (*topic.partitions[:index], now, *topic.partitions[index + 1 :])
+            topics[name] = replace(topic, partitions=whole)
+    brokers = {n: broker for n, broker in BROKERS.items() if n == TOLD or rng.random() < 0.8}
+    return replace(image, brokers=MappingProxyType(brokers)).with_topics(topics)
+
+
+def partition(rng: random.Random) -> PartitionImage:
+    replicas = tuple(rng.sample(range(4), 2))
+    return PartitionImage(replicas[0], 0, replicas, replicas)
+
+
+def moved(p: PartitionImage, rng: random.Random) -> PartitionImage:
+    if rng.random() < 0.4:
+        return replace(p, isr=p.isr[:1], state_version=p.state_version + 1)
+    replicas = tuple(rng.sample(range(4), 2))
+    return replace(p, leader=replicas[-1], leader_epoch=p.leader_epoch + 1, replicas=replicas, state_version=0)
+
+
+def sent(request: Request[object]) -> Request[object]:
+    """The request as the broker gets it."""
+    version = VERSIONS[request.NAME]
+    data = bytearray()
+    encode(request, version, data)
+    return decode(type(request), memoryview(data), version, 0)
+
+
+def told(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
+    duties = requests.leader_and_isr(before, after, BROKERS[TOLD])
+    metadata = requests.update_metadata(before, after, BROKERS[TOLD])
+    if duties is not None:
+        image = with_duties(image, sent(duties))  # type: ignore[arg-type]
+    if metadata is not None:
+        image = with_metadata(image, sent(metadata), {}, {}, TOLD)  # type: ignore[arg-type]
+    return image
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_differences_add_up_to_the_image_of_now(seed: int) -> None:
+    rng = random.Random(seed)
+    truth = replace(ClusterImage("c", 1, 1), brokers=BROKERS)
+    last: ClusterImage | None = None
+    followed = ClusterImage("c")
+    for _ in range(8):
+        truth = changed(truth, rng)
+        if rng.random() < 0.7:  # else a notice that came too late is told with the next
+            followed = told(followed, last, truth)
+            last = truth
+    followed = told(followed, last, truth)
+    assert followed.topics == truth.topics
+    assert followed.names == truth.names
+    assert followed.brokers == truth.brokers
+
+
+def test_nothing_is_told_where_nothing_has_changed() -> None:
+    image = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
+    for make in (requests.leader_and_isr, requests.update_metadata):
+        assert make(image, image, BROKERS[TOLD]) is None
+    assert not image_delta.stopped(image, image, TOLD)
+
+
+def test_everything_told_anew_leaves_out_topics_that_are_gone() -> None:
+    rng = random.Random(2)
+    truth = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
+    followed = told(ClusterImage("c"), None, truth)
+    gone = next(iter(truth.topics))
+    truth = truth.with_topics({name: t for name, t in truth.topics.items() if name != gone})
+    assert told(followed, None, truth).topics == truth.topics
+
+
+def test_an_old_state_does_not_replace_a_newer_one() -> None:
+    rng = random.Random(3)
+    first = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), rng)
+    name = next(iter(first.topics))
+    topic = first.topics[name]
+    newer = replace(topic.partitions[0], leader_epoch=5)
+    second = first.with_topics({**first.topics, name: replace(topic, partitions=(newer, *topic.partitions[1:]))})
+    followed = told(told(ClusterImage("c"), None, second), second, second)
+    late = requests.update_metadata(None, first, BROKERS[TOLD])
+    assert late is not None
+    late.type = image_delta.CHANGES
+    assert with_metadata(followed, late, {}, {}, TOLD).topics == second.topics

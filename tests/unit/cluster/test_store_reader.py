@@ -1,0 +1,35 @@
+"""What is written into the tree, as Kafka writes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.image.cluster_image import BrokerImage
+from ottla.cluster.store import config_entities, store_reader, znodes
+from ottla.cluster.store.metadata_store import Node
+from ottla.config.broker import Endpoint
+from ottla.legacy.zk_client import broker_address
+
+TLS, PASSWORDS = Endpoint("INSIDE", "a", 1, "SSL"), Endpoint("SASL", "a", 2, "SASL_PLAINTEXT")
+PLAIN = Endpoint("OLD", "a", 3, "PLAINTEXT")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "address"), [((TLS, PASSWORDS, PLAIN), ("a", 3)), ((TLS, PASSWORDS), None), ((PLAIN,), ("a", 3))]
+)
+def test_clients_of_0_8_find_the_listener_that_they_can_speak_to(
+    endpoints: tuple[Endpoint, ...], address: tuple[str, int] | None
+) -> None:
+    written = store_reader.broker_value(BrokerImage(1, endpoints))
+    assert broker_address(written) == address
+    value = znodes.load(written)
+    assert (value["host"], value["port"]) == (address or (None, -1))
+    assert store_reader.broker_image(1, Node(written, 0, 7)).endpoints == endpoints
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.b-c_d", "a.b-c_d"), ("a b*c~d/ä", "a%20b%2Ac%7Ed%2F%C3%A4"), (None, "<default>")]
+)
+def test_names_stand_in_paths_as_kafka_writes_them(name: str | None, text: str) -> None:
+    assert config_entities.encoded(name) == text
+    assert config_entities.decoded(text) == name

@@ -1,0 +1,209 @@
+"""What others write into the tree is followed; here on the embedded store, elsewhere on ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla.cluster.broker.lifecycle import BrokerLifecycle
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image.cluster_image import BrokerImage
+from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, Set
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.config.broker import BrokerConfig, Endpoint
+
+BROKER = BrokerImage(1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
+
+
+def _allows_unclean(options: Mapping[str, str]) -> bool:
+    return options.get("unclean.leader.election.enable") == "true"
+
+
+async def join(store: MetadataStore) -> BrokerLifecycle:
+    member = BrokerLifecycle(
+        store, BrokerConfig({}), BROKER.id, stop=lambda tp, delete: None, unclean_allowed=_allows_unclean
+    )
+    await member.prepare(None)
+    await member.register(BROKER)
+    await member.join()
+    return member
+
+
+def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awaitable[None]], directory: Path) -> None:
+    """Run a test beside a controller that follows the tree; the queue tells of its images."""
+
+    async def inner() -> None:
+        store = SqliteMetadataStore(directory)
+        store.open()
+        member = await join(store)
+        heard: asyncio.Queue[None] = asyncio.Queue()
+
+        async def tell(before: object, after: object) -> None:
+            heard.put_nowait(None)
+
+        member.view.on_change(tell)
+        try:
+            await test(store, member.controller, heard)
+        finally:
+            await member.close()
+            await store.close()
+
+    asyncio.run(asyncio.wait_for(inner(), 10))
+
+
+def test_a_topic_of_an_older_tool_gets_an_id_and_keeps_it_when_it_grows(tmp_path: Path) -> None:
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        await store.multi([Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')])
+        await heard.get()
+        before = controller.image.topics["t"]
+        await store.multi([Set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[2]}}')])
+        await heard.get()
+        after = controller.image.topics["t"]
+        assert after.id == before.id
+        assert [(p.leader, p.isr) for p in after.partitions] == [(1, (1,)), (-1, (2,))]
+
+    follow(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [b'{"version":1,"entity_type":"clients","entity_name":"app"}', b'{"version":2,"entity_path":"clients/app"}'],
+    ids=["0.9", "0.10.1"],
+)
+def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path: Path) -> None:
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        value = znodes.config_value({"producer_byte_rate": "1000"})
+        told = Create("/config/changes/config_change_", b"nonsense", sequence=True)
+        await store.multi([Create("/config/clients/app", value), told, told._replace(value=note)])
+        await heard.get()
+        assert controller.image.options == {"clients/app": {"producer_byte_rate": "1000"}}
+
+    follow(test, tmp_path)
+
+
+def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other_back(tmp_path: Path) -> None:
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        await controller.topics.create("t", [[1]], {})
+        told = Create("/config/changes/config_change_", b"[]", sequence=True)
+        value = b'{"version":1,"config":{"retention.ms":5000,"cleanup.policy":"compact"}}'
+        await store.multi(
+            [told, told._replace(value=b"3"), told._replace(value=b'"t"'), Set("/config/topics/t", value)]
+        )
+        while not controller.image.topics["t"].options:
+            await heard.get()
+        assert controller.image.topics["t"].options == {"retention.ms": "5000", "cleanup.policy": "compact"}
+
+    follow(test, tmp_path)
+
+
+def test_one_request_may_name_all_topics_that_are_to_be_deleted(tmp_path: Path) -> None:
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        for name in ("foo", "bar", "stays"):
+            await controller.topics.create(name, [[1]], {})
+        await store.multi([Set("/admin/delete_topics", b'{"version":1,"topics":["foo","bar","never-was"]}')])
+        while await store.children("/brokers/topics") != ["stays"] or await store.children("/admin/delete_topics"):
+            await asyncio.sleep(0)
+        node = await store.get("/admin/delete_topics")
+        assert node is not None
+        assert node.value == b""
+        for unreadable in (b"not JSON", b"[]", b'{"topics":["a/b"]}', b'{"topics":3}'):
+            await store.multi([Set("/admin/delete_topics", unreadable)])
+            while (node := await store.get("/admin/delete_topics")) is not None and node.value:
+                await asyncio.sleep(0)
+        assert list(controller.image.topics) == ["stays"]
+
+    follow(test, tmp_path)
+
+
+def test_a_leader_that_is_not_in_sync_is_elected_as_soon_as_it_may_be(tmp_path: Path) -> None:
+    lost = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":4,"isr":[2]}'
+    changed = znodes.config_value({"unclean.leader.election.enable": "true"})
+    note = b'{"version":2,"entity_path":"topics/t"}'
+
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        topic = "/brokers/topics/t"
+        nodes = [(f"{topic}/partitions", b""), (f"{topic}/partitions/0", b""), (f"{topic}/partitions/0/state", lost)]
+        await store.multi(
+            [Create(topic, b'{"version":1,"partitions":{"0":[2,1]}}'), *(Create(*node) for node in nodes)]
+        )
+        while "t" not in controller.image.topics:
+            await heard.get()
+        assert controller.image.topics["t"].partitions[0].leader == -1
+        await store.multi(
+            [Create("/config/topics/t", changed), Create("/config/changes/config_change_", note, sequence=True)]
+        )
+        while controller.image.topics["t"].partitions[0].leader == -1:
+            await heard.get()
+        after = controller.image.topics["t"].partitions[0]
+        assert (after.leader, after.leader_epoch, after.isr) == (1, 5, (1,))
+
+    follow(test, tmp_path)
+
+
+def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
+    async def inner() -> None:
+        store = SqliteMetadataStore(tmp_path)
+        store.open()
+        first = await join(store)
+        await first.controller.topics.create("good", [[1]], {})
+        await store.multi([Create("/brokers/topics/bad", b"not JSON")])
+        await first.close()
+        await store.close()
+        again = SqliteMetadataStore(tmp_path)
+        again.open()
+        second = await join(again)
+        assert list(second.view.image.topics) == ["good"]
+        await second.close()
+        await again.close()
+
+    asyncio.run(inner())
+
+
+def test_what_is_no_broker_and_no_event_keeps_no_other_from_being_heard_of(tmp_path: Path) -> None:
+    other = store_reader.broker_value(BrokerImage(2, (Endpoint("PLAINTEXT", "127.0.0.1", 9093, "PLAINTEXT"),)))
+
+    async def test(store: MetadataStore, controller: Controller, heard: asyncio.Queue[None]) -> None:
+        for number, wrong in enumerate((b"not JSON", b"[]", b"{}", b'{"host":"h","port":"x"}'), start=90):
+            await store.multi([Create(f"/brokers/ids/{number}", wrong)])
+        await store.multi([Create("/brokers/ids/2", other)])
+        while len(controller.image.brokers) < 2:
+            await heard.get()
+        event = Create("/log_dir_event_notification/log_dir_event_", b"not JSON", sequence=True)
+        await store.multi([event, event._replace(value=b"3"), event._replace(value=znodes.log_dir_event(2))])
+        while await store.children("/log_dir_event_notification"):
+            await asyncio.sleep(0)
+
+    follow(test, tmp_path)
+
+
+def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
+    async def inner() -> None:
+        store = SqliteMetadataStore(tmp_path)
+        store.open()
+        first = await join(store)
+        await first.controller.topics.create("t", [[1]], {})
+        await store.multi([Set("/config/topics/t", b"not JSON"), Create("/config/topics/never-was", b"[]")])
+        await store.multi([Create("/config/brokers/1", b"null"), Create("/config/clients/a", b'{"config":3}')])
+        await first.close()
+        await store.close()
+        again = SqliteMetadataStore(tmp_path)
+        again.open()
+        second = await join(again)
+        assert (second.view.image.topics["t"].options, second.view.image.options) == ({}, {})
+        assert second.controller.is_active
+        await second.close()
+        await again.close()
+
+    asyncio.run(inner())
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b'{"partitions":{"1":[1]}}', b'{"partitions":{"0":[]}}', b'{"partitions":3}']
+)
+def test_an_assignment_that_is_none_is_refused_with_its_path(raw: bytes) -> None:
+    with pytest.raises(MetadataStoreError, match="/brokers/topics/t is no assignment"):
+        znodes.topic_layout("t", raw)

@@ -1,0 +1,93 @@
+"""Wishes for other ISRs on their way to the controller: batched, repeated, and told apart."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.config.broker import Endpoint
+from ottla.errors import BrokerConnectionError, IneligibleReplicaError
+from ottla.model import TopicPartition
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+    AlterPartitionTopicResult,
+)
+from ottla.replication.alter_partition_manager import AlterPartitionManager
+
+OWN, CONTROLLER = 1, 3
+P = PartitionImage(OWN, 4, (1, 2), (1,), 7)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPIC_ID = UUID(int=5)
+
+
+class Wire:
+    """The way to the controller: every request goes through its bytes."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[AlterPartitionRequest] = []
+        brokers = {i: BrokerImage(i, (Endpoint("PLAINTEXT", "h", 1),), epoch=90 + i) for i in (1, 2, 3)}
+        self.image = ClusterImage("c", controller_id=CONTROLLER, brokers=brokers).with_topics(
+            {"t": TopicImage("t", TOPIC_ID, (P, P))}
+        )
+        self.changes = AlterPartitionManager(OWN, self.ask, lambda: self.image, self.alter)
+
+    async def alter(self, *asked: Any) -> PartitionImage:
+        raise AssertionError("another broker is the controller")
+
+    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+        assert broker_id == CONTROLLER
+        data = bytearray()
+        encode(request, version, data)
+        self.asked.append(decode(AlterPartitionRequest, memoryview(data), version, 0))
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        data = bytearray()
+        encode(answer, version, data)
+        return decode(AlterPartitionResponse, memoryview(data), version, 0)
+
+
+def answer(*results: AlterPartitionResult) -> AlterPartitionResponse:
+    return AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=TOPIC_ID, partitions=list(results))])
+
+
+def grown(index: int) -> AlterPartitionResult:
+    return AlterPartitionResult(partition_index=index, leader_id=OWN, leader_epoch=4, isr=[1, 2], partition_epoch=8)
+
+
+def test_wishes_go_together_with_the_registrations_in_which_members_have_fetched() -> None:
+    async def test() -> None:
+        refused = AlterPartitionResult(partition_index=1, error_code=IneligibleReplicaError.code or 0)
+        wire = Wire(answer(grown(0), refused))
+        asking = [asyncio.ensure_future(wire.changes.propose(tp, P, (1, 2), {2: 55})) for tp in (T0, T1)]
+        assert await asking[0] == replace(P, isr=(1, 2), state_version=8)
+        with pytest.raises(IneligibleReplicaError):
+            await asking[1]
+        (request,) = wire.asked
+        assert (request.broker_id, request.broker_epoch) == (OWN, 91)
+        (topic,) = request.topics
+        assert [p.partition_index for p in topic.partitions] == [0, 1]
+        members = topic.partitions[0].new_isr_with_epochs
+        assert [(m.broker_id, m.broker_epoch) for m in members] == [(1, 91), (2, 55)]
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_the_controller_is_asked_until_it_answers_whatever_happens() -> None:
+    async def test() -> None:
+        left_out = answer()
+        wire = Wire(BrokerConnectionError(), left_out, RuntimeError("a fault of ours"), answer(grown(0)))
+        assert (await wire.changes.propose(T0, P, (1, 2), {})).isr == (1, 2)
+        assert len(wire.asked) == 4
+
+    asyncio.run(asyncio.wait_for(test(), 10))

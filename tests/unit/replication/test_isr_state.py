@@ -1,0 +1,104 @@
+"""Who is in sync with a leader, and what that allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.image.cluster_image import PartitionImage
+from ottla.errors import NotLeaderOrFollowerError
+from ottla.replication.isr_state import LeaderState
+
+IMAGE = PartitionImage(leader=0, leader_epoch=3, replicas=(0, 1, 2), isr=(0, 1), state_version=5)
+
+
+def leading(image: PartitionImage = IMAGE, end: int = 10) -> LeaderState:
+    return LeaderState(image, end, now=0.0, lag_seconds=30.0)
+
+
+def fetched(leadership: LeaderState, replica: int, offset: int, *, end: int, now: float, epoch: int = 1) -> None:
+    leadership.replicas[replica].fetched(offset, 0, epoch, end, now)
+
+
+def test_the_high_watermark_is_what_all_in_sync_replicas_have() -> None:
+    leadership = leading()
+    assert leadership.high_watermark(10, 1, 0.0) == -1, "nothing is known of the follower yet"
+    fetched(leadership, 1, 8, end=10, now=1.0)
+    fetched(leadership, 2, 3, end=10, now=1.0)
+    assert leadership.high_watermark(10, 1, 1.0) == 8
+
+
+def test_a_replica_that_is_about_to_join_is_waited_for() -> None:
+    leadership = leading()
+    fetched(leadership, 1, 10, end=10, now=1.0)
+    fetched(leadership, 2, 10, end=10, now=1.0)
+    assert leadership.high_watermark(12, 1, 1.0) == 10
+    leadership.propose((0, 1, 2))
+    fetched(leadership, 1, 12, end=12, now=100.0)
+    assert leadership.high_watermark(12, 1, 100.0) == 10, "the proposal may hold, though the replica is slow again"
+    leadership.withdraw()
+    assert leadership.high_watermark(12, 1, 100.0) == 12
+
+
+def test_nobody_waits_for_a_replica_whose_broker_has_left() -> None:
+    leadership = leading()
+    fetched(leadership, 2, 10, end=10, now=1.0)
+    fetched(leadership, 1, 12, end=12, now=2.0)
+    assert leadership.high_watermark(12, 1, 2.0) == 10, "it may join at any moment"
+    leadership.lose([2])
+    assert leadership.high_watermark(12, 1, 2.0) == 12
+    fetched(leadership, 2, 12, end=12, now=3.0)
+    assert leadership.high_watermark(13, 1, 3.0) == 12, "it is back"
+
+
+def test_a_replica_whose_broker_has_left_is_not_taken_back_before_it_fetches() -> None:
+    leadership = leading()
+    fetched(leadership, 2, 10, end=10, now=1.0)
+    assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)
+    leadership.lose([2])
+    assert leadership.expanded_isr(leadership.replicas[2], 10) is None
+    fetched(leadership, 2, 10, end=10, now=2.0)
+    assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)
+
+
+def test_the_high_watermark_rests_below_min_insync_replicas() -> None:
+    lone = leading(PartitionImage(0, 3, (0, 1, 2), (0,), 6))
+    assert lone.high_watermark(10, 2, 0.0) == -1
+    assert lone.high_watermark(10, 1, 0.0) == 10
+
+
+def test_of_two_replicas_not_three_are_required() -> None:
+    assert leading(PartitionImage(0, 3, (0, 1), (0, 1))).required(3) == 2
+
+
+def test_who_was_behind_for_too_long_is_not_in_sync() -> None:
+    leadership = leading()
+    fetched(leadership, 1, 9, end=10, now=5.0)
+    assert leadership.shrunk_isr(10, 29.0) is None, "it was in sync when the epoch began"
+    assert leadership.shrunk_isr(10, 31.0) == (0,)
+    fetched(leadership, 1, 10, end=12, now=31.0)
+    assert leadership.shrunk_isr(12, 32.0) is None, "it has all that there was at its last fetch"
+
+
+def test_one_proposal_at_a_time() -> None:
+    leadership = leading()
+    leadership.propose((0,))
+    assert leadership.shrunk_isr(10, 99.0) is None
+    assert leadership.maximal_isr == {0, 1}
+
+
+def test_a_follower_joins_at_the_high_watermark_and_the_begin_of_the_epoch() -> None:
+    leadership = leading()
+    replica = leadership.replicas[2]
+    fetched(leadership, 2, 9, end=10, now=1.0)
+    assert leadership.expanded_isr(replica, 8) is None, "the epoch begins at 10"
+    fetched(leadership, 2, 10, end=11, now=1.0)
+    assert leadership.expanded_isr(replica, 11) is None
+    assert leadership.expanded_isr(replica, 10) == (0, 1, 2)
+
+
+def test_a_fetch_of_an_earlier_run_of_the_follower_is_refused() -> None:
+    leadership = leading()
+    fetched(leadership, 1, 5, end=10, now=1.0, epoch=7)
+    with pytest.raises(NotLeaderOrFollowerError):
+        fetched(leadership, 1, 10, end=10, now=1.0, epoch=6)
+    assert leadership.replicas[1].log_end == 5

@@ -1,0 +1,38 @@
+"""Who waits for an offset, and who does not any more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from tests.unit.replication.virtual_loop import run
+
+from ottla.errors import NotLeaderOrFollowerError
+from ottla.replication.offset_waiters import OffsetWaiters
+
+
+def test_who_waits_is_told_that_it_is_in_vain() -> None:
+    async def test() -> None:
+        waits = OffsetWaiters()
+        future = waits.add(3)
+        waits.fail(NotLeaderOrFollowerError())
+        with pytest.raises(NotLeaderOrFollowerError):
+            await future
+
+    run(test())
+
+
+def test_what_nobody_waits_for_may_be_in_vain_without_a_word() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        waits = OffsetWaiters()
+        waits.add(3)
+        waits.fail(NotLeaderOrFollowerError())
+        gc.collect()
+
+    run(test())
+    assert told == []
