@@ -17,8 +17,8 @@ from ottla.clock import SYSTEM_CLOCK
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.migration import kraft
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator import transaction_records
-from ottla.coordinator.membership import Membership
+from ottla.coordinator.group.group_coordinator import GroupCoordinator
+from ottla.coordinator.transaction import transaction_records
 from ottla.errors import KafkaError
 from ottla.protocol.message import Data, encode
 from ottla.protocol.messages import (
@@ -58,8 +58,8 @@ def _sample(cls: type[Data], r: random.Random, prefix: int | None = None) -> byt
 
 
 @cache
-def _membership() -> Membership:
-    return Membership(BrokerConfig({}), SYSTEM_CLOCK, lambda: ClusterImage("c"))
+def _membership() -> GroupCoordinator:
+    return GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: ClusterImage("c"))
 
 
 def group_state(r: random.Random) -> None:

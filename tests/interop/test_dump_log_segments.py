@@ -10,8 +10,8 @@ from tests.interop.kafka_jars import run_tool
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
-from ottla.coordinator.transaction import State, Transaction
-from ottla.coordinator.transaction_records import tombstone, transaction_record
+from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction_records import tombstone, transaction_record
 from ottla.model import TopicPartition
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

@@ -18,13 +18,13 @@ from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, Topi
 from ottla.cluster.store import znodes
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.effects import Record
-from ottla.coordinator.group import Group
-from ottla.coordinator.groups import Client
-from ottla.coordinator.membership import Membership
-from ottla.coordinator.records import read_key
-from ottla.coordinator.state_log import partition_of
+from ottla.coordinator.group.classic.classic_group import Group
+from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.classic.records import read_key
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
+from ottla.coordinator.group.group_coordinator import Membership
+from ottla.coordinator.runtime.coordinator_log import partition_of
+from ottla.coordinator.runtime.result import Record
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.net.ports import free_port
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

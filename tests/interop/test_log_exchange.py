@@ -14,10 +14,10 @@ from tests.interop.kafka_jars import kafka
 
 from ottla import KafkaAdminClient, NewTopic
 from ottla.config.topic import LogConfig
-from ottla.coordinator.state_log import partition_of
-from ottla.coordinator.transaction import State, Transaction
-from ottla.coordinator.transaction_records import read_key, read_transaction, transaction_record
-from ottla.coordinator.transactions import RESULTS, fence
+from ottla.coordinator.runtime.coordinator_log import partition_of
+from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction_records import read_key, read_transaction, transaction_record
+from ottla.coordinator.transaction.transactions import RESULTS, fence
 from ottla.model import TRANSACTION_STATE, TopicPartition
 from ottla.net.ports import free_port
 from ottla.records.batch import records

@@ -7,8 +7,8 @@ from functools import partial
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator.consumer_member import TopicIdPartition
-from ottla.coordinator.groups import Client
+from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import TopicAuthorizationFailedError
 from ottla.model import ACLOperation
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.live_config import LiveConfig
 from ottla.clock import Clock
-from ottla.coordinator.transaction_runtime import TransactionRuntime
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions

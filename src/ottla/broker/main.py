@@ -36,10 +36,10 @@ from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.cluster.store.store_reader import read_topic_options
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
-from ottla.coordinator.runtime import GroupRuntime
-from ottla.coordinator.share.states import ShareStates
-from ottla.coordinator.transaction_markers import LocalMarkers
-from ottla.coordinator.transaction_runtime import TransactionRuntime
+from ottla.coordinator.group.group_runtime import GroupRuntime
+from ottla.coordinator.share_partition.share_coordinator import ShareStates
+from ottla.coordinator.transaction.transaction_markers import LocalMarkers
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
 from ottla.net.admission import Admission
 from ottla.net.connection import Service
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
     from ottla.cluster.broker.stale_session import StaleSessionCleaner
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
-    from ottla.coordinator.add_partitions import AddPartitions
-    from ottla.coordinator.cluster_markers import ClusterMarkers
+    from ottla.coordinator.transaction.add_partitions import AddPartitions
+    from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
     from ottla.model import TopicPartition
     from ottla.replication.alter_partition_manager import AlterPartitionManager
     from ottla.replication.fetcher import Fetchers
@@ -396,13 +396,15 @@ class BrokerNode:
                 "brokers itself; take a lower one, or set broker.id.generation.enable to false"
             )
 
-    def _transaction_peers(self, local: LocalMarkers, member: BrokerLifecycle) -> tuple[ClusterMarkers, AddPartitions]:
+    def _transaction_peers(
+        self, local: LocalMarkers, member: BrokerLifecycle
+    ) -> tuple[TransactionMarkerChannel, AddPartitions]:
         """What transactions ask of other brokers."""
-        from ottla.coordinator.add_partitions import AddPartitions  # a node by itself starts without them
-        from ottla.coordinator.cluster_markers import ClusterMarkers
+        from ottla.coordinator.transaction.add_partitions import AddPartitions  # a node by itself starts without them
+        from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
         timeout, view = self.config.request_timeout_ms / 1000, member.view
-        markers = ClusterMarkers(self.broker_id, local, member.peers, lambda: view.image, timeout)
+        markers = TransactionMarkerChannel(self.broker_id, local, member.peers, lambda: view.image, timeout)
         return markers, AddPartitions(member.peers, timeout)
 
     def _authorizer(self, store: MetadataStore) -> Authorizer | None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.services import Services
-from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction import EPOCH_PER_TRANSACTION
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import (
     BrokerConnectionError,
     BrokerNotAvailableError,
@@ -40,7 +40,7 @@ from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.coordinator.add_partitions import Answers
+    from ottla.coordinator.transaction.add_partitions import Answers
     from ottla.storage.producer_state import VerificationGuard
 
 PASSING = (
@@ -164,7 +164,7 @@ async def _ask(
 
 
 async def _answers(services: Services, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Answers:
-    from ottla.coordinator.add_partitions import Wish  # a broker by itself starts without it
+    from ottla.coordinator.transaction.add_partitions import Wish  # a broker by itself starts without it
 
     assert services.add_partitions is not None
     wish = Wish(*writer, partitions, verify_only=not rules.joins)

@@ -26,10 +26,10 @@ from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.runtime import GroupRuntime
-from ottla.coordinator.share.states import ShareStates
-from ottla.coordinator.transaction_markers import LocalMarkers
-from ottla.coordinator.transaction_runtime import TransactionRuntime
+from ottla.coordinator.group.group_runtime import GroupRuntime
+from ottla.coordinator.share_partition.share_coordinator import ShareStates
+from ottla.coordinator.transaction.transaction_markers import LocalMarkers
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import (
     ClusterAuthorizationFailedError,
     DelegationTokenAuthorizationFailedError,
@@ -45,7 +45,7 @@ from ottla.replication.partitions import Partitions
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
-    from ottla.coordinator.add_partitions import AddPartitions
+    from ottla.coordinator.transaction.add_partitions import AddPartitions
 
 log = logging.getLogger("ottla.authorizer")
 broker_log = logging.getLogger("ottla.broker.refused")

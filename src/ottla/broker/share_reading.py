@@ -12,9 +12,9 @@ from ottla.broker.services import Call
 from ottla.broker.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
-from ottla.coordinator.consumer_member import TopicIdPartition
-from ottla.coordinator.share.partition import Run, Said, SharePartition
-from ottla.coordinator.share.state_records import ShareKey
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
+from ottla.coordinator.share_partition.share_partition import Run, Said, SharePartition
+from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.clock import Clock
-from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidShareSessionEpochError, ShareSessionLimitReachedError, ShareSessionNotFoundError
 
 INITIAL_EPOCH = 0

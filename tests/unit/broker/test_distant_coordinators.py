@@ -15,8 +15,8 @@ from tests.unit.broker.test_transactions import T0, T1, begin
 from tests.unit.broker.transacting import at_clock, read_committed, settle
 
 from ottla.clock import ManualClock
-from ottla.coordinator.add_partitions import AddPartitions
-from ottla.coordinator.transaction import EPOCH_PER_TRANSACTION
+from ottla.coordinator.transaction.add_partitions import AddPartitions
+from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -96,8 +96,8 @@ async def move_away(client: Asker, topic: str = TRANSACTION_STATE) -> Coordinato
 
 async def marker(client: Asker, producer: Any, *, commit: bool) -> None:
     """The coordinator has a marker written."""
-    from ottla.coordinator.state_log import Producer
-    from ottla.coordinator.transaction_markers import Ending
+    from ottla.coordinator.runtime.coordinator_log import Producer
+    from ottla.coordinator.transaction.transaction_markers import Ending
 
     version = EPOCH_PER_TRANSACTION if producer.newer else 0
     ending = Ending(Producer(producer.producer_id, producer.epoch + producer.newer), commit, 9, version)

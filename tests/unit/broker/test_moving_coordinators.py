@@ -14,7 +14,8 @@ from tests.unit.broker.test_transactions import T0, begin
 from tests.unit.broker.transacting import GROUP, at_clock, read_committed, settle
 
 from ottla.clock import ManualClock
-from ottla.coordinator import shards, transaction_endings
+from ottla.coordinator.runtime import loader
+from ottla.coordinator.transaction import transaction_completion
 from ottla.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -117,7 +118,7 @@ def test_while_a_partition_is_read_clients_are_asked_to_wait(tmp_path: Path, mon
         await client.services.groups.shards.all_loaded()
         assert await committed(client) == (9, "note")
 
-    monkeypatch.setattr(shards, "SLICE_RECORDS", 1)
+    monkeypatch.setattr(loader, "SLICE_RECORDS", 1)
     with_broker(test, tmp_path)
 
 
@@ -278,5 +279,5 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
         await settle(client)
         assert await read_committed(client, T0) == [b"a"]
 
-    monkeypatch.setattr(transaction_endings, "RETRY_SECONDS", 3600)
+    monkeypatch.setattr(transaction_completion, "RETRY_SECONDS", 3600)
     at_clock(test, tmp_path)

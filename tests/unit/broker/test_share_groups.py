@@ -12,8 +12,8 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 from tests.unit.broker.transacting import at_clock
 
 from ottla.clock import ManualClock
-from ottla.coordinator.any_group import NEVER
-from ottla.coordinator.share.partition import State
+from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.share_partition.share_partition import State
 from ottla.errors import for_code
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

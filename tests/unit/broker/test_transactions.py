@@ -24,9 +24,9 @@ from tests.unit.broker.transacting import (
 
 from ottla.broker import participation
 from ottla.clock import ManualClock
-from ottla.coordinator import transaction_endings
-from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction import State, Transaction
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction import transaction_completion
+from ottla.coordinator.transaction.transaction import State, Transaction
 from ottla.errors import (
     InvalidProducerEpochError,
     KafkaError,
@@ -218,7 +218,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
         assert not left
         assert await read_committed(client, T0) == [b"a"]
 
-    monkeypatch.setattr(transaction_endings, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(transaction_completion, "RETRY_SECONDS", 0)
     at_clock(test, tmp_path)
 
 

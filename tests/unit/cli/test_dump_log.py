@@ -2,8 +2,8 @@ import pytest
 
 from ottla.cli.main import main
 from ottla.config.topic import LogConfig
-from ottla.coordinator.transaction import Transaction
-from ottla.coordinator.transaction_records import tombstone, transaction_record
+from ottla.coordinator.transaction.transaction import Transaction
+from ottla.coordinator.transaction.transaction_records import tombstone, transaction_record
 from ottla.model import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.storage.recovery import open_log

@@ -9,11 +9,11 @@ from uuid import UUID
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.effects import Effects, Record
-from ottla.coordinator.group import Group
-from ottla.coordinator.groups import Client
-from ottla.coordinator.membership import Membership
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
+from ottla.coordinator.group.group_coordinator import GroupCoordinator
+from ottla.coordinator.runtime.result import CoordinatorResult, Record
 from ottla.errors import for_code
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -45,8 +45,8 @@ class World:
         self.answers: dict[object, Any] = {}
         self.client = CLIENT
 
-    def new_coordinator(self) -> Membership:
-        return Membership(self.config, self.clock, lambda: self.image, lambda: str(next(self.ids)))
+    def new_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(self.config, self.clock, lambda: self.image, lambda: str(next(self.ids)))
 
     def topics(self, sizes: dict[str, int], **options: dict[str, str]) -> None:
         partition = PartitionImage(0, 0, (0,), (0,))
@@ -55,7 +55,7 @@ class World:
         set_on = {path.replace("__", "/"): value for path, value in options.items()}
         self.image = ClusterImage("c", topics=topics, names=names, options=set_on)
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: CoordinatorResult) -> None:
         for record in effects.records:
             self.coordinator.replay(record.key, record.value, live=True)
         self.log += effects.records
@@ -110,9 +110,9 @@ class World:
         return group
 
     @property
-    def classic(self) -> Group:
+    def classic(self) -> ClassicGroup:
         group = self.coordinator.by_id["g"]
-        assert isinstance(group, Group)
+        assert isinstance(group, ClassicGroup)
         return group
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
 
-from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

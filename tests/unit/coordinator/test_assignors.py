@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from ottla.config.broker import SERVER_ASSIGNORS
-from ottla.coordinator.assignors import range as range_assignor
-from ottla.coordinator.assignors import uniform
-from ottla.coordinator.assignors.spec import Assignor, MemberSpec
-from ottla.coordinator.assignors.table import ASSIGNORS
-from ottla.coordinator.consumer_member import NOTHING, Assignment, TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, TopicIdPartition
+from ottla.coordinator.group.consumer.assignors import range as range_assignor
+from ottla.coordinator.group.consumer.assignors import uniform
+from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
+from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
 
 TOPICS = [UUID(int=n + 1) for n in range(5)]
 Shares = Mapping[str, Assignment]

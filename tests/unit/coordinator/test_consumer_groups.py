@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.consumer_world import World, error, given, topic_id
 
-from ottla.coordinator.any_group import Committer
-from ottla.coordinator.consumer_group import State
-from ottla.coordinator.consumer_member import MemberState
+from ottla.coordinator.group.common.consumer_member import MemberState
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.group.consumer.consumer_group import State
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
@@ -295,7 +295,7 @@ def test_a_restart_finds_the_group_as_it_was() -> None:
 
 
 def test_an_empty_group_leaves_only_tombstones() -> None:
-    from ottla.coordinator.membership import tombstones
+    from ottla.coordinator.group.group_coordinator import tombstones
 
     world = World()
     world.join("a", None, subscribed_topic_regex="t")

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.coordinator.consumer_world import World, topic_id
 from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
 
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_group import State as NewState
-from ottla.coordinator.consumer_member import TopicIdPartition
-from ottla.coordinator.group import Group
-from ottla.coordinator.group import State as OldState
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.classic_group import State as OldState
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer.consumer_group import State as NewState
 
 SEEDS = 40
 STEPS = 150
@@ -102,13 +102,13 @@ class Simulation:
             assert all(m.epoch <= max(group.target_epoch, 0) for m in group.members.values())
             shared = [p for m in group.members for p in group.targets.get(m, ())]
             assert len(shared) == len(set(shared))
-        elif isinstance(group, Group):
+        elif isinstance(group, ClassicGroup):
             assert group.generation >= self.epoch[0]
             self.epoch = (group.generation, group.generation)
 
     def check_readers(self, group: object) -> None:
         """At any time a partition has one reader, as far as members believe that they are in the group."""
-        assert group is None or isinstance(group, (Group, ConsumerGroup))
+        assert group is None or isinstance(group, (ClassicGroup, ConsumerGroup))
         seen: dict[TopicIdPartition, str] = {}
         for member in self.members:
             if member is None or group is None or member.id not in group.members:
@@ -128,7 +128,7 @@ class Simulation:
                 member.step(lossy=False)
                 self.check()
         group = self.world.coordinator.by_id["g"]
-        assert isinstance(group, (Group, ConsumerGroup))
+        assert isinstance(group, (ClassicGroup, ConsumerGroup))
         assert group.state in (NewState.STABLE, OldState.STABLE)
         assert group.members.keys() == {m.id for m in self.members if m is not None}
         read = [p for m in self.members if m is not None for p in partitions(m.reads)]

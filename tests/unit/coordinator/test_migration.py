@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
 
-from ottla.coordinator.consumer_group import ConsumerGroup
-from ottla.coordinator.consumer_member import TopicIdPartition
-from ottla.coordinator.group import State
+from ottla.coordinator.group.classic.classic_group import State
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

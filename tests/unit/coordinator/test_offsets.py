@@ -10,12 +10,12 @@ import pytest
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator import records
-from ottla.coordinator.any_group import Committer
-from ottla.coordinator.group import Group, Member, State
-from ottla.coordinator.membership import Membership
-from ottla.coordinator.offsets import Offsets
-from ottla.coordinator.records import Committed
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.group.group_coordinator import GroupCoordinator
+from ottla.coordinator.group.offsets import Offsets
 from ottla.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
@@ -40,11 +40,11 @@ class Book:
         self.clock = ManualClock()
         config = BrokerConfig({})
         ids = count()
-        self.groups = Membership(config, self.clock, lambda: ClusterImage(""), lambda: str(next(ids)))
+        self.groups = GroupCoordinator(config, self.clock, lambda: ClusterImage(""), lambda: str(next(ids)))
         self.offsets = Offsets(config, self.clock, self.groups)
 
-    def group(self, state: State = State.STABLE, kind: str | None = "consumer", topics: str = "t") -> Group:
-        group = Group("g", State.EMPTY if state is State.EMPTY else state, 3, kind, "range")
+    def group(self, state: State = State.STABLE, kind: str | None = "consumer", topics: str = "t") -> ClassicGroup:
+        group = ClassicGroup("g", State.EMPTY if state is State.EMPTY else state, 3, kind, "range")
         if state is not State.EMPTY:
             wish = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
             group.add(Member("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from ottla.coordinator.pending_offsets import Key, Open, PendingOffsets
-from ottla.coordinator.records import Committed
+from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.pending_offsets import Key, Open, PendingOffsets
 from ottla.model import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.coordinator import records
-from ottla.coordinator.group import Group, Member, State
-from ottla.coordinator.records import Committed
-from ottla.coordinator.state_log import partition_of
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.model import TopicPartition
 
 
@@ -25,7 +25,7 @@ def test_an_offset_with_an_expiry_of_its_own_keeps_it() -> None:
 
 
 def test_a_group_is_read_as_it_was_written() -> None:
-    group = Group("g", State.STABLE, 7, "consumer", "range")
+    group = ClassicGroup("g", State.STABLE, 7, "consumer", "range")
     group.add(Member("m1", "i1", "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b"mine"))
     key, value = records.group_record(group, 123)
     assert records.read_key(key) == ("g", None)

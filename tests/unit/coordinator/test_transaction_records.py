@@ -4,8 +4,13 @@ import struct
 
 import pytest
 
-from ottla.coordinator.transaction import State, Transaction
-from ottla.coordinator.transaction_records import read_key, read_transaction, tombstone, transaction_record
+from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction_records import (
+    read_key,
+    read_transaction,
+    tombstone,
+    transaction_record,
+)
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.coordinator.transaction_runtime import TransactionRuntime
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.records.batch import read_header
 from ottla.records.builder import BatchBuilder
 from ottla.storage.producer_state import COMMIT, marker_record

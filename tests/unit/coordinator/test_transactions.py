@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
-from ottla.coordinator.transactions import (
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
+from ottla.coordinator.transaction.transactions import (
     NeedsProducerId,
     Wish,
     add_partitions,

@@ -11,7 +11,7 @@ from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
-from ottla.coordinator.state_log import Producer
+from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.model import CONSUMER_OFFSETS, ACLOperation
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_internal
-from ottla.coordinator.share.state_records import ShareKey
+from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import (
     KafkaError,
     OffsetOutOfRangeError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator.share.group import ShareGroup
+from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.errors import (
     GroupIdNotFoundError,
     KafkaError,

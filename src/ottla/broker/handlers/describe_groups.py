@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_group
 from ottla.broker.services import Call
-from ottla.coordinator.group import Group, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, State
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_groups import (
@@ -36,7 +36,7 @@ def _describe(group_id: str, asked: bool, call: Call) -> DescribedGroup:
     except KafkaError as error:
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
     group = call.services.groups.groups.by_id.get(group_id)
-    if isinstance(group, Group):
+    if isinstance(group, ClassicGroup):
         return _known(group, on_group(call, group_id) if asked else UNASKED)
     described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
     if call.version >= NOT_FOUND_SINCE:
@@ -45,7 +45,7 @@ def _describe(group_id: str, asked: bool, call: Call) -> DescribedGroup:
     return described
 
 
-def _known(group: Group, operations: int) -> DescribedGroup:
+def _known(group: ClassicGroup, operations: int) -> DescribedGroup:
     # During a rebalance nothing is settled that could be told
     stable = group.state is State.STABLE
     protocol = group.protocol if stable else None

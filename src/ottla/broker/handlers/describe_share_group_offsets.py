@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import TopicImage
-from ottla.coordinator.share.group import ShareGroup
-from ottla.coordinator.share.state_records import ShareKey
+from ottla.coordinator.group.share.share_group import ShareGroup
+from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages import describe_share_group_offsets as m

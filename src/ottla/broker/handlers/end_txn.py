@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
-from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction import CLASSIC, EPOCH_PER_TRANSACTION
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.model import ACLOperation
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 

@@ -14,7 +14,7 @@ from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import NO_LEADER
-from ottla.coordinator.state_log import partition_of
+from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, ACLOperation, Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
-from ottla.coordinator.state_log import Producer
+from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

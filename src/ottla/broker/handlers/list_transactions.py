@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator import regex
-from ottla.coordinator.transaction import State, Transaction
+from ottla.coordinator.group.consumer import regex
+from ottla.coordinator.transaction.transaction import State, Transaction
 from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.list_transactions import (

@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from ottla.acl import ResourceType
 from ottla.broker.committing import check_partition, codes_of, fail, readable
 from ottla.broker.services import Call
-from ottla.coordinator.any_group import Committer
-from ottla.coordinator.effects import Record
-from ottla.coordinator.records import Committed, offset_record
+from ottla.coordinator.group.classic.records import Committed, offset_record
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.runtime.result import Record
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_commit import (

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator.effects import Record
+from ottla.coordinator.runtime.result import Record
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_delete import (

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator.records import Committed
+from ottla.coordinator.group.classic.records import Committed
 from ottla.errors import (
     KafkaError,
     UnknownTopicIdError,

@@ -22,7 +22,7 @@ from ottla.acl import ResourceType
 from ottla.broker import new_leaders, participation
 from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
-from ottla.coordinator.state_log import Producer
+from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import (
     CorruptMessageError,
     InvalidRequiredAcksError,

@@ -8,7 +8,7 @@ from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.share_reading import ShareReader
 from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
-from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_acknowledge as m

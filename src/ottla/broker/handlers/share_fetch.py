@@ -14,7 +14,7 @@ from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.share_reading import Acquired, ShareReader
 from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
-from ottla.coordinator.consumer_member import TopicIdPartition
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_fetch as m

@@ -6,9 +6,9 @@ from ottla.acl import ResourceType
 from ottla.broker.authorized_operations import UNASKED, on_group
 from ottla.broker.group_topics import check_described
 from ottla.broker.services import Call
-from ottla.coordinator.consumer_member import by_topic
-from ottla.coordinator.share import assignor
-from ottla.coordinator.share.group import ShareGroup, ShareMember
+from ottla.coordinator.group.common.consumer_member import by_topic
+from ottla.coordinator.group.share import share_assignor
+from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_group_describe as m
@@ -37,7 +37,7 @@ def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
         authorized_operations=on_group(call, group_id) if asked else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=assignor.NAME,
+        assignor_name=share_assignor.NAME,
         members=[_member(member, call) for member in group.members.values()],
     )
 

@@ -13,10 +13,10 @@ from ottla.broker import participation
 from ottla.broker.committing import codes_of, fail
 from ottla.broker.participation import Admission, Rules, Writer
 from ottla.broker.services import Call
-from ottla.coordinator.any_group import Committer
-from ottla.coordinator.effects import Record
-from ottla.coordinator.records import Committed, offset_record
-from ottla.coordinator.state_log import Producer
+from ottla.coordinator.group.classic.records import Committed, offset_record
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.runtime.result import Record
 from ottla.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 
 from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.coordinator.state_log import Producer
-from ottla.coordinator.transaction_markers import Ending, Results
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.transaction_markers import Ending, Results
 from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (

@@ -11,7 +11,7 @@ from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
-from ottla.coordinator.group_options import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
+from ottla.coordinator.group.common.group_configs import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 
 GROUP_CONFIG = 8

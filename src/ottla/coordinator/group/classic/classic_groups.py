@@ -1,0 +1,350 @@
+"""Classic consumer groups: join, sync, heartbeat, leave, and what time does. Decisions only, no I/O.
+
+Every method takes a request and gives `CoordinatorResult`: records to append first, answers to give after. An answer
+may be for an earlier request, since joins and syncs wait for the others. Kafka's group coordinator, KIP-62, 134, 345,
+394, 814.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, MutableMapping
+from typing import NamedTuple
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.rebalance import Rebalance, interrupt, join_error, joined_answer, synced_answer
+from ottla.coordinator.group.common.group import NEVER, Group
+from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
+from ottla.errors import (
+    FencedInstanceIdError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    code_of,
+)
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MEMBER_ID_REQUIRED_SINCE = 4
+"""JoinGroup version from which a new member joins twice, so that a lost answer leaves no ghost (KIP-394)."""
+NAMED_MEMBERS_SINCE = 3
+"""LeaveGroup version that names several members."""
+NEW_MEMBER_SECONDS = 5 * 60.0
+"""How long a new member may wait for its first answer. It has no id to send heartbeats with, and if its client gives up
+and joins anew, it would stay behind as a ghost in a rebalance that takes long."""
+SKIP_ASSIGNMENT_SINCE = 9
+"""JoinGroup version in which a static leader that comes back is told to assign nothing (KIP-814)."""
+
+
+class Client(NamedTuple):
+    """Who sent a request."""
+
+    id: str
+    host: str
+    sees: Callable[[str], bool] | None = None
+    """Whether it may describe a topic; None where everybody may."""
+
+
+class Join(NamedTuple):
+    """A JoinGroup request while it is decided."""
+
+    request: JoinGroupRequest
+    version: int
+    client: Client
+    token: ResponseFuture
+    offered: dict[str, bytes]
+    new_id: str
+    """The member's id if it comes without one."""
+
+
+class ClassicGroups:
+    """The classic groups of one coordinator; `by_id` may hold groups of another kind, which are left alone."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        new_id: Callable[[], str] | None = None,
+        by_id: MutableMapping[str, Group] | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._rebalance = Rebalance(config, clock)
+        self._new_id = new_id or (lambda: str(uuid.uuid4()))
+        self.by_id: MutableMapping[str, Group] = {} if by_id is None else by_id
+
+    def join(self, request: JoinGroupRequest, version: int, client: Client, token: ResponseFuture) -> CoordinatorResult:
+        """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
+        effects = CoordinatorResult()
+        try:
+            self.check_join(request)
+            self._join(self.join_of(request, version, client, token), effects)
+        except KafkaError as error:
+            effects.reply(token, join_error(error, request.member_id))
+        return effects
+
+    def join_of(self, request: JoinGroupRequest, version: int, client: Client, token: ResponseFuture) -> Join:
+        """A JoinGroup request, with an id for the member should it need one."""
+        new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
+        return Join(request, version, client, token, {p.name: p.metadata for p in request.protocols}, new_id)
+
+    def check_join(self, request: JoinGroupRequest) -> None:
+        """Raise what is wrong with a join whatever the group is."""
+        if not request.group_id:
+            raise InvalidGroupIdError
+        bounds = self._config.group_min_session_timeout_ms, self._config.group_max_session_timeout_ms
+        if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
+            raise InvalidSessionTimeoutError
+
+    def sync(self, request: SyncGroupRequest, token: ResponseFuture) -> CoordinatorResult:
+        """SyncGroup: the answer comes when the leader has sent the assignment."""
+        effects = CoordinatorResult()
+        try:
+            self._sync(request, token, effects)
+        except KafkaError as error:
+            effects.reply(token, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        return effects
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Heartbeat: raises what the member has to do about it."""
+        group = self._group(request.group_id)
+        member = group.member_of(request.member_id, request.group_instance_id)
+        if group.state is State.EMPTY:
+            raise UnknownMemberIdError
+        group.check_generation(request.generation_id)
+        group.touch(member, self._clock.monotonic())
+        if group.state is State.PREPARING:
+            raise RebalanceInProgressError
+
+    def leave(self, request: LeaveGroupRequest, version: int, token: ResponseFuture) -> CoordinatorResult:
+        """LeaveGroup: members go at once."""
+        effects = CoordinatorResult()
+        if not request.group_id:
+            effects.reply(token, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
+            return effects
+        old = version < NAMED_MEMBERS_SINCE
+        leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
+        group = self._classic(request.group_id)
+        results = [self._leave_one(group, who, effects) for who in leaving]
+        code = results[0].error_code if old else 0
+        effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
+        return effects
+
+    def tick(self, group: ClassicGroup) -> CoordinatorResult:
+        """Do what is due by now."""
+        effects = CoordinatorResult()
+        now = self._clock.monotonic()
+        for member_id in [m for m, until in group.pending.items() if until <= now]:
+            del group.pending[member_id]
+        for member in [m for m in group.members.values() if m.timer <= now]:
+            self._rebalance.remove(group, member, effects)
+        if group.sync_deadline <= now:
+            group.sync_deadline = NEVER
+            for member in [m for m in group.members.values() if not m.synced]:
+                self._rebalance.remove(group, member, effects)
+        if group.state is State.PREPARING:
+            self._rebalance.try_complete(group, effects)
+        group.look_at_timers()
+        return effects
+
+    def send_away(self, group: ClassicGroup) -> CoordinatorResult:
+        """The coordinator closes: whoever waits is told that it is elsewhere."""
+        effects = CoordinatorResult()
+        interrupt(group, NotCoordinatorError(), effects)
+        return effects
+
+    def rebalance(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+        """Have everybody join again."""
+        self._rebalance.prepare(group, effects)
+        self._rebalance.try_complete(group, effects)
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        if not group_id:
+            raise InvalidGroupIdError
+        group = self._classic(group_id)
+        if group is None or group.state is State.DEAD:
+            raise UnknownMemberIdError
+        return group
+
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.by_id.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    # Joining
+
+    def _join(self, join: Join, effects: CoordinatorResult) -> None:
+        request = join.request
+        group = self._classic(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise UnknownMemberIdError
+            group = self.by_id[request.group_id] = ClassicGroup(request.group_id)
+            group.empty_since_ms = self._clock.now_ms()
+        self._check_room(group, request.member_id)
+        if not group.accepts(request.protocol_type, join.offered):
+            raise InconsistentGroupProtocolError
+        if request.member_id or (request.group_instance_id in group.static and request.group_instance_id is not None):
+            self._join_known(group, join, effects)
+        else:
+            self._join_new(group, join, effects)
+
+    def _join_new(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+        request = join.request
+        member_id = join.new_id
+        if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
+            group.promise(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
+            raise MemberIdRequiredError(member_id)
+        self._take_in(group, member_id, join, effects)
+
+    def _join_known(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+        member_id = join.request.member_id
+        if member_id in group.pending:
+            self._take_in(group, member_id, join, effects)
+            return
+        if not member_id:
+            self._come_back(group, join, effects)
+            return
+        member = group.member_of(member_id, join.request.group_instance_id)
+        # the leader of a stable group joins again to have everything assigned anew
+        settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
+        if settled and member.protocols == join.offered:
+            group.touch(member, self._clock.monotonic())
+            effects.reply(join.token, joined_answer(group, member))
+        else:
+            self._await_join(group, member, join, effects)
+
+    def _take_in(self, group: ClassicGroup, member_id: str, join: Join, effects: CoordinatorResult) -> None:
+        if not group.members:
+            group.protocol_type = join.request.protocol_type
+        member = Member(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
+        member.join_deadline = self._clock.monotonic() + NEW_MEMBER_SECONDS
+        group.add(member)
+        group.joined_since = True
+        self._await_join(group, member, join, effects)
+
+    def _come_back(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+        """A static member has restarted: it gets its old place under a new id; the one before is fenced."""
+        instance_id = join.request.group_instance_id
+        assert instance_id is not None
+        member = group.members[group.static[instance_id]]
+        was_leader = group.leader == member.id
+        old_leader = group.leader
+        fenced = FencedInstanceIdError()
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, join_error(fenced, member.id))
+            member.awaiting_join = None
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
+            member.awaiting_sync = None
+        group.rename(member, join.new_id)
+        # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
+        group.offer(member, join.offered)
+        if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
+            self._await_join(group, member, join, effects)
+            return
+        self._refresh(group, member, join)
+        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        answer = joined_answer(group, member)
+        if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
+            # an older client would assign anew if it were told that it leads
+            answer.leader, answer.members = old_leader or "", []
+        elif was_leader:
+            answer.skip_assignment = True
+        effects.reply(join.token, answer)
+
+    def _await_join(self, group: ClassicGroup, member: Member, join: Join, effects: CoordinatorResult) -> None:
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
+        self._refresh(group, member, join)
+        member.awaiting_join = join.token
+        if group.state is not State.PREPARING:
+            self._rebalance.prepare(group, effects)
+        self._rebalance.try_complete(group, effects)
+
+    def _refresh(self, group: ClassicGroup, member: Member, join: Join) -> None:
+        request = join.request
+        member.session_timeout = request.session_timeout_ms / 1000
+        timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+        member.rebalance_timeout = timeout / 1000
+        group.offer(member, join.offered)
+        member.client_id, member.client_host = join.client.id, join.client.host
+        group.touch(member, self._clock.monotonic())
+
+    def _check_room(self, group: ClassicGroup, member_id: str) -> None:
+        """Raise GroupMaxSizeReachedError where the group is full; a rebalance lets the first ones in that join."""
+        if len(group.members) < self._config.group_max_size:
+            return
+        member = group.members.get(member_id)
+        if group.state is State.PREPARING:
+            known, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
+        else:
+            known, size = member is not None, len(group.members)
+        if known or size < self._config.group_max_size:
+            return
+        if member is not None:
+            group.remove(member_id)
+        group.pending.pop(member_id, None)
+        raise GroupMaxSizeReachedError
+
+    # Syncing
+
+    def _sync(self, request: SyncGroupRequest, token: ResponseFuture, effects: CoordinatorResult) -> None:
+        group = self._group(request.group_id)
+        member = group.member_of(request.member_id, request.group_instance_id)
+        group.check_generation(request.generation_id)
+        for given, known in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
+            if given is not None and given != known:
+                raise InconsistentGroupProtocolError
+        now = self._clock.monotonic()
+        if group.state is State.EMPTY:
+            raise UnknownMemberIdError
+        if group.state is State.PREPARING:
+            raise RebalanceInProgressError
+        group.touch(member, now)
+        member.synced = True
+        if group.state is State.STABLE:
+            effects.reply(token, synced_answer(group, member))
+            return
+        if member.awaiting_sync is not None:
+            code = code_of(RebalanceInProgressError())
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+        member.awaiting_sync = token
+        if group.leader == member.id:
+            self._rebalance.assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, effects)
+
+    # Leaving
+
+    def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity, effects: CoordinatorResult) -> MemberResponse:
+        result = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+        try:
+            if group is None or group.state is State.DEAD:
+                raise UnknownMemberIdError
+            if who.member_id in group.pending:
+                del group.pending[who.member_id]
+                if group.state is State.PREPARING:
+                    self._rebalance.try_complete(group, effects)
+                return result
+            member_id = who.member_id
+            if who.group_instance_id is not None and not member_id:
+                # an admin removes a static member by its instance id alone
+                member_id = group.static.get(who.group_instance_id, "")
+            self._rebalance.remove(group, group.member_of(member_id, who.group_instance_id), effects)
+        except KafkaError as error:
+            result.error_code = code_of(error)
+        return result

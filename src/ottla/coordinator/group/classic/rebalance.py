@@ -1,0 +1,180 @@
+"""A classic group's rebalance: from the first member that has to join again to the assignment that everybody is told.
+
+    prepare ──all joined, or the time is over──▶ a new generation ──the leader's sync──▶ assign
+
+Part of `groups`' decisions: no I/O, answers and records go into the effects.
+"""
+
+from __future__ import annotations
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.errors import (
+    KafkaError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    code_of,
+)
+from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+
+class Rebalance:
+    """The rebalances of all classic groups of one coordinator."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+
+    def prepare(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+        """Begin a rebalance: everybody has to join again."""
+        now = self._clock.monotonic()
+        for member in group.members.values():
+            member.synced = False
+            if member.awaiting_sync is not None:
+                code = code_of(RebalanceInProgressError())
+                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+                member.awaiting_sync = None
+                group.touch(member, now)
+        group.sync_deadline = NEVER
+        group.initial = group.state is State.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
+        group.rebalance_began = now
+        group.joined_since = False
+        wait = group.rebalance_timeout
+        if group.initial:
+            wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
+        group.deadline = now + wait
+        group.move(State.PREPARING)
+
+    def try_complete(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+        """Complete it if everybody has joined or the time is over."""
+        now = self._clock.monotonic()
+        if group.initial:
+            if now < group.deadline:
+                return
+            if group.joined_since and self._wait_longer(group, now):
+                return
+        elif not group.all_joined and now < group.deadline:
+            return
+        group.initial = False
+        for member in [m for m in group.members.values() if m.awaiting_join is None]:
+            if member.instance_id is None:
+                group.remove(member.id)
+        self._complete(group, effects)
+
+    def _wait_longer(self, group: ClassicGroup, now: float) -> bool:
+        """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
+        left = group.rebalance_began + group.rebalance_timeout - now
+        if left <= 0:
+            return False
+        group.joined_since = False
+        group.deadline = now + min(left, self._config.group_initial_rebalance_delay_ms / 1000)
+        return True
+
+    def _complete(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+        """A new generation: everybody who joined is told, the leader of all members."""
+        now = self._clock.monotonic()
+        joined = group.awaiting_join
+        if group.members and not joined:
+            # only static members are left and none is back yet: wait on for them
+            group.deadline = now + group.rebalance_timeout
+            return
+        group.generation += 1
+        group.deadline = NEVER
+        if not joined:
+            group.protocol = group.leader = None
+            group.empty_since_ms = self._clock.now_ms()
+            group.move(State.EMPTY)
+            effects.records.append(records.group_record(group, self._clock.now_ms()))
+            return
+        if group.leader is None or group.members[group.leader].awaiting_join is None:
+            group.leader = joined[0].id
+        group.protocol = group.choose_protocol()
+        group.move(State.COMPLETING)
+        group.sync_deadline = now + group.rebalance_timeout
+        for member in joined:
+            assert member.awaiting_join is not None
+            effects.reply(member.awaiting_join, joined_answer(group, member))
+            member.awaiting_join = None
+            member.join_deadline = NEVER
+            group.touch(member, now)
+
+    def assign(self, group: ClassicGroup, assignments: dict[str, bytes], effects: CoordinatorResult) -> None:
+        """The leader has decided: everybody who waits is told its part."""
+        now = self._clock.monotonic()
+        group.move(State.STABLE)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.id, b"")
+        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        for member in group.members.values():
+            if member.awaiting_sync is not None:
+                effects.reply(member.awaiting_sync, synced_answer(group, member))
+                member.awaiting_sync = None
+                group.touch(member, now)
+
+    def remove(self, group: ClassicGroup, member: Member, effects: CoordinatorResult) -> None:
+        """A member goes, and the others have to join again."""
+        if group.members.get(member.id) is not member:
+            return  # it went with a rebalance that another removal completed
+        unknown = UnknownMemberIdError()
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, join_error(unknown, member.id))
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
+        group.remove(member.id)
+        if group.state in (State.STABLE, State.COMPLETING):
+            self.prepare(group, effects)
+        if group.state is State.PREPARING:
+            if not group.members and not group.pending:
+                group.initial = False
+            self.try_complete(group, effects)
+
+
+def interrupt(group: ClassicGroup, error: KafkaError, effects: CoordinatorResult) -> None:
+    """Answer whoever waits with an error."""
+    for member in group.members.values():
+        if member.awaiting_join is not None:
+            effects.reply(member.awaiting_join, join_error(error, member.id))
+        if member.awaiting_sync is not None:
+            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        member.awaiting_join = member.awaiting_sync = None
+
+
+def join_error(error: KafkaError, member_id: str) -> JoinGroupResponse:
+    """The answer to a join that failed."""
+    if isinstance(error, MemberIdRequiredError):
+        member_id = error.message  # the id to come back with
+    return JoinGroupResponse(error_code=code_of(error), member_id=member_id, protocol_name="", leader="")
+
+
+def joined_answer(group: ClassicGroup, member: Member) -> JoinGroupResponse:
+    """What a member is told when the rebalance is complete; its leader also learns of all members."""
+    leads = group.leader == member.id
+    members = []
+    if leads:
+        members = [
+            JoinGroupResponseMember(
+                member_id=m.id, group_instance_id=m.instance_id, metadata=m.protocols.get(group.protocol or "", b"")
+            )
+            for m in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member.id,
+        members=members,
+    )
+
+
+def synced_answer(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """The part that a member was assigned."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

@@ -1,0 +1,131 @@
+"""What `__consumer_offsets` holds, in Kafka's format: a group's metadata, and a committed offset per partition."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.runtime.result import Record
+from ottla.model import TopicPartition
+from ottla.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+OFFSET_VALUE_VERSION = 3
+GROUP_VALUE_VERSION = 3
+"""Value versions that every Kafka since 2.3 reads."""
+
+
+class Committed(NamedTuple):
+    """A committed offset: the next one to read. Times are milliseconds since 1970; -1 for no expiry of its own."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int = -1
+
+
+def offset_record(group: str, tp: TopicPartition, committed: Committed | None) -> Record:
+    """A commit; None takes it back."""
+    key = encode_versioned(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), OFFSET_KEY_VERSION)
+    if committed is None:
+        return Record(key, None)
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_ms,
+        expire_timestamp=committed.expire_ms,
+    )
+    # Only version 1 has a place for an expiry of its own, which clients up to 2.0 could ask for
+    version = OFFSET_VALUE_VERSION if committed.expire_ms < 0 else 1
+    return Record(key, encode_versioned(value, version))
+
+
+def group_record(group: ClassicGroup, now_ms: int) -> Record:
+    """A group as it stands."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader if group.members else None,
+        current_state_timestamp=now_ms,
+        members=[_member_value(m, group.protocol) for m in group.members.values()],
+    )
+    return Record(_group_key(group.id), encode_versioned(value, GROUP_VALUE_VERSION))
+
+
+def group_tombstone(group_id: str) -> Record:
+    """A group is no more."""
+    return Record(_group_key(group_id), None)
+
+
+def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
+    """Group and partition of an offset's key, group and None of a group's key, None of a key that is not known."""
+    version = version_of(key)
+    if version in (0, OFFSET_KEY_VERSION):
+        found = decode_versioned(OffsetCommitKey, key)
+        return found.group, TopicPartition(found.topic, found.partition)
+    if version == GROUP_KEY_VERSION:
+        return decode_versioned(GroupMetadataKey, key).group, None
+    return None
+
+
+def read_offset(value: bytes) -> Committed:
+    """The value of an offset's record."""
+    v = decode_versioned(OffsetCommitValue, value)
+    return Committed(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp)
+
+
+def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
+    """The value of a group's record; its members have their session time from `now` to be heard of."""
+    v = decode_versioned(GroupMetadataValue, value)
+    group = ClassicGroup(
+        group_id,
+        state=State.STABLE if v.members else State.EMPTY,
+        generation=v.generation,
+        protocol_type=v.protocol_type or None,
+        protocol=v.protocol,
+        empty_since_ms=v.current_state_timestamp,
+    )
+    for m in v.members:
+        member = Member(
+            id=m.member_id,
+            instance_id=m.group_instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+            session_timeout=m.session_timeout / 1000,
+            rebalance_timeout=(m.rebalance_timeout if m.rebalance_timeout >= 0 else m.session_timeout) / 1000,
+            protocols={v.protocol or "": m.subscription},
+            assignment=m.assignment,
+            synced=True,
+        )
+        member.touch(now)
+        group.add(member)
+    group.leader = v.leader if v.leader in group.members else next(iter(group.members), None)
+    return group
+
+
+def _group_key(group_id: str) -> bytes:
+    return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
+
+
+def _member_value(member: Member, protocol: str | None) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=round(member.rebalance_timeout * 1000),
+        session_timeout=round(member.session_timeout * 1000),
+        subscription=member.protocols.get(protocol or "", b""),
+        assignment=member.assignment,
+    )

@@ -1,0 +1,41 @@
+"""What the members of a classic group told each other about the topics they read, as far as the broker can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.coordinator.group.common.consumer_member import Assignment, by_topic
+from ottla.errors import MalformedMessageError
+from ottla.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+CONSUMER = "consumer"
+"""The protocol type whose metadata the broker can read."""
+
+
+def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
+    """The topics that members subscribed to; None where one of them cannot be read."""
+    topics: set[str] = set()
+    for raw in metadata:
+        try:
+            topics.update(decode_versioned(ConsumerProtocolSubscription, raw or b"").topics)
+        except MalformedMessageError:
+            return None  # another client's own format: only its leader understands it
+    return frozenset(topics)
+
+
+def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
+    """An assignment as a classic member reads it, in the version that it subscribed with."""
+    topics = [
+        TopicPartitions(topic=image.names[topic_id], partitions=found)
+        for topic_id, found in by_topic(partitions)
+        if topic_id in image.names
+    ]
+    newest = ConsumerProtocolAssignment.VERSIONS.stop - 1
+    version = min(version_of(metadata), newest)
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), version)

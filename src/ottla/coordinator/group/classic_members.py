@@ -1,0 +1,198 @@
+"""Members that still speak the classic protocol in a KIP-848 group: JoinGroup and its siblings become heartbeats.
+
+A join describes the member and brings it one step nearer to its target; the sync after it tells the assignment. The
+broker assigns, so nobody leads. A member is made to join again by the heartbeat's REBALANCE_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SINCE, Join
+from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
+from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState
+from ottla.coordinator.group.common.consumer_topics import named
+from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
+from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate
+from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
+from ottla.coordinator.group.consumer.group_migration import GroupMigration
+from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.errors import (
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    MalformedMessageError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    code_of,
+)
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.versioned import decode_versioned
+
+
+class ClassicMembers:
+    """The classic protocol's requests to KIP-848 groups that somebody is in."""
+
+    def __init__(
+        self, groups: ConsumerGroups, conversion: GroupMigration, clock: Clock, image: Callable[[], ClusterImage]
+    ) -> None:
+        self._groups = groups
+        self._conversion = conversion
+        self._clock = clock
+        self._image = image
+
+    def join(self, group: ConsumerGroup, join: Join, effects: CoordinatorResult) -> None:
+        """JoinGroup: answered at once, with the member's epoch as its generation."""
+        request = join.request
+        member_id = request.member_id or join.new_id
+        self._groups.check_room(group, member_id)
+        _check_protocols(group, join)
+        if not request.member_id and request.group_instance_id is None and join.version >= MEMBER_ID_REQUIRED_SINCE:
+            raise MemberIdRequiredError(member_id)
+        subscription = _subscription(join)
+        draft = self._groups.draft(group)
+        before = self._member(draft, join, member_id)
+        owned = named(subscription.owned_partitions, self._image())
+        member = self._groups.advance(draft, _described(before, join, subscription), owned)
+        effects.records += draft.records
+        self._answer(group, join, member, effects)
+        if request.group_instance_id is not None and self._conversion.can_downgrade(draft.group, set()):
+            # it came back in the place of the last one that spoke the new protocol, and takes over what that one read
+            self._conversion.downgrade(draft.group, set(), effects)
+
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+        """SyncGroup: what the last join brought."""
+        member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        assert member.classic is not None
+        name, metadata = member.classic.protocols[0]
+        for given, known in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
+            if given is not None and given != known:
+                raise InconsistentGroupProtocolError
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+            self._has_to_join(group, member)
+            raise RebalanceInProgressError
+        self._touch(group, member).sync = NEVER
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment_bytes(member.assigned, metadata, self._image()),
+        )
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> None:
+        """Heartbeat: raises RebalanceInProgressError where a join would bring the member further."""
+        member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        self._touch(group, member)
+        waits = any(group.owners.get(p, member.id) != member.id for p in group.target_of(member) - member.assigned)
+        comes_free = member.state is MemberState.UNRELEASED and not waits
+        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED or comes_free:
+            self._has_to_join(group, member)
+            raise RebalanceInProgressError
+
+    def leave(
+        self, group: ConsumerGroup, leaving: list[MemberIdentity], effects: CoordinatorResult
+    ) -> list[MemberResponse]:
+        """LeaveGroup: several members at once."""
+        gone: set[str] = set()
+        results = []
+        for who in leaving:
+            result = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+            try:
+                gone.add(_leaver(group, who).id)
+            except KafkaError as error:
+                result.error_code = code_of(error)
+            results.append(result)
+        self._groups.remove(group, gone, effects)
+        return results
+
+    def _member(self, draft: ConsumerGroupUpdate, join: Join, member_id: str) -> ConsumerMember:
+        request = join.request
+        if request.group_instance_id is None:
+            return draft.group.members.get(member_id) or ConsumerMember(member_id)
+        if request.member_id:
+            return draft.group.member_of(member_id, request.group_instance_id)
+        return self._groups.static_member(draft, request.group_instance_id, member_id, classic=True)
+
+    def _answer(self, group: ConsumerGroup, join: Join, member: ConsumerMember, effects: CoordinatorResult) -> None:
+        assert member.classic is not None
+        timers = self._touch(group, member)
+        timers.join = NEVER
+        timers.sync = self._clock.monotonic() + member.rebalance_timeout_ms / 1000
+        effects.reply(
+            join.token,
+            JoinGroupResponse(
+                generation_id=member.epoch,
+                protocol_type=CONSUMER,
+                protocol_name=member.classic.protocols[0][0],
+                leader="",
+                member_id=member.id,
+            ),
+        )
+
+    def _touch(self, group: ConsumerGroup, member: ConsumerMember) -> Timers:
+        assert member.classic is not None
+        return self._groups.touch(group.id, member.id, member.classic.session_timeout_ms)
+
+    def _has_to_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        timers = group.timers[member.id]
+        if timers.join == NEVER:
+            timers.join = self._clock.monotonic() + member.rebalance_timeout_ms / 1000
+
+
+def _check_protocols(group: ConsumerGroup, join: Join) -> None:
+    """A classic member needs a protocol that all classic members have; the broker reads their metadata only."""
+    offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
+    common = set(join.offered).intersection(*offers)
+    if join.request.protocol_type != CONSUMER or not common:
+        raise InconsistentGroupProtocolError(f"Member {join.request.member_id}'s protocols are not supported.")
+
+
+def _subscription(join: Join) -> ConsumerProtocolSubscription:
+    try:
+        return decode_versioned(ConsumerProtocolSubscription, next(iter(join.offered.values())))
+    except MalformedMessageError as error:
+        raise InconsistentGroupProtocolError(f"the embedded consumer protocol is malformed: {error}") from None
+
+
+def _described(member: ConsumerMember, join: Join, subscription: ConsumerProtocolSubscription) -> ConsumerMember:
+    request = join.request
+    timeout = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+    return replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=timeout,
+        topics=frozenset(subscription.topics),
+        regex="",
+        client_id=join.client.id,
+        client_host=join.client.host,
+        classic=Classic(request.session_timeout_ms, tuple(join.offered.items())),
+    )
+
+
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+    member = group.member_of(member_id, instance_id)
+    if member.classic is None:
+        raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
+    if generation != member.epoch:
+        raise IllegalGenerationError
+    return member
+
+
+def _leaver(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
+    member_id = who.member_id
+    if who.group_instance_id is not None and not member_id:
+        # an admin removes a static member by its instance id alone
+        member_id = group.static.get(who.group_instance_id, "")
+    member = group.member_of(member_id, who.group_instance_id)
+    if member.classic is None:
+        raise UnknownMemberIdError(f"Member {member_id} does not use the classic protocol.")
+    return member

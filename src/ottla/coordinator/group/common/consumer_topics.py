@@ -1,0 +1,50 @@
+"""What KIP-848 groups see of the cluster's topics: ids and sizes by name, and a hash that tells when to assign anew."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
+from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.protocol.messages.consumer_protocol import TopicPartitions
+
+
+def ids_of(names: Iterable[str], image: ClusterImage) -> frozenset[UUID]:
+    """The topics of these names that there are."""
+    return frozenset(image.topics[name].id for name in names if name in image.topics)
+
+
+def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
+    """Numbers of partitions by topic id."""
+    found = (image.topics[name] for name in names if name in image.topics)
+    return {topic.id: len(topic.partitions) for topic in found}
+
+
+def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
+    """A number of 8 bytes that changes when one of these topics comes, goes, grows or moves to other racks; 0: none.
+
+    Kafka writes another hash into the same place (XXH3, from outside its library). A group that moves between the two
+    is assigned once more, which changes nothing where the topics are the same.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    found = sorted(name for name in names if name in image.topics)
+    for name in found:
+        topic = image.topics[name]
+        digest.update(repr((name, topic.id.hex, len(topic.partitions), _racks(topic, image))).encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def named(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:
+    """Partitions that classic members know by their topics' names; what is no more is left out."""
+    return frozenset(
+        TopicIdPartition(image.topics[t.topic].id, p) for t in topics if t.topic in image.topics for p in t.partitions
+    )
+
+
+def _racks(topic: TopicImage, image: ClusterImage) -> Mapping[int, list[str]]:
+    racks = {b.id: b.rack for b in image.brokers.values() if b.rack is not None}
+    if not racks:
+        return {}
+    return {i: sorted({racks[r] for r in p.replicas if r in racks}) for i, p in enumerate(topic.partitions)}

@@ -1,0 +1,61 @@
+"""Records of groups in `__consumer_offsets` that come in several kinds: how they are written, and how they are read.
+
+The number that a key begins with tells the kind; keys have one version, so it stands in the version's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.coordinator.runtime.result import Record
+from ottla.protocol.message import Data
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+
+def record(number: int, key: Data, value: Data | None) -> Record:
+    """A record of the kind of that number; without a value, its tombstone."""
+    written = None if value is None else encode_versioned(value, 0)
+    return Record(encode_versioned(key, 0, prefix=number), written)
+
+
+class Row(NamedTuple):
+    """One kind of record. `apply` takes the group, the decoded key, and the decoded value (None: a tombstone)."""
+
+    key_class: type[Data]
+    value_class: type[Data]
+    apply: Callable[[Any, Any, Any], None]
+
+
+class Replayed(NamedTuple):
+    """What a record was about: its group's end, or one of its members."""
+
+    is_end: bool
+    member_id: str | None
+
+
+class RecordTable:
+    """The kinds of records of one kind of group. A tombstone of kind `end` is the group's end."""
+
+    def __init__(self, rows: Mapping[int, Row], end: int) -> None:
+        self._rows = rows
+        self._end = end
+
+    def is_known(self, key: bytes) -> bool:
+        """Whether a record's key is one of those here."""
+        return version_of(key) in self._rows
+
+    def group_of(self, key: bytes) -> str:
+        """The group that a record is about."""
+        found: str = self._decoded(key).group_id
+        return found
+
+    def replay(self, group: object, key: bytes, value: bytes | None) -> Replayed:
+        """Have a record change its group."""
+        number, decoded = version_of(key), self._decoded(key)
+        row = self._rows[number]
+        row.apply(group, decoded, None if value is None else decode_versioned(row.value_class, value))
+        return Replayed(number == self._end and value is None, getattr(decoded, "member_id", None))
+
+    def _decoded(self, key: bytes) -> Any:
+        return decode_versioned(self._rows[version_of(key)].key_class, b"\x00\x00" + bytes(key[2:]))

@@ -1,0 +1,27 @@
+"""The range assignor: of each topic, every member gets a range of partitions, in the order of the members.
+
+Topics with the same number of partitions and readers are cut alike, so that a member gets the same partitions of each
+(for joins). Static members come first and are ordered by their instance, which survives a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
+
+
+def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Cut each topic into ranges for its readers; the first ones get one partition more where it does not come out."""
+    ordered = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
+    shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
+    for topic_id, count in partitions.items():
+        readers = [m for m in ordered if topic_id in members[m].topics]
+        start = 0
+        for i, member_id in enumerate(readers):
+            end = start + count // len(readers) + (i < count % len(readers))
+            shares[member_id].update(TopicIdPartition(topic_id, p) for p in range(start, end))
+            start = end
+    return {member_id: frozenset(share) for member_id, share in shares.items()}

@@ -1,0 +1,133 @@
+"""The uniform assignor: everybody reads as many partitions as everybody else, and keeps what it has where it can.
+
+Where all members read the same topics, their shares differ by one at the most. Otherwise no single partition could
+move to another of its readers and make two shares more alike. Racks are left alone, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from uuid import UUID
+
+from ottla.coordinator.group.common.consumer_member import Assignment, TopicIdPartition
+from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
+
+Shares = dict[str, set[TopicIdPartition]]
+
+
+def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Share all partitions out."""
+    if not members:
+        return {}
+    same = len({spec.topics for spec in members.values()}) == 1
+    shares = _same_topics(members, partitions) if same else _other_topics(members, partitions)
+    return {member_id: frozenset(share) for member_id, share in shares.items()}
+
+
+def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> Shares:
+    free = {p for t in next(iter(members.values())).topics for p in _partitions(t, partitions)}
+    low, extra = divmod(len(free), len(members))
+    shares: Shares = {}
+    # who has more than the others may keep one more of it
+    for member_id in sorted(members, key=lambda m: (-len(members[m].assigned), m)):
+        had = _ordered(members[member_id].assigned & free)
+        more = extra > 0 and len(had) > low
+        extra -= more
+        shares[member_id] = set(had[: low + more])
+        free -= shares[member_id]
+    heap = [(len(share), member_id) for member_id, share in shares.items()]
+    heapq.heapify(heap)
+    for partition in _ordered(free):
+        size, member_id = heap[0]
+        shares[member_id].add(partition)
+        heapq.heapreplace(heap, (size + 1, member_id))
+    return shares
+
+
+def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> Shares:
+    readers = {t: [m for m, spec in members.items() if t in spec.topics] for t in partitions}
+    owners = _kept(members, partitions)
+    sizes = dict.fromkeys(members, 0)
+    for owner in owners.values():
+        sizes[owner] += 1
+    # what few can read is placed first
+    by_readers = sorted((t for t in partitions if readers[t]), key=lambda t: (len(readers[t]), t.int))
+    for topic_id in by_readers:
+        least = _Least(readers[topic_id], sizes)
+        for partition in _partitions(topic_id, partitions):
+            if partition not in owners:
+                owners[partition] = least.take()
+    moved = True
+    while moved:  # each move makes the sum of the squares smaller, so it ends
+        moved = sum(_level(t, partitions[t], owners, _Least(readers[t], sizes)) for t in by_readers) > 0
+    shares: Shares = {member_id: set() for member_id in members}
+    for partition, owner in owners.items():
+        shares[owner].add(partition)
+    return shares
+
+
+class _Least:
+    """The reader with the smallest share, of the readers of one topic; `sizes` are those of all shares."""
+
+    def __init__(self, readers: list[str], sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self._heap = [(sizes[m], m) for m in readers]
+        heapq.heapify(self._heap)
+
+    def take(self) -> str:
+        """Give it one partition more."""
+        size, member_id = self._heap[0]
+        self.sizes[member_id] = size + 1
+        heapq.heapreplace(self._heap, (size + 1, member_id))
+        self._skip_old()
+        return member_id
+
+    @property
+    def size(self) -> int:
+        """How many partitions it has."""
+        return self._heap[0][0]
+
+    def give_back(self, member_id: str) -> None:
+        """A reader has one partition less."""
+        self.sizes[member_id] -= 1
+        heapq.heappush(self._heap, (self.sizes[member_id], member_id))
+
+    def _skip_old(self) -> None:
+        while self._heap[0][0] != self.sizes[self._heap[0][1]]:
+            heapq.heappop(self._heap)
+
+
+def _level(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], least: _Least) -> bool:
+    """Move partitions of a topic to readers with less where that helps; whether any moved."""
+    moved = False
+    for index in range(count):
+        partition = TopicIdPartition(topic_id, index)
+        owner = owners[partition]
+        if least.sizes[owner] > least.size + 1:
+            owners[partition] = least.take()
+            least.give_back(owner)
+            moved = True
+    return moved
+
+
+def _kept(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[TopicIdPartition, str]:
+    return {
+        partition: member_id
+        for member_id, spec in members.items()
+        for partition in spec.assigned
+        if partition.topic_id in spec.topics and partition.partition < partitions[partition.topic_id]
+    }
+
+
+def _partitions(topic_id: UUID, sizes: Mapping[UUID, int]) -> list[TopicIdPartition]:
+    return [TopicIdPartition(topic_id, p) for p in range(sizes[topic_id])]
+
+
+def _order(partition: TopicIdPartition) -> tuple[int, int]:
+    """First partitions of all topics, then second ones: a share is spread over the topics."""
+    return partition.partition, partition.topic_id.int
+
+
+def _ordered(partitions: Assignment | set[TopicIdPartition]) -> list[TopicIdPartition]:
+    return sorted(partitions, key=_order)

@@ -1,0 +1,227 @@
+"""One KIP-848 group: members, the target assignment, and who holds which partition.
+
+    Empty ──join──▶ Assigning ──target made──▶ Reconciling ──everybody there──▶ Stable
+      ▲                 ▲                                                          │
+      └──last one left──┴───────────join, leave, other topics──────────────────────┘
+
+The state follows from the epochs: a change bumps the group's epoch, a target assignment is made for it, and each member
+goes there at its own pace. Only records change a group (`consumer_groups` decides, the log is replayed); timers, what
+was last seen of the topics, and who has to join again lie beside and are not in the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, ConsumerMember, TopicIdPartition
+from ottla.coordinator.group.common.group import NEVER, Committer, Subscribed
+from ottla.errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+
+TYPE = "consumer"
+EPOCHS_SINCE = 9
+"""OffsetCommit version that carries a member's epoch."""
+
+
+class State(StrEnum):
+    """Kafka's names for what a group is doing."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class Timers:
+    """When a member is thrown out: silent for too long, not given up, not joined or synced (classic members)."""
+
+    session: float = NEVER
+    rebalance: float = NEVER
+    join: float = NEVER
+    sync: float = NEVER
+
+    @property
+    def next(self) -> float:
+        """The first of them."""
+        return min(self.session, self.rebalance, self.join, self.sync)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that a regular expression matched when it was last looked at."""
+
+    topics: frozenset[str]
+    version: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A group. Epochs never go back."""
+
+    id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """Member ids by group.instance.id."""
+    owners: dict[TopicIdPartition, str] = field(default_factory=dict)
+    """Who holds a partition; nobody else gets it before that member has given it up."""
+    has_topics_record: bool = False
+    """Whether Kafka before 4.1 left a record of the topics, which the hash has replaced."""
+
+    timers: dict[str, Timers] = field(default_factory=dict)
+    seen: dict[str, object] = field(default_factory=dict)
+    """The cluster's topics for which hash and regular expressions were last worked out; by expression where each member
+    works out its own."""
+
+    @property
+    def type(self) -> str:
+        """Kafka's name for this kind of group."""
+        return TYPE
+
+    @property
+    def protocol_type(self) -> str:
+        """What the members have in common."""
+        return TYPE
+
+    @property
+    def state(self) -> State:
+        """What it is doing."""
+        if not self.members:
+            return State.EMPTY
+        if self.epoch > self.target_epoch:
+            return State.ASSIGNING
+        there = all(m.is_reconciled(self.target_epoch) for m in self.members.values())
+        return State.STABLE if there else State.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name for what it is doing."""
+        return self.state
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return not self.members
+
+    def copy(self) -> ConsumerGroup:
+        """A group to try a change on."""
+        return replace(
+            self,
+            members=dict(self.members),
+            targets=dict(self.targets),
+            regexes=dict(self.regexes),
+            static=dict(self.static),
+            owners=dict(self.owners),
+            timers={},
+        )
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take a member in, or its next state over."""
+        old = self.members.get(member.id)
+        if old is not None:
+            self._release(old)
+        self.members[member.id] = member
+        for partition in member.holds:
+            self.owners[partition] = member.id
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.id
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go, with all that it held."""
+        member = self.members.pop(member_id, None)
+        self.timers.pop(member_id, None)
+        if member is None:
+            return
+        self._release(member)
+        if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+            del self.static[member.instance_id]
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in member.holds:
+            if self.owners.get(partition) == member.id:
+                del self.owners[partition]
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        """What the member is to read in the end."""
+        return self.targets.get(member.id, NOTHING)
+
+    def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member that a request speaks for."""
+        if instance_id is not None:
+            known = self.static.get(instance_id)
+            if known is None:
+                raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+            if known != member_id:
+                raise FencedInstanceIdError(
+                    f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
+        return member
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Names of the topics that a member subscribed to."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topics | resolved.topics if resolved is not None else member.topics
+
+    def topics(self) -> frozenset[str]:
+        """Names of the topics that any member subscribed to."""
+        return frozenset().union(*(self.topics_of(m) for m in self.members.values()))
+
+    def all_classic_but(self, member_ids: set[str]) -> bool:
+        """Whether all others, of whom there are some, speak the classic protocol."""
+        others = [m for m in self.members.values() if m.id not in member_ids]
+        return bool(others) and all(m.classic is not None for m in others)
+
+    def check_commit(self, who: Committer, version: int, now: float) -> None:
+        """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets."""
+        if who.epoch < 0 and (not self.members or who.is_anonymous_producer):
+            return
+        member = self.member_of(who.member_id, None)
+        if not who.transactional and member.classic is None and version < EPOCHS_SINCE:
+            raise UnsupportedVersionError(
+                f"OffsetCommit {EPOCHS_SINCE} is the first that members of this group may use"
+            )
+        _check_epoch(member, who.epoch, transactional=who.transactional)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raise why a member may not read offsets; outsiders may."""
+        if member_id is None and epoch < 0:
+            return
+        _check_epoch(self.member_of(member_id or "", None), epoch)
+
+    def check_offset_delete(self) -> None:
+        """Offsets of topics that no member reads can always be deleted."""
+
+    def subscribed(self) -> Subscribed:
+        """Which topics the group reads."""
+        return self.topics().__contains__
+
+    def retained_since(self, commit_ms: int) -> int | None:
+        """The retention of an offset counts from its commit, if no member reads its topic."""
+        return commit_ms
+
+    def next_deadline(self) -> float:
+        """When something is due without a request."""
+        return min((t.next for t in self.timers.values()), default=NEVER)
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, *, transactional: bool = False) -> None:
+    if epoch == member.epoch:
+        return
+    if member.classic is not None or transactional:
+        raise IllegalGenerationError  # the only word for it in the classic protocol, and in TxnOffsetCommit
+    raise StaleMemberEpochError(f"The received member epoch {epoch} is not the expected one, {member.epoch}.")

@@ -1,0 +1,172 @@
+"""A change to a KIP-848 group while it is decided: tried on a copy, kept as records.
+
+The live group changes only when the records are replayed, so a change that cannot be written has not happened. Each
+method below does to the copy what its record will do to the group.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.coordinator.group.common.consumer_member import JOINING, NOTHING, Assignment, ConsumerMember, MemberState
+from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
+from ottla.coordinator.group.consumer import consumer_records as records
+from ottla.coordinator.group.consumer import regex
+from ottla.coordinator.group.consumer.assignors.spec import Assignor, MemberSpec
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.coordinator.group.consumer.reconciliation import reconcile
+from ottla.coordinator.runtime.result import Record
+
+
+class Sight(NamedTuple):
+    """A member's regular expression (or none), and which topics the member may describe."""
+
+    expression: str
+    sees: Callable[[str], bool]
+
+
+class ConsumerGroupUpdate:
+    """A group as it will be. The copy is made when the first thing changes, as most heartbeats change nothing."""
+
+    def __init__(self, group: ConsumerGroup, image: ClusterImage, now_ms: int, before: Iterable[Record] = ()) -> None:
+        self.live = group
+        self.group = group
+        self.records = list(before)
+        self._image = image
+        self._now_ms = now_ms
+
+    def describe(self, member: ConsumerMember) -> None:
+        """A member says something new about itself, or is new."""
+        old = self.group.members.get(member.id)
+        if old is None or old.description != member.description:
+            self._write(records.member_record(self.group.id, member))
+            self.group.put(member)
+
+    def remove(self, member_id: str) -> None:
+        """A member goes."""
+        self._write(*records.member_tombstones(self.group.id, member_id))
+        self.group.remove(member_id)
+        self.group.targets.pop(member_id, None)
+
+    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """A static member is back under another id: it gets the place of the one before, from the start."""
+        target = self.group.target_of(old)
+        new = replace(
+            old, id=member_id, epoch=JOINING, previous_epoch=JOINING, state=MemberState.STABLE, revoking=NOTHING
+        )
+        self.remove(old.id)
+        self._write(records.member_record(self.group.id, new))
+        self._set_target(member_id, target)
+        self._write(records.current_record(self.group.id, new))
+        self.group.put(new)
+        return new
+
+    def look_at_topics(self, max_age_ms: int) -> bool:
+        """Resolve regular expressions again; True when the subscribed topics are not what was assigned for."""
+        self.forget_regexes()
+        for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
+            self._resolve(expression, max_age_ms)
+        return self._hash() != self.group.metadata_hash
+
+    def look_for(self, sight: Sight, max_age_ms: int) -> bool:
+        """As `look_at_topics`, where members may not see all topics: resolve what one of them asks for, as it sees it.
+
+        What members share an expression for is what all of them see: a result loses what the next one may not see, and
+        gains nothing until other topics match it or it is too old. So they do not undo each other's results in turn.
+        """
+        self.forget_regexes()
+        if sight.expression:
+            self._resolve_seen(sight, max_age_ms)
+        return self._hash() != self.group.metadata_hash
+
+    def forget_regexes(self) -> None:
+        """Drop regular expressions that nobody subscribes with any more."""
+        wanted = {m.regex for m in self.group.members.values()}
+        for expression in sorted(self.group.regexes.keys() - wanted):
+            self._write(records.regex_record(self.group.id, expression, None))
+            del self.group.regexes[expression]
+            self.live.seen.pop(expression, None)
+
+    def is_outdated(self, sight: Sight, max_age_ms: int) -> bool:
+        """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""
+        found = self.group.regexes.get(sight.expression)
+        if found is None:
+            return False
+        return self._now_ms - found.timestamp_ms >= max_age_ms or not all(map(sight.sees, found.topics))
+
+    def bump(self) -> None:
+        """The group begins a new epoch, for which a target has to be made."""
+        if self.group.has_topics_record:
+            self._write(records.topics_tombstone(self.group.id))
+            self.group.has_topics_record = False
+        epoch, found = self.group.epoch + 1, self._hash()
+        self._write(records.epoch_record(self.group.id, epoch, found))
+        self.group.epoch, self.group.metadata_hash = epoch, found
+
+    def assign(self, assignor: Assignor) -> None:
+        """Make the target of the present epoch."""
+        group = self.group
+        subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
+        specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}
+        found = assignor(specs, sizes_of(group.topics(), self._image))
+        for member_id, target in found.items():
+            if self.group.targets.get(member_id) != target:
+                self._set_target(member_id, target)
+        self._write(records.target_epoch_record(group.id, self.group.epoch, self._now_ms))
+        self.group.target_epoch = self.group.epoch
+
+    def advance(self, member_id: str, owned: Assignment | None) -> ConsumerMember:
+        """Bring a member nearer to its target."""
+        group = self.group
+        member = group.members[member_id]
+        after = reconcile(member, group.target_epoch, group.target_of(member), group.owners, owned)
+        return self.settle(after) if after is not member else member
+
+    def settle(self, member: ConsumerMember) -> ConsumerMember:
+        """A member's assignment or epoch changes."""
+        self._write(records.current_record(self.group.id, member))
+        self.group.put(member)
+        return member
+
+    def _resolve(self, expression: str, max_age_ms: int) -> None:
+        old = self.group.regexes.get(expression)
+        topics = regex.matching(expression, self._image.topics)
+        if old is not None and old.topics == topics and self._now_ms - old.timestamp_ms < max_age_ms:
+            return
+        found = ResolvedRegex(topics, 0, self._now_ms)
+        self._write(records.regex_record(self.group.id, expression, found))
+        self.group.regexes[expression] = found
+
+    def _resolve_seen(self, sight: Sight, max_age_ms: int) -> None:
+        old = self.group.regexes.get(sight.expression)
+        matching = regex.matching(sight.expression, self._image.topics)
+        mark = _mark(matching)
+        if old is not None and old.version == mark and self._now_ms - old.timestamp_ms < max_age_ms:
+            found = replace(old, topics=frozenset(filter(sight.sees, old.topics)))
+        else:
+            found = ResolvedRegex(frozenset(filter(sight.sees, matching)), mark, self._now_ms)
+        if found != old:
+            self._write(records.regex_record(self.group.id, sight.expression, found))
+            self.group.regexes[sight.expression] = found
+
+    def _set_target(self, member_id: str, target: Assignment) -> None:
+        self._write(records.target_record(self.group.id, member_id, target))
+        self.group.targets[member_id] = target
+
+    def _hash(self) -> int:
+        return metadata_hash(self.group.topics(), self._image)
+
+    def _write(self, *new: Record) -> None:
+        if self.group is self.live:
+            self.group = self.live.copy()
+        self.records += new
+
+
+def _mark(topics: Iterable[str]) -> int:
+    """Tells whether the same topics matched. It stands where Kafka has a version of its metadata; being negative, it is
+    older than all of those, so that Kafka resolves expressions anew."""
+    return -1 - zlib.crc32("\n".join(sorted(topics)).encode())

@@ -1,0 +1,367 @@
+"""KIP-848 groups (`group.protocol=consumer`): what a heartbeat does, what leaving does, and what time does. No I/O.
+
+A heartbeat takes up to three steps: the member changes and with it perhaps the group's epoch; a new epoch gets a target
+assignment; the member goes towards its target. Kafka's GroupMetadataManager, KIP-848, KIP-1082.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.common.consumer_member import (
+    JOINING,
+    LEFT,
+    LEFT_FOR_A_WHILE,
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+    by_topic,
+    flat,
+)
+from ottla.coordinator.group.common.group import NEVER, Group
+from ottla.coordinator.group.common.group_configs import CONSUMER, GroupOptions
+from ottla.coordinator.group.consumer import regex
+from ottla.coordinator.group.consumer.assignors.spec import Assignor
+from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
+from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, Sight
+from ottla.coordinator.group.consumer.consumer_replay import group_of, replay
+from ottla.coordinator.group.consumer.group_migration import GroupMigration
+from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
+from ottla.errors import (
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    IllegalStateError,
+    InvalidRequestError,
+    KafkaError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    code_of,
+)
+from ottla.protocol.messages import consumer_group_heartbeat as m
+
+OWN_IDS_SINCE = 1
+"""ConsumerGroupHeartbeat version from which members make their own ids (KIP-1082)."""
+
+
+class ConsumerGroups:
+    """The KIP-848 groups of one coordinator; `by_id` holds groups of both kinds."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+        by_id: MutableMapping[str, Group],
+        conversion: GroupMigration,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._by_id = by_id
+        self._conversion = conversion
+        self._timers: dict[str, dict[str, Timers]] = {}
+        self._hides_topics = bool(config.authorizer_class_name)
+        self.options = GroupOptions(CONSUMER, config, image)
+
+    def heartbeat(
+        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, token: ResponseFuture
+    ) -> CoordinatorResult:
+        """ConsumerGroupHeartbeat: join, stay or leave."""
+        effects = CoordinatorResult()
+        try:
+            self._check(request, version)
+            leaves = request.member_epoch in (LEFT, LEFT_FOR_A_WHILE)
+            answer = self._leave(request, effects) if leaves else self._beat(request, client, effects)
+        except KafkaError as error:
+            answer = m.ConsumerGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
+            effects = CoordinatorResult()
+        effects.reply(token, answer)
+        return effects
+
+    def tick(self, group: ConsumerGroup) -> CoordinatorResult:
+        """Throw out who was silent, did not give up its partitions, or did not join or sync in time."""
+        effects = CoordinatorResult()
+        now = self._clock.monotonic()
+        due = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
+        for member_id in due - group.members.keys():
+            del group.timers[member_id]  # it was never written
+        self.remove(group, due & group.members.keys(), effects)
+        return effects
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take a record over, live or from the log; timers of members that are new start now."""
+        group_id = group_of(key)
+        group = self._by_id.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                self._timers.pop(group_id, None)
+                return
+            if isinstance(group, ClassicGroup) and not group.is_simple:
+                raise IllegalStateError(f"group {group_id} is a classic group")
+            group = self._by_id[group_id] = ConsumerGroup(group_id, timers=self.timers_of(group_id))
+        done = replay(group, key, value)
+        if done.is_end:
+            del self._by_id[group_id]
+            self._timers.pop(group_id, None)
+        elif done.member_id in group.members:
+            self._watch(group, group.members[done.member_id])
+
+    def timers_of(self, group_id: str) -> dict[str, Timers]:
+        """The timers of a group, which may be about to be written."""
+        return self._timers.setdefault(group_id, {})
+
+    def forget_timers(self, group_id: str) -> None:
+        """The group is coordinated elsewhere."""
+        self._timers.pop(group_id, None)
+
+    def touch(self, group_id: str, member_id: str, timeout_ms: int) -> Timers:
+        """A member gave a sign of life."""
+        timers = self.timers_of(group_id).setdefault(member_id, Timers())
+        timers.session = self._clock.monotonic() + timeout_ms / 1000
+        return timers
+
+    def draft(self, group: ConsumerGroup) -> ConsumerGroupUpdate:
+        """A change to a group."""
+        return ConsumerGroupUpdate(group, self._image(), self._clock.now_ms())
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raise GroupMaxSizeReachedError for a new member of a full group."""
+        size = self._config.group_consumer_max_size
+        if len(group.members) >= size and member_id not in group.members:
+            raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {size} members.")
+
+    def static_member(
+        self, draft: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
+    ) -> ConsumerMember:
+        """A static member that joins: a new one, or one that takes the place of the one before."""
+        known = draft.group.static.get(instance_id)
+        if known is None or known == member_id:
+            return draft.group.members.get(member_id) or ConsumerMember(member_id)
+        old = draft.group.members[known]
+        if not classic and old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
+            raise UnreleasedInstanceIdError(
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {known} member."
+            )
+        return draft.replace(old, member_id)
+
+    def advance(
+        self,
+        draft: ConsumerGroupUpdate,
+        after: ConsumerMember,
+        owned: Assignment | None,
+        sees: Callable[[str], bool] | None = None,
+    ) -> ConsumerMember:
+        """The three steps of a heartbeat, for a member as it describes itself now; `sees`: of its Client."""
+        before = draft.group.members.get(after.id)
+        draft.describe(after)
+        if self._has_changed(draft, before, after, sees):
+            draft.bump()
+        if draft.group.epoch > draft.group.target_epoch:
+            draft.assign(self.assignor(draft.group)[1])
+        return draft.advance(after.id, owned)
+
+    def _has_changed(
+        self,
+        draft: ConsumerGroupUpdate,
+        before: ConsumerMember | None,
+        after: ConsumerMember,
+        sees: Callable[[str], bool] | None,
+    ) -> bool:
+        """Whether the group has other members, or other topics, than it was assigned for."""
+        image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
+        sight = Sight(after.regex, sees or _nothing) if self._hides_topics else None
+        key = "" if sight is None else sight.expression
+        changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
+        looks = changed or draft.live.seen.get(key) is not image.topics
+        if looks or (sight is not None and draft.is_outdated(sight, max_age_ms)):
+            changed |= draft.look_at_topics(max_age_ms) if sight is None else draft.look_for(sight, max_age_ms)
+            if not changed and not draft.records:
+                draft.live.seen[key] = image.topics
+        return changed
+
+    def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
+        """The assignor that most members ask for; the first one that is configured where none does."""
+        offered = self._config.group_consumer_assignors
+        asked = [member.assignor for member in group.members.values() if member.assignor in offered]
+        name = max(offered, key=asked.count)
+        return name, ASSIGNORS[name]
+
+    def remove(self, group: ConsumerGroup, member_ids: set[str], effects: CoordinatorResult) -> None:
+        """Members are gone: the group has to be assigned anew, or is a classic one from now on."""
+        if not member_ids:
+            return
+        if self._conversion.can_downgrade(group, member_ids):
+            self._conversion.downgrade(group, member_ids, effects)
+            return
+        draft = self.draft(group)
+        for member_id in sorted(member_ids):
+            draft.remove(member_id)
+        if self._hides_topics:
+            draft.forget_regexes()  # those that stay are resolved with the heartbeats of who may see the topics
+        else:
+            draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
+        draft.bump()
+        effects.records += draft.records
+
+    def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
+        epoch = request.member_epoch
+        named = [("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id)]
+        if version >= OWN_IDS_SINCE or epoch > JOINING or epoch == LEFT:
+            named.append(("MemberId", request.member_id))
+        for name, value in named:
+            if value is not None and not value.strip():
+                raise InvalidRequestError(f"{name} can't be empty.")
+        if epoch == JOINING:
+            _check_join(request)
+        elif epoch == LEFT_FOR_A_WHILE:
+            if request.instance_id is None:
+                raise InvalidRequestError("InstanceId can't be null.")
+        elif epoch < LEFT_FOR_A_WHILE:
+            raise InvalidRequestError("MemberEpoch is invalid.")
+        offered = self._config.group_consumer_assignors
+        if request.server_assignor is not None and request.server_assignor not in offered:
+            raise UnsupportedAssignorError(
+                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(offered)}."
+            )
+        if request.subscribed_topic_regex:
+            regex.check(request.subscribed_topic_regex)
+
+    def _beat(
+        self, request: m.ConsumerGroupHeartbeatRequest, client: Client, effects: CoordinatorResult
+    ) -> m.ConsumerGroupHeartbeatResponse:
+        draft = self._draft_for(request)
+        group_id, joins = request.group_id, request.member_epoch == JOINING
+        self.check_room(draft.group, request.member_id)
+        member_id = request.member_id or str(uuid.uuid4())
+        owned = None if request.topic_partitions is None else flat(request.topic_partitions)
+        before = self._member(draft, request, member_id, owned)
+        member = self.advance(draft, _described(before, request, client), owned, client.sees)
+        self.touch(group_id, member_id, self.options.session_timeout_ms(group_id))
+        effects.records += draft.records
+        upgraded = self._by_id.get(group_id)
+        if isinstance(upgraded, ClassicGroup):
+            self._conversion.interrupt(upgraded, effects)
+        answer = m.ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self.options.heartbeat_interval_ms(group_id),
+        )
+        if joins or _is_full(request) or member.assigned != before.assigned:
+            topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
+            answer.assignment = m.Assignment(topic_partitions=topics)
+        return answer
+
+    def _draft_for(self, request: m.ConsumerGroupHeartbeatRequest) -> ConsumerGroupUpdate:
+        group_id = request.group_id
+        group = self._by_id.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.draft(group)
+        if request.member_epoch != JOINING:
+            raise GroupIdNotFoundError(f"Consumer group {group_id} not found.")
+        if group is None:
+            return self.draft(ConsumerGroup(group_id))
+        if not isinstance(group, ClassicGroup):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        new, written = self._conversion.upgrade(group)
+        return ConsumerGroupUpdate(new, self._image(), self._clock.now_ms(), written)
+
+    def _member(
+        self,
+        draft: ConsumerGroupUpdate,
+        request: m.ConsumerGroupHeartbeatRequest,
+        member_id: str,
+        owned: Assignment | None,
+    ) -> ConsumerMember:
+        if request.member_epoch == JOINING:
+            if request.instance_id is not None:
+                return self.static_member(draft, request.instance_id, member_id, classic=False)
+            return draft.group.members.get(member_id) or ConsumerMember(member_id)
+        member = draft.group.member_of(member_id, request.instance_id)
+        _check_epoch(member, request.member_epoch, owned)
+        return member
+
+    def _leave(
+        self, request: m.ConsumerGroupHeartbeatRequest, effects: CoordinatorResult
+    ) -> m.ConsumerGroupHeartbeatResponse:
+        group = self._by_id.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFoundError(f"Group {request.group_id} is not a consumer group.")
+        member = group.member_of(request.member_id, request.instance_id)
+        if request.member_epoch == LEFT_FOR_A_WHILE:
+            draft = self.draft(group)
+            draft.settle(replace(member, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, revoking=NOTHING))
+            effects.records += draft.records
+        else:
+            self.remove(group, {member.id}, effects)
+        return m.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+
+    def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        timers = group.timers.get(member.id)
+        if timers is None:
+            told = self.options.session_timeout_ms(group.id)
+            timers = self.touch(group.id, member.id, member.classic.session_timeout_ms if member.classic else told)
+        gives_up = member.state is MemberState.UNREVOKED and member.classic is None
+        timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _check_join(request: m.ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise InvalidRequestError(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        )
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
+    if epoch == member.epoch:
+        return
+    # The answer with the newer epoch may have been lost; then the member reads nothing that it may not
+    answer_lost = epoch < member.epoch and epoch == member.previous_epoch
+    if answer_lost and owned is not None and owned <= member.assigned:
+        return
+    raise FencedMemberEpochError(
+        f"The consumer group member has epoch {epoch}, not the one known by the group coordinator ({member.epoch}). "
+        "The member must abandon all its partitions and rejoin."
+    )
+
+
+def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
+    """The member with what the request says; what it leaves out stays."""
+    names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if expression is None else expression,
+        client_id=client.id,
+        client_host=client.host,
+        classic=None,
+    )
+
+
+def _is_full(request: m.ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member told everything, as it does after it missed an answer."""
+    subscribed = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms != -1 and subscribed and request.topic_partitions is not None

@@ -1,0 +1,113 @@
+"""A KIP-848 group as it is written into `__consumer_offsets`, in Kafka's format; `consumer_replay` reads it.
+
+The order of tombstones matters to Kafka's own replay: current and target assignment first, then the member; at the end
+of a group the epoch of its target before the group.
+"""
+
+from __future__ import annotations
+
+from ottla.coordinator.group.common.consumer_member import Assignment, ConsumerMember, by_topic
+from ottla.coordinator.group.common.record_serde import record
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.coordinator.runtime.result import Record
+from ottla.protocol.message import Data
+from ottla.protocol.messages import consumer_group_records as c
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """The group's epoch, and what its topics looked like."""
+    value = c.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return _of_group(c.METADATA_KEY, group_id, value)
+
+
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+    """The group epoch that all target assignments are for."""
+    value = c.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+    return _of_group(c.TARGET_METADATA_KEY, group_id, value)
+
+
+def topics_tombstone(group_id: str) -> Record:
+    """What Kafka before 4.1 kept of the topics is no longer needed."""
+    return _of_group(c.PARTITION_METADATA_KEY, group_id, None)
+
+
+def regex_record(group_id: str, regex: str, found: ResolvedRegex | None) -> Record:
+    """The topics that a regular expression stands for; None when nobody subscribes to it any more."""
+    value = None
+    if found is not None:
+        value = c.ConsumerGroupRegularExpressionValue(
+            topics=sorted(found.topics), version=found.version, timestamp=found.timestamp_ms
+        )
+    return record(c.REGEX_KEY, c.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> Record:
+    """What a member said about itself."""
+    classic = None
+    if member.classic is not None:
+        protocols = [c.ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols]
+        classic = c.ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout_ms, supported_protocols=protocols
+        )
+    value = c.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=classic,
+    )
+    return _of_member(c.MEMBER_KEY, group_id, member.id, value)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+    """What a member is to read in the end."""
+    topics = [c.TargetTopicPartition(topic_id=t, partitions=p) for t, p in by_topic(target)]
+    value = c.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
+    return _of_member(c.TARGET_MEMBER_KEY, group_id, member_id, value)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> Record:
+    """What a member reads now."""
+    value = c.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_current(member.assigned),
+        partitions_pending_revocation=_current(member.revoking),
+    )
+    return _of_member(c.CURRENT_MEMBER_KEY, group_id, member.id, value)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member is gone."""
+    keys = (c.CURRENT_MEMBER_KEY, c.TARGET_MEMBER_KEY, c.MEMBER_KEY)
+    return [_of_member(key, group_id, member_id, None) for key in keys]
+
+
+def group_tombstones(group: ConsumerGroup) -> list[Record]:
+    """A group is gone, with all its members."""
+    records = [_of_member(c.CURRENT_MEMBER_KEY, group.id, m, None) for m in group.members]
+    records += [_of_member(c.TARGET_MEMBER_KEY, group.id, m, None) for m in group.targets]
+    records.append(_of_group(c.TARGET_METADATA_KEY, group.id, None))
+    records += [_of_member(c.MEMBER_KEY, group.id, m, None) for m in group.members]
+    records += [regex_record(group.id, regex, None) for regex in group.regexes]
+    if group.has_topics_record:
+        records.append(topics_tombstone(group.id))
+    records.append(_of_group(c.METADATA_KEY, group.id, None))
+    return records
+
+
+def _current(partitions: Assignment) -> list[c.CurrentTopicPartitions]:
+    return [c.CurrentTopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(partitions)]
+
+
+def _of_group(number: int, group_id: str, value: Data | None) -> Record:
+    return record(number, c.ConsumerGroupMetadataKey(group_id=group_id), value)
+
+
+def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
+    return record(number, c.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)

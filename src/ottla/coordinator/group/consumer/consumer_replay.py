@@ -1,0 +1,111 @@
+"""How the records of a KIP-848 group in `__consumer_offsets` change the group: the reverse of `consumer_records`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flat
+from ottla.coordinator.group.common.record_serde import RecordTable, Row
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from ottla.protocol.messages import consumer_group_records as c
+
+
+def _put_epoch(group: ConsumerGroup, _key: Any, value: c.ConsumerGroupMetadataValue | None) -> None:
+    if value is not None:
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _put_topics(group: ConsumerGroup, _key: Any, value: object) -> None:
+    group.has_topics_record = value is not None
+
+
+def _put_target_epoch(
+    group: ConsumerGroup, _key: Any, value: c.ConsumerGroupTargetAssignmentMetadataValue | None
+) -> None:
+    group.target_epoch = LEFT if value is None else value.assignment_epoch
+
+
+def _put_regex(
+    group: ConsumerGroup,
+    key: c.ConsumerGroupRegularExpressionKey,
+    value: c.ConsumerGroupRegularExpressionValue | None,
+) -> None:
+    if value is None:
+        group.regexes.pop(key.regular_expression, None)
+    else:
+        found = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        group.regexes[key.regular_expression] = found
+
+
+def _put_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMetadataValue | None) -> None:
+    if value is None:
+        group.remove(key.member_id)
+        return
+    told = value.classic_member_metadata
+    classic = None
+    if told is not None:
+        classic = Classic(told.session_timeout_ms, tuple((p.name, p.metadata) for p in told.supported_protocols))
+    group.put(
+        replace(
+            group.members.get(key.member_id) or ConsumerMember(key.member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=classic,
+        )
+    )
+
+
+def _put_target(group: ConsumerGroup, key: Any, value: c.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = flat(value.topic_partitions)
+
+
+def _put_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    old = group.members.get(key.member_id)
+    if value is None:
+        if old is not None:
+            group.put(replace(old, epoch=LEFT, previous_epoch=LEFT, assigned=NOTHING, revoking=NOTHING))
+        return
+    group.put(
+        replace(
+            old or ConsumerMember(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=flat(value.assigned_partitions),
+            revoking=flat(value.partitions_pending_revocation),
+        )
+    )
+
+
+_TABLE = RecordTable(
+    {
+        c.METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, _put_epoch),
+        # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
+        c.PARTITION_METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _put_topics),
+        c.MEMBER_KEY: Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _put_member),
+        c.TARGET_METADATA_KEY: Row(
+            c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, _put_target_epoch
+        ),
+        c.TARGET_MEMBER_KEY: Row(
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, _put_target
+        ),
+        c.CURRENT_MEMBER_KEY: Row(
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _put_current
+        ),
+        c.REGEX_KEY: Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _put_regex),
+    },
+    end=c.METADATA_KEY,
+)
+"""Every kind of record by the number that its key begins with."""
+
+is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay

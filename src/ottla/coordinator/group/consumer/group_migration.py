@@ -1,0 +1,143 @@
+"""Groups that change their protocol while members are in them: classic to consumer, and back (KIP-848).
+
+Up: when a member joins a classic group with ConsumerGroupHeartbeat. The members that are there keep what they read and
+are served as classic members of a KIP-848 group. Down: when the last member leaves that speaks the new protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_groups import ClassicGroups
+from ottla.coordinator.group.classic.rebalance import interrupt
+from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
+from ottla.coordinator.group.common.consumer_member import Assignment, Classic, ConsumerMember
+from ottla.coordinator.group.common.consumer_topics import named
+from ottla.coordinator.group.consumer import consumer_records
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
+from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.errors import GroupIdNotFoundError, MalformedMessageError, RebalanceInProgressError
+from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ottla.protocol.versioned import decode_versioned
+
+UP = ("bidirectional", "upgrade")
+DOWN = ("bidirectional", "downgrade")
+
+
+class GroupMigration:
+    """Decides whether a group may change its protocol, and makes the other group of it."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], groups: ClassicGroups
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._groups = groups
+
+    def interrupt(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+        """Have the members of a group that was upgraded join anew, if they wait for a rebalance to end."""
+        interrupt(group, RebalanceInProgressError(), effects)
+
+    def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
+        """The KIP-848 group that takes the place of a classic one, and the records that make it."""
+        written = [records.group_tombstone(group.id)]
+        new = ConsumerGroup(group.id)
+        if group.state is State.EMPTY:  # ids that were handed out are good in the new group, too
+            return new, written
+        if self._config.group_consumer_migration_policy not in UP or group.protocol_type != CONSUMER:
+            raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
+        if len(group.members) > self._config.group_consumer_max_size:
+            raise GroupIdNotFoundError(f"Group {group.id} has too many members for a consumer group.")
+        try:
+            members = [self._consumer_member(group, member) for member in group.members.values()]
+        except MalformedMessageError:
+            raise GroupIdNotFoundError(
+                f"Cannot upgrade classic group {group.id} to consumer group because the embedded consumer protocol "
+                "is malformed."
+            ) from None
+        new.epoch = new.target_epoch = group.generation
+        for member in members:
+            new.put(member)
+            new.targets[member.id] = member.assigned
+        return new, written + self._records(new)
+
+    def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
+        """Whether only classic members are left, and the group may be theirs."""
+        allowed = self._config.group_consumer_migration_policy in DOWN
+        left = len(group.members.keys() - leaving)
+        return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
+
+    def downgrade(self, group: ConsumerGroup, leaving: set[str], effects: CoordinatorResult) -> None:
+        """Make a classic group of it. It rebalances where somebody left, and goes on as it is where nobody did."""
+        new = self.classic_group(group, leaving)
+        effects.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
+        effects.converted = new
+        if leaving:
+            self._groups.rebalance(new, effects)
+
+    def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> ClassicGroup:
+        """The classic group of the members that stay, each with its target as its assignment."""
+        new = ClassicGroup(group.id, state=State.STABLE, generation=group.epoch, protocol_type=CONSUMER)
+        for member in group.members.values():
+            if member.id not in leaving:
+                new.add(self._classic_member(member))
+        new.protocol = new.choose_protocol()
+        for classic in new.members.values():
+            target = group.targets.get(classic.id, frozenset())
+            classic.assignment = assignment_bytes(target, classic.protocols[new.protocol], self._image())
+        return new
+
+    def _classic_member(self, member: ConsumerMember) -> Member:
+        assert member.classic is not None
+        session = member.classic.session_timeout_ms / 1000
+        classic = Member(
+            id=member.id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout=session,
+            rebalance_timeout=member.rebalance_timeout_ms / 1000 if member.rebalance_timeout_ms >= 0 else session,
+            protocols=dict(member.classic.protocols),
+            synced=True,
+        )
+        classic.touch(self._clock.monotonic())
+        return classic
+
+    def _consumer_member(self, group: ClassicGroup, member: Member) -> ConsumerMember:
+        chosen = group.protocol if group.protocol in member.protocols else next(iter(member.protocols))
+        subscription = decode_versioned(ConsumerProtocolSubscription, member.protocols[chosen or ""])
+        return ConsumerMember(
+            id=member.id,
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topics=frozenset(subscription.topics),
+            rebalance_timeout_ms=round(member.rebalance_timeout * 1000),
+            classic=Classic(round(member.session_timeout * 1000), tuple(member.protocols.items())),
+            epoch=group.generation,
+            previous_epoch=group.generation,
+            assigned=self._assigned(member),
+        )
+
+    def _assigned(self, member: Member) -> Assignment:
+        if not member.assignment:
+            return frozenset()
+        found = decode_versioned(ConsumerProtocolAssignment, member.assignment)
+        return named(found.assigned_partitions, self._image())
+
+    def _records(self, group: ConsumerGroup) -> list[Record]:
+        members = group.members.values()
+        return [
+            *(consumer_records.member_record(group.id, member) for member in members),
+            consumer_records.epoch_record(group.id, group.epoch, group.metadata_hash),
+            *(consumer_records.target_record(group.id, member.id, group.targets[member.id]) for member in members),
+            consumer_records.target_epoch_record(group.id, group.target_epoch, self._clock.now_ms()),
+            *(consumer_records.current_record(group.id, member) for member in members),
+        ]

@@ -1,0 +1,140 @@
+"""Committed offsets: who may commit, what is kept, and when it expires. Decisions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic import records
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.records import Committed
+from ottla.coordinator.group.common.group import Committer, Group
+from ottla.coordinator.group.group_coordinator import GroupCoordinator, tombstones
+from ottla.coordinator.group.pending_offsets import Key, PendingOffsets
+from ottla.coordinator.group.share.share_group import ShareGroup
+from ottla.coordinator.runtime.result import CoordinatorResult, Record
+from ottla.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    NonEmptyGroupError,
+    OffsetMetadataTooLargeError,
+)
+from ottla.model import TopicPartition
+
+GROUP_NOT_FOUND_SINCE = 9
+"""OffsetCommit version that tells an unknown group from an old generation."""
+
+
+class Offsets:
+    """The offsets of all groups of one coordinator."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        groups: GroupCoordinator,
+        by_group: MutableMapping[str, dict[TopicPartition, Committed]] | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._groups = groups
+        self._retention_ms = config.offsets_retention_minutes * 60_000
+        self.by_group: MutableMapping[str, dict[TopicPartition, Committed]] = {} if by_group is None else by_group
+        self.pending = PendingOffsets()
+
+    def check_commit(self, group_id: str, who: Committer, version: int) -> None:
+        """Raise why these offsets cannot be committed; makes a group that only stores offsets."""
+        group = self._groups.by_id.get(group_id)
+        if group is None:
+            if who.epoch >= 0:
+                if version >= GROUP_NOT_FOUND_SINCE:
+                    raise GroupIdNotFoundError(f"Group {group_id} not found.")
+                raise IllegalGenerationError
+            group = self._groups.by_id[group_id] = ClassicGroup(group_id)
+        group.check_commit(who, version, self._clock.monotonic())
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise why a member may not read these offsets now."""
+        group = self._groups.by_id.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, epoch)
+
+    def check(self, metadata: str | None) -> str:
+        """The metadata of a commit, if it is not too long."""
+        if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
+            raise OffsetMetadataTooLargeError
+        return metadata or ""
+
+    def delete(self, group_id: str, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Record | None]]:
+        """OffsetDelete: per partition the record that takes its offset back; None where the group reads the topic."""
+        group = self._existing(group_id)
+        group.check_offset_delete()
+        subscribed = group.subscribed()
+        return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in wanted)
+
+    def has(self, group_id: str, tp: TopicPartition) -> bool:
+        """Whether the group has committed an offset of this partition."""
+        return tp in self.by_group.get(group_id, ())
+
+    def delete_group(self, group_id: str) -> CoordinatorResult:
+        """Remove an empty group with its offsets."""
+        group = self._existing(group_id)
+        if not group.is_empty:
+            raise NonEmptyGroupError
+        effects = CoordinatorResult()
+        for tp in {*self.by_group.get(group_id, ()), *self.pending.of_group(group_id)}:
+            effects.records.append(records.offset_record(group_id, tp, None))
+        effects.records += tombstones(group)
+        return effects
+
+    def expire(self, group: Group) -> CoordinatorResult:
+        """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
+        effects = CoordinatorResult()
+        if isinstance(group, ShareGroup):
+            return effects  # its progress is kept elsewhere, and for as long as the group
+        offsets = self.by_group.get(group.id, {})
+        subscribed = group.subscribed()
+        pending = set(self.pending.of_group(group.id))
+        kept = pending.union(tp for tp in offsets if subscribed(tp.topic))
+        gone = [tp for tp, committed in offsets.items() if tp not in kept and self._expired(group, committed)]
+        effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
+        if group.is_empty and not pending and len(gone) == len(offsets):
+            effects.records += tombstones(group)
+        return effects
+
+    def _expired(self, group: Group, committed: Committed) -> bool:
+        since = group.retained_since(committed.commit_ms)
+        if since is None:
+            return False
+        due = committed.expire_ms if committed.expire_ms >= 0 else since + self._retention_ms
+        return due <= self._clock.now_ms()
+
+    def _existing(self, group_id: str) -> Group:
+        group = self._groups.by_id.get(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
+        return group
+
+    def forget_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
+        """Per group, what takes back the offsets of deleted topics."""
+        for group_id, offsets in self.by_group.items():
+            gone = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
+            if gone:
+                yield group_id, gone
+
+    def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+        """Take over a record that is in the log."""
+        self.pending.beat(Key(group_id, tp))
+        self.keep(group_id, tp, committed)
+
+    def keep(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+        """An offset counts from now on, or no more."""
+        if committed is not None:
+            self.by_group.setdefault(group_id, {})[tp] = committed
+            if group_id not in self._groups.by_id:
+                self._groups.by_id[group_id] = ClassicGroup(group_id)
+        elif group_id in self.by_group:
+            self.by_group[group_id].pop(tp, None)
+            if not self.by_group[group_id]:
+                del self.by_group[group_id]

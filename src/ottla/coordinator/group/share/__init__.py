@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): members of one group read the same partitions."""

@@ -1,0 +1,138 @@
+"""A share group in `__consumer_offsets`, in Kafka's format: what is written, and how a record changes the group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, by_topic, flat
+from ottla.coordinator.group.common.record_serde import RecordTable, Row, record
+from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
+from ottla.coordinator.runtime.result import Record
+from ottla.protocol.message import Data
+from ottla.protocol.messages import share_group_records as s
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """The group's epoch, and what its topics looked like."""
+    return _of_group(s.METADATA_KEY, group_id, s.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
+
+
+def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> Record:
+    """The group epoch that all targets are for."""
+    value = s.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+    return _of_group(s.TARGET_METADATA_KEY, group_id, value)
+
+
+def member_record(group_id: str, member: ShareMember) -> Record:
+    """What a member said about itself."""
+    value = s.ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+    )
+    return _of_member(s.MEMBER_KEY, group_id, member.id, value)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+    """What a member is to read."""
+    value = s.ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(target))
+    return _of_member(s.TARGET_MEMBER_KEY, group_id, member_id, value)
+
+
+def current_record(group_id: str, member: ShareMember) -> Record:
+    """What a member reads now."""
+    value = s.ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        assigned_partitions=_topics(member.assigned),
+    )
+    return _of_member(s.CURRENT_MEMBER_KEY, group_id, member.id, value)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member is gone."""
+    keys = (s.CURRENT_MEMBER_KEY, s.TARGET_MEMBER_KEY, s.MEMBER_KEY)
+    return [_of_member(key, group_id, member_id, None) for key in keys]
+
+
+def group_tombstones(group: ShareGroup) -> list[Record]:
+    """A group is gone, with all its members."""
+    gone = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
+    return [*gone, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
+
+
+def _put_epoch(group: ShareGroup, _key: Any, value: s.ShareGroupMetadataValue | None) -> None:
+    if value is not None:
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _put_target_epoch(group: ShareGroup, _key: Any, value: s.ShareGroupTargetAssignmentMetadataValue | None) -> None:
+    group.target_epoch = -1 if value is None else value.assignment_epoch
+
+
+def _put_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataValue | None) -> None:
+    if value is None:
+        group.members.pop(key.member_id, None)
+        group.deadlines.pop(key.member_id, None)
+        return
+    group.members[key.member_id] = replace(
+        group.members.get(key.member_id) or ShareMember(key.member_id),
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+    )
+
+
+def _put_target(group: ShareGroup, key: Any, value: s.ShareGroupTargetAssignmentMemberValue | None) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = flat(value.topic_partitions)
+
+
+def _put_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMemberAssignmentValue | None) -> None:
+    old = group.members.get(key.member_id)
+    if value is not None:
+        old = old or ShareMember(key.member_id)
+        group.members[key.member_id] = replace(
+            old,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            assigned=flat(value.assigned_partitions),
+        )
+    elif old is not None:
+        group.members[key.member_id] = replace(old, epoch=-1, previous_epoch=-1, assigned=NOTHING)
+
+
+_TABLE = RecordTable(
+    {
+        s.MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _put_member),
+        s.METADATA_KEY: Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, _put_epoch),
+        s.TARGET_METADATA_KEY: Row(
+            s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, _put_target_epoch
+        ),
+        s.TARGET_MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, _put_target),
+        s.CURRENT_MEMBER_KEY: Row(
+            s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _put_current
+        ),
+    },
+    end=s.METADATA_KEY,
+)
+"""Every kind of record by the number that its key begins with."""
+
+is_known, group_of, replay = _TABLE.is_known, _TABLE.group_of, _TABLE.replay
+
+
+def _topics(partitions: Assignment) -> list[s.TopicPartitions]:
+    return [s.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(partitions)]
+
+
+def _of_group(number: int, group_id: str, value: Data | None) -> Record:
+    return record(number, s.ShareGroupMetadataKey(group_id=group_id), value)
+
+
+def _of_member(number: int, group_id: str, member_id: str, value: Data | None) -> Record:
+    return record(number, s.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)

@@ -1,0 +1,199 @@
+"""Share groups: what a heartbeat does, what leaving does, and what time does. Decisions only, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.classic_groups import Client
+from ottla.coordinator.group.common.consumer_member import JOINING, LEFT, NOTHING, by_topic
+from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
+from ottla.coordinator.group.common.group import Group
+from ottla.coordinator.group.common.group_configs import SHARE, GroupOptions
+from ottla.coordinator.group.share import share_group_records as records
+from ottla.coordinator.group.share.share_assignor import assign
+from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
+from ottla.coordinator.runtime.result import CoordinatorResult, Record, ResponseFuture
+from ottla.errors import (
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    InvalidRequestError,
+    KafkaError,
+    NonEmptyGroupError,
+    code_of,
+)
+from ottla.protocol.messages import share_group_heartbeat as m
+
+
+class ShareGroups:
+    """The share groups of one coordinator; `by_id` holds groups of all kinds."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+        by_id: MutableMapping[str, Group],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._by_id = by_id
+        self.options = GroupOptions(SHARE, config, image)
+
+    def heartbeat(
+        self, request: m.ShareGroupHeartbeatRequest, client: Client, token: ResponseFuture
+    ) -> CoordinatorResult:
+        """ShareGroupHeartbeat: join, stay or leave."""
+        effects = CoordinatorResult()
+        try:
+            _check(request)
+            leaves = request.member_epoch == LEFT
+            answer = self._leave(request, effects) if leaves else self._beat(request, client, effects)
+        except KafkaError as error:
+            answer = m.ShareGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
+            effects = CoordinatorResult()
+        effects.reply(token, answer)
+        return effects
+
+    def begin_anew(self, group_id: str) -> list[Record]:
+        """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
+        group = self._group(group_id, joins=True)
+        if group.members:
+            raise NonEmptyGroupError(f"Group {group_id} has members.")
+        return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
+
+    def tick(self, group: ShareGroup) -> CoordinatorResult:
+        """Throw out who was silent."""
+        effects = CoordinatorResult()
+        now = self._clock.monotonic()
+        silent = {member_id for member_id, until in group.deadlines.items() if until <= now}
+        for member_id in silent:
+            del group.deadlines[member_id]
+        gone = silent & group.members.keys()
+        if gone:
+            effects.records += self._removed(group, gone)
+        return effects
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take a record over, live or from the log; members that are new have their session from now."""
+        group_id = records.group_of(key)
+        group = self._by_id.get(group_id)
+        if not isinstance(group, ShareGroup):
+            if value is None:
+                return
+            group = self._by_id[group_id] = ShareGroup(group_id)
+        done = records.replay(group, key, value)
+        if done.is_end:
+            del self._by_id[group_id]
+        elif done.member_id in group.members and done.member_id not in group.deadlines:
+            self._touch(group, done.member_id or "")
+
+    def _beat(
+        self, request: m.ShareGroupHeartbeatRequest, client: Client, effects: CoordinatorResult
+    ) -> m.ShareGroupHeartbeatResponse:
+        group = self._group(request.group_id, joins=request.member_epoch == JOINING)
+        before = self._member(group, request)
+        after = _described(before, request, client)
+        new, member = self._advance(group, after)
+        effects.records += new
+        self._touch(group, member.id)
+        answer = m.ShareGroupHeartbeatResponse(
+            member_id=member.id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self.options.heartbeat_interval_ms(group.id),
+        )
+        if request.subscribed_topic_names is not None or member.assigned != before.assigned:
+            topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
+            answer.assignment = m.Assignment(topic_partitions=topics)
+        return answer
+
+    def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[Record], ShareMember]:
+        """The member as it describes itself now, a new epoch if that or the topics changed, and its assignment."""
+        image = self._image()
+        before = group.members.get(after.id)
+        written: list[Record] = []
+        if before is None or before.description != after.description:
+            written.append(records.member_record(group.id, after))
+        members = {**group.members, after.id: after}
+        epoch, targets = group.epoch, group.targets
+        changed = before is None or before.topics != after.topics
+        if changed or image.topics is not group.seen or group.epoch > group.target_epoch:
+            names = frozenset().union(*(member.topics for member in members.values()))
+            found = metadata_hash(names, image)
+            if changed or found != group.metadata_hash:
+                epoch += 1
+                written.append(records.epoch_record(group.id, epoch, found))
+            if epoch > group.target_epoch:
+                topics = {member.id: ids_of(member.topics, image) for member in members.values()}
+                targets = assign(topics, sizes_of(names, image))
+                new = {key: target for key, target in targets.items() if group.targets.get(key) != target}
+                written += [records.target_record(group.id, member_id, target) for member_id, target in new.items()]
+                written.append(records.target_epoch_record(group.id, epoch, self._clock.now_ms()))
+            if not written:
+                group.seen = image.topics
+        target = targets.get(after.id, NOTHING)
+        if (after.epoch, after.assigned) != (epoch, target):
+            after = replace(after, previous_epoch=after.epoch, epoch=epoch, assigned=target)
+            written.append(records.current_record(group.id, after))
+        return written, after
+
+    def _group(self, group_id: str, *, joins: bool) -> ShareGroup:
+        group = self._by_id.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        if joins and (group is None or (isinstance(group, ClassicGroup) and group.is_simple)):
+            return ShareGroup(group_id)
+        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+
+    def _member(self, group: ShareGroup, request: m.ShareGroupHeartbeatRequest) -> ShareMember:
+        if request.member_epoch != JOINING:
+            member = group.member_of(request.member_id)
+            member.check_epoch(request.member_epoch)
+            return member
+        size = self._config.group_share_max_size
+        if request.member_id not in group.members and len(group.members) >= size:
+            raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {size} members.")
+        return group.members.get(request.member_id) or ShareMember(request.member_id)
+
+    def _leave(
+        self, request: m.ShareGroupHeartbeatRequest, effects: CoordinatorResult
+    ) -> m.ShareGroupHeartbeatResponse:
+        group = self._group(request.group_id, joins=False)
+        effects.records += self._removed(group, {group.member_of(request.member_id).id})
+        return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
+
+    def _removed(self, group: ShareGroup, gone: set[str]) -> list[Record]:
+        others = [member.topics for member in group.members.values() if member.id not in gone]
+        found = metadata_hash(frozenset().union(*others), self._image())
+        tombstones = [record for member_id in sorted(gone) for record in records.member_tombstones(group.id, member_id)]
+        return [*tombstones, records.epoch_record(group.id, group.epoch + 1, found)]
+
+    def _touch(self, group: ShareGroup, member_id: str) -> None:
+        group.deadlines[member_id] = self._clock.monotonic() + self.options.session_timeout_ms(group.id) / 1000
+
+
+def _check(request: m.ShareGroupHeartbeatRequest) -> None:
+    named = (("GroupId", request.group_id), ("MemberId", request.member_id), ("RackId", request.rack_id))
+    for name, value in named:
+        if value is not None and not value.strip():
+            raise InvalidRequestError(f"{name} can't be empty.")
+    if request.member_epoch == JOINING and not request.subscribed_topic_names:
+        raise InvalidRequestError("SubscribedTopicNames must be set in first request.")
+    if request.member_epoch < LEFT:
+        raise InvalidRequestError("MemberEpoch is invalid.")
+
+
+def _described(member: ShareMember, request: m.ShareGroupHeartbeatRequest, client: Client) -> ShareMember:
+    names = request.subscribed_topic_names
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        topics=member.topics if names is None else frozenset(names),
+        client_id=client.id,
+        client_host=client.host,
+    )

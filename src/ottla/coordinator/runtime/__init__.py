@@ -1,0 +1,1 @@
+"""What all coordinators share: their log, its loading, and what a decision results in."""

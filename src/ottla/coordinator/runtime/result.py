@@ -1,0 +1,39 @@
+"""What a decision leads to: records to append first, answers to give after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ottla.coordinator.group.common.group import Group
+from ottla.protocol.message import Response
+
+
+class ResponseFuture(Protocol):
+    """Where an answer goes: a future of the runtime's, or anything that a test can hold."""
+
+
+class Record(NamedTuple):
+    """A record for `__consumer_offsets`; a value of None removes what the key stands for."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class CoordinatorResult:
+    """Collected while a request is decided."""
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
+    converted: Group | None = None
+    """What takes the place of a group that changes its protocol, once the records are in."""
+
+    def extend(self, more: CoordinatorResult) -> None:
+        """Another decision comes after this one."""
+        self.records += more.records
+        self.replies += more.replies
+
+    def reply(self, token: ResponseFuture, response: Response) -> None:
+        """Give this answer once the records are safe."""
+        self.replies.append((token, response))

@@ -1,0 +1,243 @@
+"""How far a share group is with one partition: which records are whose, and which are done with (KIP-932).
+
+    Available ──acquire──▶ Acquired ──accept──▶ Acknowledged
+        ▲                     │ └──reject, or delivered too often──▶ Archived
+        └──release, time out──┘
+
+Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done with, so `start`
+is the first record that is not. At most `max_records` slots. Times are monotonic seconds and are given. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.coordinator.group.common.group import NEVER
+from ottla.errors import InvalidRecordStateError, InvalidRequestError
+
+
+class State(IntEnum):
+    """Kafka's numbers for what becomes of a record."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+DONE = frozenset({State.ACKNOWLEDGED, State.ARCHIVED})
+
+
+class Acknowledge(IntEnum):
+    """Kafka's numbers for what a member says of a record."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+BECOMES = {
+    Acknowledge.GAP: State.ARCHIVED,
+    Acknowledge.ACCEPT: State.ACKNOWLEDGED,
+    Acknowledge.RELEASE: State.AVAILABLE,
+    Acknowledge.REJECT: State.ARCHIVED,
+    Acknowledge.RENEW: State.ACQUIRED,
+}
+
+
+class Limits(NamedTuple):
+    """What a group allows: records in the works, deliveries of one, and seconds that it may take."""
+
+    max_records: int
+    max_deliveries: int
+    lock_seconds: float
+
+
+@dataclass(slots=True)
+class Slot:
+    """One record."""
+
+    state: State
+    delivered: int
+    member_id: str = ""
+    until: float = NEVER
+
+
+class Run(NamedTuple):
+    """Records in a row that are alike."""
+
+    first: int
+    last: int
+    state: State
+    delivered: int
+
+
+class Said(NamedTuple):
+    """What a member says of records in a row: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+@dataclass(slots=True)
+class SharePartition:
+    """A partition as a group sees it. Methods that change slots return the offsets whose state has to be kept."""
+
+    start: int
+    end: int
+    limits: Limits
+    slots: dict[int, Slot] = field(default_factory=dict)
+    waiters: set[Callable[[], None]] = field(default_factory=set)
+    """Told when records become available again."""
+
+    @property
+    def next_offset(self) -> int:
+        """The first record that can be acquired."""
+        return next((o for o in range(self.start, self.end) if self.slots[o].state is State.AVAILABLE), self.end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing can be acquired before some of it is done with or comes back."""
+        return len(self.slots) >= self.limits.max_records and self.next_offset == self.end
+
+    @property
+    def done(self) -> int:
+        """Records after the start that are done with."""
+        return sum(slot.state in DONE for slot in self.slots.values())
+
+    @property
+    def next_expiry(self) -> float:
+        """When the first record comes back that a member has."""
+        return min((slot.until for slot in self.slots.values()), default=NEVER)
+
+    def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[Run]:
+        """Give a member up to `most` of the records from `first` to `last` that nobody has."""
+        taken: list[int] = []
+        for offset in range(max(first, self.start), last + 1):
+            if len(taken) >= most or not self._has(offset):
+                break
+            slot = self.slots[offset]
+            if slot.state is State.AVAILABLE:
+                self.slots[offset] = Slot(State.ACQUIRED, slot.delivered + 1, member_id, now + self.limits.lock_seconds)
+                taken.append(offset)
+        return self.runs(taken)
+
+    def acknowledge(self, member_id: str, said: Iterable[Said], now: float) -> list[int]:
+        """Take over what a member says of its records: all of it or, with an error, none."""
+        becomes: dict[int, Acknowledge] = {}
+        for batch in said:
+            becomes |= self._checked(member_id, batch)
+        for offset, kind in becomes.items():
+            if kind is Acknowledge.RENEW:
+                self.slots[offset].until = now + self.limits.lock_seconds
+            else:
+                self._end(offset, BECOMES[kind])
+        return self._moved([offset for offset, kind in becomes.items() if kind is not Acknowledge.RENEW])
+
+    def release(self, member_id: str) -> list[int]:
+        """A member is gone: its records are for others."""
+        return self._free(o for o, slot in self.slots.items() if slot.member_id == member_id)
+
+    def expire(self, now: float) -> list[int]:
+        """Take back what members have had for too long."""
+        return self._free(o for o, slot in self.slots.items() if slot.until <= now)
+
+    def forget_before(self, offset: int) -> list[int]:
+        """The log begins later than it did: what lay before is gone."""
+        gone = list(range(self.start, min(offset, self.end)))
+        for one in gone:
+            self._end(one, State.ARCHIVED)
+        moved = self._moved(gone)
+        if offset > self.end:
+            self.start = self.end = offset
+        return moved
+
+    def restore(self, start: int, runs: Iterable[Run]) -> None:
+        """Take over what was kept: where the group is, and records that are done with or were delivered before."""
+        for run in runs:
+            for offset in range(max(run.first, start), run.last + 1):
+                self.slots[offset] = Slot(run.state, run.delivered)
+        self.start = start
+        self.end = max(self.slots, default=start - 1) + 1
+        for offset in [o for o in self.slots if o < start]:
+            del self.slots[offset]
+        for offset in range(start, self.end):
+            self.slots.setdefault(offset, Slot(State.AVAILABLE, 0))
+        self._moved([])
+
+    def runs(self, offsets: Iterable[int]) -> list[Run]:
+        """Records by runs of the same state and number of deliveries, as they are told and kept."""
+        found: list[Run] = []
+        for offset in sorted(offsets):
+            slot = self.slots[offset]
+            last = found[-1] if found else None
+            if last is not None and (last.last + 1, last.state, last.delivered) == (offset, slot.state, slot.delivered):
+                found[-1] = last._replace(last=offset)
+            else:
+                found.append(Run(offset, offset, slot.state, slot.delivered))
+        return found
+
+    def kept(self) -> list[Run]:
+        """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
+        free = [
+            run._replace(state=State.AVAILABLE, delivered=run.delivered - 1) if run.state is State.ACQUIRED else run
+            for run in self.runs(self.slots)
+        ]
+        return [run for run in free if run.state is not State.AVAILABLE or run.delivered]
+
+    def _has(self, offset: int) -> bool:
+        """Whether the record has a slot; makes those up to it where there is room."""
+        if not self.slots and offset > self.end:
+            self.start = self.end = offset  # compaction left nothing between
+        while self.end <= offset:
+            if len(self.slots) >= self.limits.max_records:
+                return False
+            self.slots[self.end] = Slot(State.AVAILABLE if self.end == offset else State.ARCHIVED, 0)
+            self.end += 1
+        return True
+
+    def _checked(self, member_id: str, said: Said) -> dict[int, Acknowledge]:
+        size = said.last - said.first + 1
+        if size < 1 or said.last >= self.end or len(said.types) not in (1, size):
+            raise InvalidRequestError("an acknowledgement does not fit the records that were acquired")
+        found = {}
+        for n, offset in enumerate(range(max(said.first, self.start), said.last + 1), max(0, self.start - said.first)):
+            slot = self.slots[offset]
+            if slot.state is not State.ACQUIRED or slot.member_id != member_id:
+                raise InvalidRecordStateError("the member does not have the record (any more)")
+            found[offset] = _type(said.types[0] if len(said.types) == 1 else said.types[n])
+        return found
+
+    def _end(self, offset: int, state: State) -> None:
+        slot = self.slots[offset]
+        if state is State.AVAILABLE and slot.delivered >= self.limits.max_deliveries:
+            state = State.ARCHIVED
+        self.slots[offset] = Slot(state, slot.delivered)
+
+    def _free(self, offsets: Iterable[int]) -> list[int]:
+        held = [o for o in offsets if self.slots[o].state is State.ACQUIRED]
+        for offset in held:
+            self._end(offset, State.AVAILABLE)
+        return self._moved(held)
+
+    def _moved(self, changed: list[int]) -> list[int]:
+        """The start moves past what is done with."""
+        while self.start < self.end and self.slots[self.start].state in DONE:
+            del self.slots[self.start]
+            self.start += 1
+        for waiter in list(self.waiters) if changed else ():
+            waiter()
+        return changed
+
+
+def _type(number: int) -> Acknowledge:
+    try:
+        return Acknowledge(number)
+    except ValueError:
+        raise InvalidRequestError(f"acknowledgement type {number} is not known") from None

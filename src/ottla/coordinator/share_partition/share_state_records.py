@@ -1,0 +1,86 @@
+"""A share group's progress in `__share_group_state`, in Kafka's format.
+
+Kafka writes a snapshot now and then and between them what has changed, and prunes the log behind the last snapshots. We
+write snapshots only, so that compaction is enough, and read both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.cluster.store.znodes import uuid_text
+from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.share_partition.share_partition import Run, State
+from ottla.protocol.messages import share_group_records as s
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+
+class ShareKey(NamedTuple):
+    """A partition as one group sees it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    def __str__(self) -> str:
+        """What decides the partition of the state topic."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+class Progress(NamedTuple):
+    """What a record says."""
+
+    snapshot_epoch: int
+    start: int
+    runs: list[Run]
+    is_snapshot: bool
+
+
+def snapshot_record(key: ShareKey, epoch: int, start: int, runs: list[Run], now_ms: int) -> Record:
+    """The whole progress."""
+    value = s.ShareSnapshotValue(
+        snapshot_epoch=epoch,
+        start_offset=start,
+        create_timestamp=now_ms,
+        write_timestamp=now_ms,
+        state_batches=_batches(runs),
+    )
+    return Record(_key(key, s.SNAPSHOT_KEY), encode_versioned(value, 0))
+
+
+def tombstones(key: ShareKey) -> list[Record]:
+    """The group or the topic is gone."""
+    return [Record(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
+
+
+def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | None:
+    """Key and progress of a record, None for a tombstone; None altogether for a key that is not known."""
+    number = version_of(key)
+    if number not in (s.SNAPSHOT_KEY, s.UPDATE_KEY):
+        return None
+    decoded = decode_versioned(s.SharePartitionKey, b"\x00\x00" + bytes(key[2:]))
+    found = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
+    if value is None:
+        return found, None
+    is_snapshot = number == s.SNAPSHOT_KEY
+    state = decode_versioned(s.ShareSnapshotValue if is_snapshot else s.ShareUpdateValue, value)
+    assert isinstance(state, (s.ShareSnapshotValue, s.ShareUpdateValue))
+    runs = [
+        Run(batch.first_offset, batch.last_offset, State(batch.delivery_state), batch.delivery_count)
+        for batch in state.state_batches
+    ]
+    return found, Progress(state.snapshot_epoch, state.start_offset, runs, is_snapshot)
+
+
+def _batches(runs: list[Run]) -> list[s.StateBatch]:
+    return [
+        s.StateBatch(first_offset=r.first, last_offset=r.last, delivery_state=r.state, delivery_count=r.delivered)
+        for r in runs
+    ]
+
+
+def _key(key: ShareKey, number: int) -> bytes:
+    return encode_versioned(
+        s.SharePartitionKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), 0, prefix=number
+    )

@@ -1,0 +1,87 @@
+"""Asking the coordinators of transactions that are other brokers: to take partitions in, or whether they have them.
+
+By AddPartitionsToTxn, as a leader does before the first batch of a transaction (KIP-890). Kafka's
+`AddPartitionsToTxnManager`. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.errors import KafkaError, UnknownServerError, for_code
+from ottla.model import TopicPartition
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+VERSION: Final = 5
+"""Of AddPartitionsToTxn; the newest that Kafka 3.9 knows."""
+LANE: Final = "transactions"
+
+Answers = dict[TopicPartition, KafkaError | None]
+"""Per partition why it has no part in the transaction; None where it has."""
+
+
+class Wish(NamedTuple):
+    """Partitions that one producer writes to."""
+
+    transactional_id: str
+    producer: Producer
+    partitions: Sequence[TopicPartition]
+    verify_only: bool
+
+
+class AddPartitions:
+    """Questions to other coordinators."""
+
+    def __init__(self, peers: InterBrokerClient, timeout: float) -> None:
+        self._peers = peers
+        self._timeout = timeout
+        self._gathering: RequestBatcher[Wish, Answers] = RequestBatcher(self._send)
+
+    async def ask(self, broker_id: int, wish: Wish) -> Answers:
+        """The coordinator's answer. Raises where it is not reached."""
+        return await self._gathering.ask(broker_id, wish)
+
+    async def _send(self, broker_id: int, wishes: list[Wish]) -> list[Answers]:
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(wish) for wish in wishes])
+        response = await self._peers.ask(broker_id, request, VERSION, timeout=self._timeout, lane=LANE)
+        if response.error_code:
+            raise for_code(response.error_code)
+        codes = _codes(response)
+        return [{tp: _error(codes.get((wish.transactional_id, tp))) for tp in wish.partitions} for wish in wishes]
+
+
+def _transaction(wish: Wish) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for tp in wish.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=wish.transactional_id,
+        producer_id=wish.producer.id,
+        producer_epoch=wish.producer.epoch,
+        verify_only=wish.verify_only,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()],
+    )
+
+
+def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], int]:
+    return {
+        (transaction.transactional_id, TopicPartition(topic.name, result.partition_index)): result.partition_error_code
+        for transaction in response.results_by_transaction
+        for topic in transaction.topic_results
+        for result in topic.results_by_partition
+    }
+
+
+def _error(code: int | None) -> KafkaError | None:
+    if code == 0:
+        return None
+    return UnknownServerError("the coordinator did not tell of the partition") if code is None else for_code(code)()

@@ -1,0 +1,121 @@
+"""Transaction markers wherever their partitions are led: written here, or asked of the leaders by WriteTxnMarkers.
+
+Who leads is what the cluster's image says now; a leader that does not answer, or leads no more, is an error per
+partition, and the coordinator tries again. Kafka's `TransactionMarkerChannelManager`. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final, NamedTuple
+
+from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
+from ottla.coordinator.transaction.transaction_markers import Ending, LocalMarkers, Results
+from ottla.errors import KafkaError, LeaderNotAvailableError, UnknownServerError, for_code
+from ottla.model import TopicPartition
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+VERSION: Final = 1
+"""Of WriteTxnMarkers; the newest that Kafka 3.9 knows."""
+LANE: Final = "markers"
+
+
+class Wanted(NamedTuple):
+    """Markers of one transaction that one broker is to write."""
+
+    ending: Ending
+    partitions: list[TopicPartition]
+
+
+class TransactionMarkerChannel:
+    """Markers in all partitions of the cluster."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        local: LocalMarkers,
+        peers: InterBrokerClient,
+        image: Callable[[], ClusterImage],
+        timeout: float,
+    ) -> None:
+        self._broker_id = broker_id
+        self._local = local
+        self._peers = peers
+        self._image = image
+        self._timeout = timeout
+        self._gathering: RequestBatcher[Wanted, Results] = RequestBatcher(self._send)
+
+    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+        """Write a marker to each partition; returns when they are safe."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            by_leader.setdefault(self._leader(tp), []).append(tp)
+        if by_leader.keys() == {self._broker_id}:
+            return await self._local.write(ending, partitions)
+        parts = [self._write(leader, Wanted(ending, led)) for leader, led in by_leader.items()]
+        results: Results = {}
+        for part in await asyncio.gather(*parts):
+            results |= part
+        return results
+
+    def _leader(self, tp: TopicPartition) -> int:
+        """The leader; this broker for a partition that nobody knows, as it has the error for that."""
+        known = self._image().partition(tp)
+        return self._broker_id if known is None else known.leader
+
+    async def _write(self, leader: int, wanted: Wanted) -> Results:
+        if leader == self._broker_id:
+            return await self._local.write(*wanted)
+        if leader == NO_LEADER:
+            return dict.fromkeys(wanted.partitions, LeaderNotAvailableError())
+        try:
+            return await self._gathering.ask(leader, wanted)
+        except KafkaError as error:
+            return dict.fromkeys(wanted.partitions, error)
+
+    async def _send(self, broker_id: int, questions: list[Wanted]) -> list[Results]:
+        request = WriteTxnMarkersRequest(markers=[_marker(wanted) for wanted in questions])
+        response = await self._peers.ask(broker_id, request, VERSION, timeout=self._timeout, lane=LANE)
+        codes = _codes(response)
+        return [
+            {tp: _error(codes.get((wanted.ending.producer.id, tp))) for tp in wanted.partitions} for wanted in questions
+        ]
+
+
+def _marker(wanted: Wanted) -> WritableTxnMarker:
+    ending = wanted.ending
+    topics: dict[str, list[int]] = {}
+    for tp in wanted.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return WritableTxnMarker(
+        producer_id=ending.producer.id,
+        producer_epoch=ending.producer.epoch,
+        transaction_result=ending.commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=found) for name, found in topics.items()],
+        coordinator_epoch=ending.coordinator_epoch,
+        transaction_version=ending.version,
+    )
+
+
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
+    """Error codes by producer and partition: Kafka answers in an order of its own."""
+    return {
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
+
+
+def _error(code: int | None) -> KafkaError | None:
+    if code == 0:
+        return None
+    return UnknownServerError("the leader did not tell of the marker") if code is None else for_code(code)()

@@ -1,0 +1,163 @@
+"""Transactions whose end is decided: their markers are written until all are there, then they are complete.
+
+Each has a task. A marker that cannot be written is tried again, after pauses that grow, and as soon as its partition
+has another leader, or other replicas in sync. Who coordinates the transaction no longer stops the task; the next
+coordinator writes all markers again, and a repeated marker changes nothing. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Collection
+
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
+from ottla.coordinator.runtime.coordinator_log import Producer, until_safe
+from ottla.coordinator.transaction.transaction import Transaction
+from ottla.coordinator.transaction.transaction_markers import Ending, Markers
+from ottla.errors import (
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    KafkaError,
+    NotCoordinatorError,
+    TransactionCoordinatorFencedError,
+)
+from ottla.model import TopicPartition
+from ottla.replication.partition import Partition
+
+log = logging.getLogger("ottla.coordinator")
+
+RETRY_SECONDS = 0.1
+"""Pause before a marker, or the record of a completion, that could not be written is tried again; it doubles."""
+MAX_RETRY_SECONDS = 5.0
+
+States = dict[TopicPartition, PartitionImage | None]
+"""Partitions as the cluster's image has them."""
+
+
+class TransactionCompleter:
+    """The transactions of one coordinator that are on their way from prepared to complete."""
+
+    def __init__(
+        self,
+        markers: Markers,
+        image: Callable[[], ClusterImage],
+        complete: Callable[[Transaction], None],
+    ) -> None:
+        self._markers = markers
+        self._image = image
+        self._complete = complete
+        self._waiting: dict[str, tuple[States, asyncio.Event]] = {}
+        """Who waits before another try, and what the partitions were at the last one."""
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        """By transactional id."""
+
+    def begin(self, prepared: Transaction, coordinated: Partition) -> None:
+        """Finish a transaction, as soon as it is safe in the coordinator's partition how it ends."""
+        end = coordinated.log.log_end_offset
+        task = asyncio.get_running_loop().create_task(self._finish(prepared, coordinated, end))
+        self.tasks[prepared.id] = task
+        task.add_done_callback(functools.partial(self._finished, prepared.id))
+
+    def stop(self, transactional_id: str) -> None:
+        """Leave a transaction to its next coordinator."""
+        task = self.tasks.pop(transactional_id, None)
+        if task is not None:
+            task.cancel()
+
+    async def wait(self, transactional_id: str, seconds: float) -> None:
+        """Wait until the id's last transaction is complete, but no longer than that."""
+        task = self.tasks.get(transactional_id)
+        if task is not None:
+            await asyncio.wait([task], timeout=seconds)
+
+    def close(self) -> None:
+        """Leave all of them."""
+        for transactional_id in list(self.tasks):
+            self.stop(transactional_id)
+
+    async def follow(self, _before: ClusterImage, _after: ClusterImage) -> None:
+        """Try again where partitions have changed."""
+        for states, changed in self._waiting.values():
+            if self._states(states) != states:
+                changed.set()
+
+    def _states(self, partitions: Collection[TopicPartition]) -> States:
+        image = self._image()
+        return {tp: image.partition(tp) for tp in partitions}
+
+    def _finished(self, transactional_id: str, task: asyncio.Task[None]) -> None:
+        if self.tasks.get(transactional_id) is task:
+            del self.tasks[transactional_id]
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, TransactionCoordinatorFencedError):
+            log.info("transactional id %s: another broker coordinates it: %s", transactional_id, error)
+        elif error is not None and not isinstance(error, NotCoordinatorError):
+            log.error("transactional id %s stays unfinished until it is loaded again", transactional_id, exc_info=error)
+
+    async def _finish(self, prepared: Transaction, coordinated: Partition, end: int) -> None:
+        """Write the markers until all are there, then that the transaction is complete."""
+        await _until_replicated(coordinated, end)
+        left: Collection[TopicPartition] = prepared.partitions
+        pause = RETRY_SECONDS
+        while True:
+            states = self._states(left)
+            left = await self._write(prepared, left, coordinated.image.leader_epoch)
+            if not left and self._try_complete(prepared):
+                return
+            if await self._changed(prepared.id, {tp: states[tp] for tp in left}, pause):
+                pause = RETRY_SECONDS
+            else:
+                pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+    async def _changed(self, transactional_id: str, states: States, seconds: float) -> bool:
+        """Wait before another try; whether a partition has changed, which ends the wait."""
+        changed = asyncio.Event()
+        self._waiting[transactional_id] = states, changed
+        if self._states(states) != states:
+            changed.set()  # while it was tried
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), seconds)
+        finally:
+            del self._waiting[transactional_id]
+        return changed.is_set()
+
+    async def _write(
+        self, prepared: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
+    ) -> Collection[TopicPartition]:
+        """Write markers; those of the partitions that have to be tried again."""
+        producer = Producer(prepared.producer_id, prepared.producer_epoch)
+        ending = Ending(producer, prepared.committing, coordinator_epoch, prepared.version)
+        left = []
+        for tp, error in (await self._markers.write(ending, partitions)).items():
+            if error is None:
+                continue
+            if isinstance(error, TransactionCoordinatorFencedError):
+                raise error  # another broker finishes it
+            log.warning("transactional id %s: no marker in %s: %s", prepared.id, tp, error)
+            # a partition that has seen a later epoch had its marker before; one that is gone needs none
+            if not isinstance(error, InvalidProducerEpochError) and self._image().partition(tp) is not None:
+                left.append(tp)
+        return left
+
+    def _try_complete(self, prepared: Transaction) -> bool:
+        try:
+            self._complete(prepared)
+        except KafkaError as error:
+            log.warning("transactional id %s cannot be completed now: %s", prepared.id, error)
+            return False
+        return True
+
+
+async def _until_replicated(coordinated: Partition, end: int) -> None:
+    """Wait until everything before `end` is. NotCoordinatorError where another broker leads before that."""
+    while (safe := coordinated.safe(end)) is not None:
+        if not coordinated.leads:
+            raise NotCoordinatorError
+        try:
+            await until_safe(safe)
+        except CoordinatorNotAvailableError:
+            continue  # too few were in sync; it stays in the log, and counts as soon as enough are again

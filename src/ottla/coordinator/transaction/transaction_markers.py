@@ -1,0 +1,102 @@
+"""Transaction markers: the control batch in each partition that says how a transaction ended.
+
+The coordinator asks for them through `Markers`. `LocalMarkers` writes to the partitions that this broker leads;
+`TransactionMarkerChannel` asks the leaders of the others by WriteTxnMarkers. Kafka's
+`TransactionMarkerChannelManager`. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
+from ottla.errors import KafkaError, UnknownServerError
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
+from ottla.records.builder import BatchBuilder, record_size_upper_bound
+from ottla.replication.partitions import Partitions
+from ottla.storage.producer_state import ABORT, COMMIT, marker_record
+
+Results = dict[TopicPartition, KafkaError | None]
+"""Per partition None, or why there is no marker."""
+OffsetsDecided = Callable[[TopicPartition, int, bool], None]
+"""Told that a transaction of this producer ended in this partition of `__consumer_offsets`: True: committed."""
+
+
+class Ending(NamedTuple):
+    """How the transaction of a producer ended, and who says so."""
+
+    producer: Producer
+    commit: bool
+    coordinator_epoch: int
+    version: int
+
+
+class Markers(Protocol):
+    """Where markers are written."""
+
+    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+        """Write a marker to each partition; returns when they are safe."""
+        ...
+
+
+class LocalMarkers:
+    """Markers in the partitions that this broker leads."""
+
+    def __init__(
+        self, clock: Clock, partitions: Partitions, image: Callable[[], ClusterImage], offsets_decided: OffsetsDecided
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._image = image
+        self._offsets_decided = offsets_decided
+
+    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+        """Write a marker to each partition; returns when they are safe."""
+        results: Results = {}
+        waits: dict[TopicPartition, asyncio.Future[None]] = {}
+        for tp in partitions:
+            try:
+                safe = self._append(ending, tp)
+            except KafkaError as error:
+                results[tp] = error
+                continue
+            results[tp] = None
+            if safe is not None:
+                waits[tp] = safe
+        for tp, safe in waits.items():
+            results[tp] = await _outcome(safe)
+        for tp, failed in results.items():
+            if failed is None and tp.topic == CONSUMER_OFFSETS:
+                self._offsets_decided(tp, ending.producer.id, ending.commit)
+        return results
+
+    def _append(self, ending: Ending, tp: TopicPartition) -> asyncio.Future[None] | None:
+        partition = self._partitions.leader(self._image(), tp)
+        if ending.version >= EPOCH_PER_TRANSACTION:
+            partition.log.producers.check_bumped(*ending.producer)
+        appended = partition.append(_batch(ending, self._clock.now_ms()), from_client=False)
+        return partition.safe(appended.last_offset + 1)
+
+
+def _batch(ending: Ending, now_ms: int) -> memoryview:
+    key, value = marker_record(COMMIT if ending.commit else ABORT, ending.coordinator_epoch)
+    builder = BatchBuilder(bytearray(record_size_upper_bound(len(key), len(value))))
+    builder.append(now_ms, key, value)
+    return builder.close(ending.producer.id, ending.producer.epoch, transactional=True, control=True)
+
+
+async def _outcome(safe: asyncio.Future[None]) -> KafkaError | None:
+    try:
+        await safe
+    except KafkaError as error:
+        return error
+    except asyncio.CancelledError:
+        if not safe.cancelled():
+            raise
+        return UnknownServerError()
+    return None

@@ -1,0 +1,77 @@
+"""What `__transaction_state` holds, in Kafka's format: per transactional id the transaction as it stands."""
+
+from __future__ import annotations
+
+from ottla.coordinator.runtime.result import Record
+from ottla.coordinator.transaction.transaction import NUMBERS, State, Transaction
+from ottla.errors import MalformedMessageError
+from ottla.model import TopicPartition
+from ottla.protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
+
+KEY_VERSION = 0
+OLD_VALUE_VERSION = 0
+"""What every Kafka since 0.11 reads; all there is while the cluster's transaction.version is 0."""
+VALUE_VERSION = 1
+_NUMBER_OF = {state: number for number, state in NUMBERS.items()}
+
+
+def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -> Record:
+    """A transactional id as it stands."""
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=_NUMBER_OF[transaction.state],
+        transaction_partitions=None if transaction.state is State.EMPTY else _partitions(transaction),
+        transaction_last_update_timestamp_ms=transaction.update_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        client_transaction_version=transaction.version,
+    )
+    if version == OLD_VALUE_VERSION:
+        value.previous_producer_id = value.next_producer_id = -1
+        value.client_transaction_version = 0
+    return Record(_key(transaction.id), encode_versioned(value, version))
+
+
+def tombstone(transactional_id: str) -> Record:
+    """A transactional id is no more."""
+    return Record(_key(transactional_id), None)
+
+
+def read_key(key: bytes) -> str | None:
+    """The transactional id of a key; None of a key that is not known."""
+    return decode_versioned(TransactionLogKey, key).transactional_id if version_of(key) == KEY_VERSION else None
+
+
+def read_transaction(transactional_id: str, value: bytes) -> Transaction:
+    """The value of a record."""
+    v = decode_versioned(TransactionLogValue, value)
+    state = NUMBERS.get(v.transaction_status)
+    if state is None:
+        raise MalformedMessageError(f"transactional id {transactional_id} has state number {v.transaction_status}")
+    return Transaction(
+        transactional_id,
+        v.producer_id,
+        v.producer_epoch,
+        timeout_ms=v.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            TopicPartition(t.topic, index) for t in v.transaction_partitions or () for index in t.partition_ids
+        ),
+        start_ms=v.transaction_start_timestamp_ms,
+        update_ms=v.transaction_last_update_timestamp_ms,
+        previous_producer_id=v.previous_producer_id,
+        next_producer_id=v.next_producer_id,
+        version=v.client_transaction_version,
+    )
+
+
+def _key(transactional_id: str) -> bytes:
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def _partitions(transaction: Transaction) -> list[PartitionsSchema]:
+    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in transaction.topics.items()]

@@ -1,0 +1,457 @@
+"""Classic groups as decisions: who is answered what, and when."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ottla.clock import ManualClock
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic.classic_group import FOLLOWS, ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_groups import ClassicGroups, Client
+from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.errors import IllegalStateError, KafkaError, code_of, for_code
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+CLIENT = Client("client", "/127.0.0.1")
+
+
+class World:
+    """A coordinator, a clock, and the answers given so far by token."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = ManualClock()
+        self.config = BrokerConfig(
+            {"group.initial.rebalance.delay.ms": 0, **{k.replace("_", "."): v for k, v in options.items()}}
+        )
+        ids = count(1)
+        self.groups = ClassicGroups(self.config, self.clock, lambda: str(next(ids)))
+        self.answers: dict[object, Any] = {}
+        self.records = 0
+
+    def take(self, effects: CoordinatorResult) -> None:
+        self.records += len(effects.records)
+        for token, response in effects.replies:
+            assert token not in self.answers, f"{token} is answered twice"
+            self.answers[token] = response
+
+    def join(
+        self,
+        token: str,
+        member: str = "",
+        *,
+        instance: str | None = None,
+        version: int = 3,
+        protocols: str = "range",
+        **more: Any,
+    ) -> None:
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=more.pop("session", 10_000),
+            rebalance_timeout_ms=60_000,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=more.pop("kind", "consumer"),
+            protocols=[
+                JoinGroupRequestProtocol(name=p, metadata=more.get("metadata", b"m")) for p in protocols.split(",")
+            ],
+        )
+        self.take(self.groups.join(request, version, CLIENT, token))
+
+    def sync(self, token: str, joined: JoinGroupResponse, assignments: dict[str, bytes] | None = None) -> None:
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()],
+        )
+        self.take(self.groups.sync(request, token))
+
+    def heartbeat(self, joined: JoinGroupResponse) -> str | None:
+        try:
+            self.groups.heartbeat(
+                HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+            )
+        except KafkaError as error:
+            return type(error).__name__
+        return None
+
+    def leave(self, token: str, *members: MemberIdentity, version: int = 3) -> None:
+        self.take(self.groups.leave(LeaveGroupRequest(group_id="g", members=list(members)), version, token))
+
+    def pass_time(self, ms: float) -> None:
+        self.clock.advance(ms)
+        for group in list(self.groups.by_id.values()):
+            self.take(self.groups.tick(group))
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.groups.by_id["g"]
+
+    def error(self, token: str) -> str | None:
+        code = self.answers[token].error_code
+        return for_code(code).__name__ if code else None
+
+    def stable(self, n: int = 2, **options: Any) -> list[JoinGroupResponse]:
+        """A stable group of n members; the first leads."""
+        for i in range(n):
+            self.join(f"first{i}", **options)
+            if i:
+                for j in range(i):
+                    self.join(f"again{i}{j}", self.answers[f"first{j}"].member_id, **options)
+        joined = [self.answers[f"again{n - 1}{j}" if j < n - 1 and n > 1 else f"first{j}"] for j in range(n)]
+        for i, one in reversed(list(enumerate(joined))):
+            self.sync(
+                f"sync{i}", one, {m.member_id: m.member_id.encode() for m in joined[0].members} if i == 0 else None
+            )
+        assert self.group.state is State.STABLE
+        return joined
+
+
+def test_states_follow_the_table_only() -> None:
+    group = ClassicGroup("g")
+    with pytest.raises(IllegalStateError, match="Empty to Stable"):
+        group.move(State.STABLE)
+    assert set(FOLLOWS) == set(State)
+
+
+def test_a_lone_member_joins_and_leads_at_once() -> None:
+    world = World()
+    world.join("j")
+    answer = world.answers["j"]
+    assert (answer.error_code, answer.generation_id, answer.leader) == (0, 1, answer.member_id)
+    assert [m.member_id for m in answer.members] == [answer.member_id]
+
+
+def test_a_new_member_is_given_an_id_first_from_version_4_on() -> None:
+    world = World()
+    world.join("j", version=4)
+    assert world.error("j") == "MemberIdRequiredError"
+    world.join("again", world.answers["j"].member_id, version=4)
+    assert world.error("again") is None
+
+
+def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
+    world = World()
+    world.join("a")
+    a = world.answers["a"]
+    world.sync("sa", a, {a.member_id: b"all"})
+    world.join("b")
+    assert "b" not in world.answers
+    assert world.heartbeat(a) == "RebalanceInProgressError"
+    world.join("a2", a.member_id)
+    assert world.answers["b"].generation_id == world.answers["a2"].generation_id == 2
+    assert world.answers["b"].leader == a.member_id
+    assert len(world.answers["a2"].members) == 2
+    assert world.answers["b"].members == []
+
+
+def test_every_member_gets_its_part_when_the_leader_syncs() -> None:
+    world = World()
+    joined = world.stable(3)
+    for i, one in enumerate(joined):
+        assert world.answers[f"sync{i}"].assignment == one.member_id.encode()
+
+
+def test_the_assignment_is_recorded_before_it_is_told() -> None:
+    world = World()
+    world.join("a")
+    a = world.answers["a"]
+    effects = world.groups.sync(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=a.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=a.member_id, assignment=b"x")],
+        ),
+        "s",
+    )
+    assert len(effects.records) == 1
+    assert [r.assignment for _, r in effects.replies if isinstance(r, SyncGroupResponse)] == [b"x"]
+
+
+def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:
+    world = World()
+    one, two = world.stable(2)
+    world.clock.advance(9_000)
+    assert world.heartbeat(one) is None
+    world.pass_time(2_000)
+    assert world.group.state is State.PREPARING
+    assert world.heartbeat(two) == "UnknownMemberIdError"
+    assert world.heartbeat(one) == "RebalanceInProgressError"
+    world.join("alone", one.member_id)
+    assert len(world.answers["alone"].members) == 1
+
+
+def test_members_that_do_not_join_again_are_left_behind() -> None:
+    world = World()
+    one, _two = world.stable(2, session=1_800_000)
+    world.join("new")
+    world.join("one", one.member_id)
+    assert "new" not in world.answers
+    world.pass_time(60_000)
+    assert {m.member_id for m in world.answers["one"].members} == {one.member_id, world.answers["new"].member_id}
+
+
+def test_members_that_do_not_sync_are_left_behind() -> None:
+    world = World()
+    world.join("a", session=1_800_000)
+    world.pass_time(60_000)
+    assert world.group.state is State.EMPTY
+
+
+def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
+    world = World()
+    one, two = world.stable(2)
+    world.leave("l", MemberIdentity(member_id=two.member_id))
+    assert world.answers["l"].members[0].error_code == 0
+    assert world.group.state is State.PREPARING
+    world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="nobody"))
+    assert [m.error_code for m in world.answers["l2"].members] == [0, 25]
+    assert world.group.state is State.EMPTY
+    assert world.group.generation == 3
+
+
+def test_the_first_rebalance_of_an_empty_group_waits_for_more_members() -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    world.join("a")
+    world.pass_time(2000)
+    world.join("b")
+    world.pass_time(1000)
+    assert not world.answers
+    world.pass_time(3000)
+    assert len(world.answers["a"].members) == 2
+
+
+def test_protocols_are_chosen_by_votes_among_those_that_all_offer() -> None:
+    world = World()
+    world.join("a", protocols="range,sticky")
+    world.join("b", protocols="sticky,roundrobin")
+    world.join("a2", world.answers["a"].member_id, protocols="range,sticky")
+    assert world.answers["b"].protocol_name == "sticky"
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"protocols": "other"}, "InconsistentGroupProtocolError"),
+        ({"kind": "connect"}, "InconsistentGroupProtocolError"),
+        ({"member": "nobody"}, "UnknownMemberIdError"),
+        ({"session": 5_999}, "InvalidSessionTimeoutError"),
+        ({"session": 1_800_001}, "InvalidSessionTimeoutError"),
+    ],
+)
+def test_who_does_not_fit_is_refused(how: dict[str, Any], error: str) -> None:
+    world = World()
+    world.stable(1)
+    world.join("x", **how)
+    assert world.error("x") == error
+
+
+def test_a_full_group_takes_no_more() -> None:
+    world = World(group_max_size=1)
+    world.stable(1)
+    world.join("x")
+    assert world.error("x") == "GroupMaxSizeReachedError"
+
+
+def test_old_generations_are_refused() -> None:
+    world = World()
+    (one,) = world.stable(1)
+    one.generation_id -= 1
+    assert world.heartbeat(one) == "IllegalGenerationError"
+    world.sync("s", one)
+    assert world.error("s") == "IllegalGenerationError"
+
+
+def test_a_static_member_that_restarts_takes_its_place_without_a_rebalance() -> None:
+    world = World()
+    world.join("a", instance="i1", version=5)
+    a = world.answers["a"]
+    world.sync("s", a, {a.member_id: b"mine"})
+    world.join("a2", instance="i1", version=5)
+    again = world.answers["a2"]
+    assert (again.error_code, again.generation_id) == (0, a.generation_id)
+    assert again.member_id != a.member_id
+    assert again.members == [], "an old client must not assign anew"
+    world.sync("s2", again)
+    assert world.answers["s2"].assignment == b"mine"
+    world.join("ghost", a.member_id, instance="i1", version=5)
+    assert world.error("ghost") == "FencedInstanceIdError"
+
+
+def test_a_static_leader_of_version_9_is_told_to_skip_the_assignment() -> None:
+    world = World()
+    world.join("a", instance="i1", version=9)
+    a = world.answers["a"]
+    world.sync("s", a, {a.member_id: b"mine"})
+    world.join("a2", instance="i1", version=9)
+    assert world.answers["a2"].skip_assignment
+    assert world.answers["a2"].leader == world.answers["a2"].member_id
+
+
+def test_an_id_that_was_given_out_but_never_used_expires() -> None:
+    world = World()
+    world.join("a", version=4)
+    world.pass_time(10_000)
+    assert not world.group.pending
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: int) -> None:
+    """Random members join, sync, heartbeat, leave and fall silent; at the end everybody is answered."""
+    r = random.Random(seed)
+    world = World(group_initial_rebalance_delay_ms=r.choice([0, 3000]))
+    known: dict[str, JoinGroupResponse] = {}
+    pending: dict[str, str] = {}
+    last_generation = 0
+    for step in range(120):
+        name = f"m{r.randrange(5)}"
+        action = r.choice(["join", "join", "sync", "sync", "heartbeat", "leave", "time"])
+        token = f"{action}{step}"
+        joined = known.get(name)
+        if action == "join" and name not in pending:
+            world.join(
+                token, joined.member_id if joined else "", version=r.choice([3, 5]), metadata=bytes([r.randrange(2)])
+            )
+            pending[name] = token
+        elif action == "sync" and joined is not None and joined.generation_id > 0:
+            world.sync(token, joined, {m.member_id: b"%d" % joined.generation_id for m in joined.members})
+        elif action == "heartbeat" and joined is not None:
+            world.heartbeat(joined)
+        elif action == "leave" and joined is not None:
+            world.leave(token, MemberIdentity(member_id=joined.member_id))
+            known.pop(name)
+            pending.pop(name, None)
+        else:
+            world.pass_time(r.choice([10, 3000, 11_000]))
+        for who, waiting in list(pending.items()):
+            answer = world.answers.get(waiting)
+            if answer is not None:
+                del pending[who]
+                if answer.error_code in (0, 79):
+                    known[who] = answer
+                else:
+                    known.pop(who, None)
+        group = world.groups.by_id.get("g")
+        if group is not None:
+            assert group.generation >= last_generation
+            last_generation = group.generation
+            stable_ids = {m.id for m in group.members.values()}
+            assert group.leader is None or group.leader in stable_ids
+            if group.state is State.STABLE:
+                assert all(m.awaiting_join is None and m.awaiting_sync is None for m in group.members.values())
+    for _ in range(40):
+        world.pass_time(70_000)
+    group = world.group
+    assert (group.state, group.members, group.pending) == (State.EMPTY, {}, {})
+    assert all(token in world.answers for token in pending.values())
+
+
+def test_codes_of_answers_are_kafkas() -> None:
+    world = World()
+    world.join("x", "nobody")
+    assert world.answers["x"].error_code == code_of(for_code(25)())
+
+
+def test_a_new_member_that_is_never_answered_is_given_up() -> None:
+    world = World()
+    world.stable(1, session=1_800_000)
+    world.join("new", session=1_800_000)
+    world.group.deadline = float("inf")  # a rebalance that takes longer than any client waits
+    world.pass_time(5 * 60_000)
+    assert world.error("new") == "UnknownMemberIdError"
+
+
+def test_a_rebalance_waits_on_when_only_static_members_are_left_and_none_is_back() -> None:
+    world = World()
+    world.join("a", instance="i", session=1_800_000)
+    a = world.answers["a"]
+    world.sync("s", a, {a.member_id: b"x"})
+    world.join("b", session=1_800_000)
+    b = next(m for m in world.group.members if m != a.member_id)
+    world.leave("l", MemberIdentity(member_id=b))
+    world.pass_time(60_000)
+    assert (world.group.state, world.group.generation) == (State.PREPARING, 1)
+    world.join("back", a.member_id, instance="i")
+    assert world.answers["back"].generation_id == 2
+
+
+def test_a_rebalance_lets_in_as_many_as_fit() -> None:
+    world = World(group_max_size=2)
+    one, _two = world.stable(2)
+    world.join("third")
+    assert world.error("third") == "GroupMaxSizeReachedError"
+    world.join("one", one.member_id)  # a leader that joins again starts a rebalance
+    world.join("third2")
+    world.pass_time(11_000)
+    assert len(world.answers["third2"].members) == 0
+    assert len(world.answers["one"].members) == 2
+
+
+# Large groups
+
+
+def exact_deadline(group: ClassicGroup) -> float:
+    timers = [member.timer for member in group.members.values()]
+    return min([group.deadline, group.sync_deadline, *group.pending.values(), *timers])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_next_deadline_is_never_later_than_the_first_timer(seed: int) -> None:
+    draw, world, tokens = random.Random(seed), World(), count()
+    for _ in range(120):
+        known = list(world.group.members.values()) if "g" in world.groups.by_id else []
+        action = draw.choice(["join", "join", "again", "beat", "sync", "leave", "time"])
+        member = draw.choice(known) if known else None
+        token = f"t{next(tokens)}"
+        if action == "join" or member is None:
+            version, session = draw.choice([3, 5]), draw.choice([6_000, 10_000, 45_000])
+            world.join(token, version=version, session=session, protocols=draw.choice(["range", "range,sticky"]))
+        elif action == "again":
+            world.join(token, member.id, protocols=draw.choice(["range", "range,sticky"]))
+        elif action == "beat":
+            world.heartbeat(JoinGroupResponse(generation_id=world.group.generation, member_id=member.id))
+        elif action == "sync":
+            world.sync(token, JoinGroupResponse(generation_id=world.group.generation, member_id=member.id))
+        elif action == "leave":
+            world.leave(token, MemberIdentity(member_id=member.id))
+        else:
+            world.pass_time(draw.choice([100, 3_000, 8_000]))
+            assert world.group.members_due == min(
+                [m.timer for m in world.group.members.values()] + list(world.group.pending.values()), default=NEVER
+            )
+        assert world.group.next_deadline() <= exact_deadline(world.group)
+        offers = [set(m.protocols) for m in world.group.members.values()]
+        assert world.group.common() == (set.intersection(*offers) if offers else set())
+
+
+def test_heartbeat_and_join_of_a_large_group_do_not_look_at_every_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    for i in range(300):
+        world.join(f"j{i}")
+    looked = []
+    timer = Member.timer
+    monkeypatch.setattr(Member, "timer", property(lambda m: looked.append(m) or timer.fget(m)))  # type: ignore[attr-defined]
+    world.join("late")
+    world.group.next_deadline()
+    assert not looked
+
+
+def test_ids_handed_out_to_who_never_joins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.coordinator.group.classic.classic_group.MAX_PENDING", 100)
+    world = World()
+    for i in range(150):
+        world.join(f"j{i}", version=5)
+    assert len(world.group.pending) == 100
+    world.join("last", world.answers["j149"].member_id, version=5)
+    world.join("first", world.answers["j0"].member_id, version=5)
+    assert "last" not in world.answers  # it waits for the others that have an id
+    assert world.error("first") == "UnknownMemberIdError"

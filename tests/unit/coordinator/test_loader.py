@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.runtime.loader import SLICE_RECORDS, ShardedMap, Shards
+from ottla.errors import CoordinatorLoadInProgressError, NotCoordinatorError
+from ottla.model import TopicPartition
+
+TOPIC = "__states"
+
+
+class Log:
+    """A log of batches with one record each."""
+
+    def __init__(self, count: int) -> None:
+        self.end = count
+        self.broken = False
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Any, memoryview]]:
+        while offset < self.end:
+            if self.broken:
+                raise OSError("the disk is gone")
+            offset += 1
+            yield SimpleNamespace(next_offset=offset), memoryview(b"")
+
+
+class Memory:
+    """What was read of each partition."""
+
+    def __init__(self) -> None:
+        self.read_of: dict[int, list[int]] = {}
+        self.ready: list[int] = []
+
+    def read(self, index: int, header: Any, data: memoryview) -> int:
+        self.read_of.setdefault(index, []).append(header.next_offset)
+        return 1
+
+    def loaded(self, index: int) -> None:
+        self.ready.append(index)
+
+    def unload(self, index: int) -> None:
+        self.read_of.pop(index, None)
+
+
+def partition(index: int, records: int) -> Any:
+    return SimpleNamespace(topic_partition=TopicPartition(TOPIC, index), log=Log(records))
+
+
+def run(test: Callable[[Shards, Memory], Awaitable[None]]) -> None:
+    async def body() -> None:
+        memory = Memory()
+        shards = Shards(TOPIC, memory)
+        await test(shards, memory)
+        shards.close()
+
+    asyncio.run(body())
+
+
+def test_a_short_partition_is_there_at_once() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        short = partition(3, 10)
+        shards.led(short)
+        assert shards.partition(3) is short
+        assert memory.ready == [3]
+        assert not shards.are_loading
+
+    run(test)
+
+
+def test_partitions_of_other_topics_and_others_are_none_of_its_business() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        other = partition(0, 1)
+        other.topic_partition = TopicPartition("elsewhere", 0)
+        shards.led(other)
+        shards.resigned(other.topic_partition)
+        assert memory.ready == []
+        with pytest.raises(NotCoordinatorError):
+            shards.partition(0)
+
+    run(test)
+
+
+def test_long_partitions_are_read_in_turns_while_others_work() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        shards.led(partition(0, 10 * SLICE_RECORDS))
+        shards.led(partition(1, 3 * SLICE_RECORDS))
+        turns = 0
+        while shards.are_loading:
+            with pytest.raises(CoordinatorLoadInProgressError):
+                shards.partition(0)
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 10
+        assert memory.ready == [1, 0], "the shorter one does not wait for the longer one"
+        assert [len(memory.read_of[i]) for i in (0, 1)] == [10 * SLICE_RECORDS, 3 * SLICE_RECORDS]
+
+    run(test)
+
+
+def test_what_is_appended_while_a_partition_is_read_is_read_too() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        growing = partition(0, 2 * SLICE_RECORDS)
+        shards.led(growing)
+        growing.log.end += 7  # the marker of a transaction
+        await shards.all_loaded()
+        assert memory.read_of[0] == list(range(1, 2 * SLICE_RECORDS + 8))
+
+    run(test)
+
+
+def test_reading_goes_on_where_it_was_when_the_log_moves() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        moving = partition(0, 3 * SLICE_RECORDS)
+        shards.led(moving)
+        moving.log.broken = True
+        moving.log = Log(3 * SLICE_RECORDS)
+        await shards.all_loaded()
+        assert memory.read_of[0] == list(range(1, 3 * SLICE_RECORDS + 1))
+        assert shards.is_loaded(0)
+
+    run(test)
+
+
+def test_losing_the_lead_ends_the_reading() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        shards.led(partition(0, 3 * SLICE_RECORDS))
+        shards.resigned(TopicPartition(TOPIC, 0))
+        await shards.all_loaded()
+        assert memory.ready == []
+        assert memory.read_of == {}
+        with pytest.raises(NotCoordinatorError):
+            shards.partition(0)
+
+    run(test)
+
+
+def test_who_leads_again_while_reading_reads_from_the_beginning() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        shards.led(partition(0, 3 * SLICE_RECORDS))
+        await asyncio.sleep(0)
+        shards.resigned(TopicPartition(TOPIC, 0))
+        shards.led(partition(0, 2 * SLICE_RECORDS))
+        await shards.all_loaded()
+        assert memory.read_of[0] == list(range(1, 2 * SLICE_RECORDS + 1))
+        assert memory.ready == [0]
+
+    run(test)
+
+
+def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        same = partition(0, 5)
+        shards.led(same)
+        shards.led(same)
+        assert memory.ready == [0]
+        assert len(memory.read_of[0]) == 5
+
+    run(test)
+
+
+def test_another_replica_in_its_place_is_read_anew() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        shards.led(partition(0, 5))
+        shards.led(partition(0, 8))
+        assert len(memory.read_of[0]) == 8
+
+    run(test)
+
+
+def test_a_partition_that_cannot_be_read_is_not_answered_for_and_others_are() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        bad = partition(0, 2 * SLICE_RECORDS)
+        shards.led(bad)
+        bad.log.broken = True
+        shards.led(partition(1, 5))
+        await shards.all_loaded()
+        assert memory.ready == [1]
+        assert memory.read_of.keys() == {1}, "half of it is not kept"
+        with pytest.raises(NotCoordinatorError):
+            shards.partition(0)
+        bad.log.broken = False
+        shards.led(bad)
+        await shards.all_loaded()
+        assert shards.is_loaded(0)
+
+    run(test)
+
+
+def test_after_the_end_nothing_is_coordinated() -> None:
+    async def test(shards: Shards, memory: Memory) -> None:
+        shards.led(partition(0, 1))
+        shards.close()
+        shards.led(partition(1, 1))
+        for index in (0, 1):
+            with pytest.raises(NotCoordinatorError):
+                shards.partition(index)
+
+    run(test)
+
+
+def test_what_is_kept_goes_with_its_partition() -> None:
+    kept: ShardedMap[str, int] = ShardedMap(len)
+    kept.update({"a": 1, "b": 2, "cc": 3})
+    kept["a"] = 4
+    assert kept.of(1) == [4, 2] or kept.of(1) == [2, 4]
+    del kept["b"]
+    assert kept.keys_of(1) == ["a"]
+    assert kept.drop(1) == {"a": 4}
+    assert dict(kept) == {"cc": 3}
+    assert kept.drop(1) == {}

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
+from ottla.coordinator.runtime.coordinator_log import Producer
+from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
+from ottla.coordinator.transaction.transaction_markers import Ending, Results
+from ottla.errors import (
+    LeaderNotAvailableError,
+    NetworkError,
+    NotLeaderOrFollowerError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from ottla.model import TopicPartition
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+LEADERS = [0, 1, 2, 1, -1]
+"""The leader of each partition of the topic."""
+T = [TopicPartition("t", index) for index in range(len(LEADERS))]
+COMMIT = Ending(Producer(7, 3), True, 5, 0)
+
+
+def image() -> ClusterImage:
+    partitions = tuple(PartitionImage(leader, 1, (0, 1, 2), (0, 1, 2)) for leader in LEADERS)
+    return ClusterImage("c", topics={"t": TopicImage("t", UUID(int=1), partitions)})
+
+
+class Here:
+    """What this broker, number 0, writes."""
+
+    def __init__(self) -> None:
+        self.written: list[TopicPartition] = []
+
+    async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
+        self.written += partitions
+        return {tp: None if tp in T else UnknownTopicOrPartitionError() for tp in partitions}
+
+
+class Others:
+    """Peers that write every marker, but for those in `errors`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
+        self.errors: dict[TopicPartition, int] = {}
+        self.silent: set[TopicPartition] = set()
+        self.gone: set[int] = set()
+
+    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str) -> Any:
+        if broker_id in self.gone:
+            raise NetworkError
+        request = decode(WriteTxnMarkersRequest, encode(request, version), version)
+        self.asked.append((broker_id, request))
+        markers = [
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=self.errors.get(TopicPartition(topic.name, index), 0),
+                            )
+                            for index in topic.partition_indexes
+                            if TopicPartition(topic.name, index) not in self.silent
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in reversed(request.markers)  # Kafka's order is its own
+        ]
+        return WriteTxnMarkersResponse(markers=markers)
+
+
+def write(here: Here, others: Others, *endings: tuple[Ending, list[TopicPartition]]) -> list[Results]:
+    async def body() -> list[Results]:
+        markers = TransactionMarkerChannel(0, here, others, image, 5.0)  # type: ignore[arg-type]
+        return await asyncio.gather(*[markers.write(*ending) for ending in endings])
+
+    return asyncio.run(body())
+
+
+def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
+    here, others = Here(), Others()
+    (results,) = write(here, others, (COMMIT, T[:4]))
+    assert results == dict.fromkeys(T[:4])
+    assert here.written == [T[0]]
+    assert sorted(broker for broker, _ in others.asked) == [1, 2]
+    (request,) = [request for broker, request in others.asked if broker == 1]
+    (marker,) = request.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, True)
+    assert marker.coordinator_epoch == 5
+    assert [(t.name, t.partition_indexes) for t in marker.topics] == [("t", [1, 3])]
+
+
+def test_nobody_is_asked_for_partitions_that_are_led_here() -> None:
+    here, others = Here(), Others()
+    assert write(here, others, (COMMIT, [T[0]])) == [{T[0]: None}]
+    assert not others.asked
+
+
+def test_transactions_that_end_meanwhile_go_into_one_request() -> None:
+    others = Others()
+    endings = [(Ending(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
+    others.errors[T[1]] = 0
+    assert write(Here(), others, *endings) == [{T[1]: None}] * 5
+    assert sum(len(request.markers) for _, request in others.asked) == 5
+    assert len(others.asked) < 5
+
+
+def test_errors_are_told_by_partition() -> None:
+    others = Others()
+    others.errors[T[1]] = NotLeaderOrFollowerError.code or 0
+    others.silent.add(T[3])
+    others.gone.add(2)
+    unknown = TopicPartition("unknown", 0)
+    (results,) = write(Here(), others, (COMMIT, [*T, unknown]))
+    assert {tp: type(error) for tp, error in results.items() if error is not None} == {
+        T[1]: NotLeaderOrFollowerError,
+        T[2]: NetworkError,
+        T[3]: UnknownServerError,
+        T[4]: LeaderNotAvailableError,
+        unknown: UnknownTopicOrPartitionError,
+    }

@@ -1,0 +1,117 @@
+"""Share groups as decisions: members, epochs, who reads what, and what the log holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.coordinator.consumer_world import CLIENT, World, error, topic_id
+
+from ottla.coordinator.group.share.share_assignor import assign
+from ottla.coordinator.group.share.share_group import ShareGroup, State
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+class ShareWorld(World):
+    def share(self, member: str, epoch: int = 0, topics: str | None = "t") -> ShareGroupHeartbeatResponse:
+        names = None if topics is None else topics.split(",")
+        request = ShareGroupHeartbeatRequest(
+            group_id="g", member_id=member, member_epoch=epoch, subscribed_topic_names=names
+        )
+        token = object()
+        self.take(self.coordinator.share_heartbeat(request, CLIENT, token))
+        answer = self.answers[token]
+        assert isinstance(answer, ShareGroupHeartbeatResponse)
+        return answer
+
+    @property
+    def shared(self) -> ShareGroup:
+        group = self.coordinator.by_id["g"]
+        assert isinstance(group, ShareGroup)
+        return group
+
+
+def read(answer: ShareGroupHeartbeatResponse) -> dict[str, list[int]] | None:
+    if answer.assignment is None:
+        return None
+    return {t.topic_id.bytes.rstrip(b".").decode(): t.partitions for t in answer.assignment.topic_partitions}
+
+
+def test_members_get_their_partitions_as_soon_as_they_come() -> None:
+    world = ShareWorld({"t": 2})
+    assert read(world.share("a")) == {"t": [0, 1]}
+    assert read(world.share("b")) == {"t": [1]}
+    answer = world.share("a", 1, None)
+    assert (answer.member_epoch, read(answer)) == (2, {"t": [0]})
+    assert read(world.share("a", 2, None)) is None
+    assert len(read(world.share("c")) or {}) == 1  # more members than partitions share them
+
+
+def test_members_that_leave_or_fall_silent_are_gone() -> None:
+    world = ShareWorld({"t": 2})
+    world.share("a")
+    world.share("b")
+    world.share("a", 1, None)
+    assert world.share("b", -1, None).member_epoch == -1
+    assert read(world.share("a", 2, None)) == {"t": [0, 1]}
+    world.pass_time(45_000)
+    assert (world.shared.state, world.shared.members, world.shared.targets) == (State.EMPTY, {}, {})
+
+
+def test_new_partitions_are_read() -> None:
+    world = ShareWorld({"t": 1})
+    world.share("a")
+    world.topics({"t": 3})
+    assert read(world.share("a", 1, None)) == {"t": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"member": ""}, "INVALID_REQUEST"),
+        ({"topics": None}, "INVALID_REQUEST"),
+        ({"epoch": -2}, "INVALID_REQUEST"),
+        ({"epoch": 1}, "GROUP_ID_NOT_FOUND"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told(how: dict[str, Any], expected: str) -> None:
+    assert error(ShareWorld().share(**{"member": "a", **how})) == expected
+
+
+def test_unknown_and_late_members_are_fenced_and_a_full_group_is_full() -> None:
+    world = ShareWorld(group_share_max_size=1)
+    world.share("a")
+    assert error(world.share("b", 1)) == "UNKNOWN_MEMBER_ID"
+    assert error(world.share("b")) == "GROUP_MAX_SIZE_REACHED"
+    assert error(world.share("a", 7)) == "FENCED_MEMBER_EPOCH"
+
+
+def test_a_group_is_of_one_kind() -> None:
+    world = ShareWorld()
+    world.share("a")
+    assert error(world.join("new")) == "GROUP_ID_NOT_FOUND"
+    other = ShareWorld()
+    other.join("new")
+    assert error(other.share("a")) == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_restart_finds_the_group_as_it_was() -> None:
+    world = ShareWorld({"t": 3})
+    world.share("a")
+    world.share("b")
+    world.share("a", 1, None)
+    before = world.shared
+    world.restart()
+    for attribute in ("epoch", "metadata_hash", "target_epoch", "members", "targets"):
+        assert getattr(world.shared, attribute) == getattr(before, attribute), attribute
+    assert world.shared.deadlines.keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(("members", "partitions"), [(1, 5), (3, 5), (5, 3), (4, 4)])
+def test_everybody_reads_something_and_everything_is_read(members: int, partitions: int) -> None:
+    topic = topic_id("t")
+    shares = assign({f"m{i}": frozenset({topic}) for i in range(members)}, {topic: partitions})
+    assert {p.partition for share in shares.values() for p in share} == set(range(partitions))
+    sizes = [len(share) for share in shares.values()]
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
