@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.damage import damaged
-from ottla.broker.authentication import SESSION, Door, Offer
+from ottla.broker.security.sasl_authenticator import SESSION, Offer, SaslAuthenticator
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.connection import USER, HangupError
-from ottla.net.distinguished_name import subject_of
-from ottla.net.jks import read_jks
-from ottla.net.sasl.plain import PlainServer
-from ottla.net.sasl.scram import Credential, ScramClient, ScramServer
+from ottla.net.server.connection import USER, HangupError
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.security.sasl.plain import PlainServer
+from ottla.security.sasl.scram import Credential, ScramClient, ScramServer
+from ottla.security.tls.distinguished_name import subject_of
+from ottla.security.tls.jks import read_jks
 
 STORE = Path(__file__).resolve().parent.parent / "tests" / "unit" / "net" / "stores" / "trust.jks"
 KNOWN = Credential(b"salt" * 4, b"\1" * 32, b"\2" * 32, 4096)
@@ -58,7 +58,7 @@ def first_requests(r: random.Random) -> None:
         assert frame[:2] == b"\0\x12" or connection.state.get(USER) == "alice"
         return []
 
-    door = Door(served, offers, failure_delay_ms=0, max_frame_bytes=100)
+    door = SaslAuthenticator(served, offers, failure_delay_ms=0, max_frame_bytes=100)
     connection: Any = SimpleNamespace(peer="p", listener=SimpleNamespace(name="L"), state={}, max_frame=10)
     for _ in range(r.randint(1, 5)):
         try:

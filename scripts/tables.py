@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.broker.apis import LEFT_OUT, SERVED, Served
-from ottla.broker.config_entries import text_of
+from ottla.broker.config.config_entries import text_of
 from ottla.cli.main import COMMANDS
 from ottla.client.admin.calls import AdminCalls
 from ottla.client.admin.core import AdminCore
@@ -26,7 +26,7 @@ from ottla.config.topic import TopicConfig
 from ottla.legacy.consumer_config import ConsumerConfig as LegacyConsumerConfig
 from ottla.legacy.producer_config import ProducerConfig as LegacyProducerConfig
 from ottla.metrics.registry import Metrics
-from ottla.net import channel_metrics
+from ottla.net.client import channel_metrics
 from ottla.spark.watching.metrics import QUERY_METRICS
 from scripts import compatibility_page
 

@@ -9,13 +9,6 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
 if TYPE_CHECKING:
-    from ottla.acl import ACL as ACL
-    from ottla.acl import ACLFilter as ACLFilter
-    from ottla.acl import ACLPermissionType as ACLPermissionType
-    from ottla.acl import ACLResourcePatternType as ACLResourcePatternType
-    from ottla.acl import ResourcePattern as ResourcePattern
-    from ottla.acl import ResourcePatternFilter as ResourcePatternFilter
-    from ottla.acl import ResourceType as ResourceType
     from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin.admin import KafkaAdminClient as KafkaAdminClient
     from ottla.client.admin.cluster import ClusterDescription as ClusterDescription
@@ -85,6 +78,13 @@ if TYPE_CHECKING:
     from ottla.model import OffsetAndTimestamp as OffsetAndTimestamp
     from ottla.model import RecordMetadata as RecordMetadata
     from ottla.model import TopicPartition as TopicPartition
+    from ottla.security.acl import ACL as ACL
+    from ottla.security.acl import ACLFilter as ACLFilter
+    from ottla.security.acl import ACLPermissionType as ACLPermissionType
+    from ottla.security.acl import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.security.acl import ResourcePattern as ResourcePattern
+    from ottla.security.acl import ResourcePatternFilter as ResourcePatternFilter
+    from ottla.security.acl import ResourceType as ResourceType
     from ottla.serializers import BooleanDeserializer as BooleanDeserializer
     from ottla.serializers import BooleanSerializer as BooleanSerializer
     from ottla.serializers import ByteArrayDeserializer as ByteArrayDeserializer
@@ -115,11 +115,11 @@ if TYPE_CHECKING:
     from ottla.serializers import VoidSerializer as VoidSerializer
 
 _HOMES = {
-    "ACL": "ottla.acl",
-    "ACLFilter": "ottla.acl",
+    "ACL": "ottla.security.acl",
+    "ACLFilter": "ottla.security.acl",
     "ACLOperation": "ottla.model",
-    "ACLPermissionType": "ottla.acl",
-    "ACLResourcePatternType": "ottla.acl",
+    "ACLPermissionType": "ottla.security.acl",
+    "ACLResourcePatternType": "ottla.security.acl",
     "AbortTransactionSpec": "ottla.client.admin.transactions",
     "AlterConfigOp": "ottla.client.admin.configs",
     "AsyncConsumerRebalanceListener": "ottla.client.kafka_python",
@@ -194,9 +194,9 @@ _HOMES = {
     "RecordsToDelete": "ottla.client.admin.records",
     "ReplicaInfo": "ottla.client.admin.log_dirs",
     "ReplicaLogDirInfo": "ottla.client.admin.log_dirs",
-    "ResourcePattern": "ottla.acl",
-    "ResourcePatternFilter": "ottla.acl",
-    "ResourceType": "ottla.acl",
+    "ResourcePattern": "ottla.security.acl",
+    "ResourcePatternFilter": "ottla.security.acl",
+    "ResourceType": "ottla.security.acl",
     "ScramCredentialInfo": "ottla.client.admin.scram",
     "ScramMechanism": "ottla.client.admin.scram",
     "Serializer": "ottla.client.serializers",

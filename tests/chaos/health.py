@@ -16,7 +16,7 @@ from tests.chaos.tree import Tree
 from ottla import KafkaAdminClient
 from ottla.client.admin.partitions import ElectionType
 from ottla.errors import KafkaError
-from ottla.net.blocking_channel import BlockingChannel
+from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 WHOLE_SECONDS = 90.0

@@ -18,7 +18,7 @@ from tests.unit.broker.large_requests import array_paths, large
 from ottla.broker.apis import SERVED, Served
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.errors import KafkaError
-from ottla.net.connection import HangupError
+from ottla.net.server.connection import HangupError
 from ottla.protocol.messages.metadata import MetadataRequest
 
 ITEMS = int(os.environ.get("OTTLA_LARGE_ITEMS", "1000"))

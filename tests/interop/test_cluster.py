@@ -37,7 +37,7 @@ from ottla.errors import (
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
 )
-from ottla.net.channel import Channel
+from ottla.net.client.channel import Channel
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -31,7 +31,7 @@ from tests.interop.kafka_jars import NODE_HEAP, server
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.errors import FencedMemberEpochError, UnreleasedInstanceIdError
-from ottla.net.channel import Channel
+from ottla.net.client.channel import Channel
 from ottla.net.ports import free_port
 from ottla.protocol.messages import consumer_group_heartbeat as m
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -17,9 +17,9 @@ from tests.unit.broker.test_group_rules import CODES, ROWS
 from ottla import ACL, ACLFilter, KafkaAdminClient, NewTopic, TopicPartition
 from ottla.client.introduction import introduce
 from ottla.config.client import ClientConfig
-from ottla.net.channel import Channel
+from ottla.net.client.channel import Channel
+from ottla.net.client.sasl_login import Login
 from ottla.net.ports import free_port
-from ottla.net.sasl.login import Login
 from ottla.protocol.message import Request, Struct
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 

@@ -15,7 +15,7 @@ from tests.interop.malformed_batches import V2, Case
 
 from ottla import KafkaAdminClient, KafkaConsumer, NewTopic, TopicPartition
 from ottla.broker.embedded import Broker
-from ottla.net.blocking_channel import BlockingChannel
+from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.net.ports import free_port
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -1,6 +1,7 @@
 import pytest
 
-from ottla.acl import (
+from ottla.model import ACLOperation
+from ottla.security.acl import (
     ACL,
     ACLFilter,
     ACLPermissionType,
@@ -9,7 +10,6 @@ from ottla.acl import (
     ResourcePatternFilter,
     ResourceType,
 )
-from ottla.model import ACLOperation
 
 TOPIC, GROUP, ANY_TYPE = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.ANY
 ANY, MATCH, LITERAL, PREFIXED = (

@@ -24,10 +24,10 @@ from ottla import (
     addresses,
     errors,
 )
-from ottla.broker.authorizer import Client
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 from ottla.net.ports import free_port
+from ottla.security.authorizer import Client
 
 
 @pytest.mark.parametrize(

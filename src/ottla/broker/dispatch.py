@@ -12,9 +12,8 @@ import time
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
-from ottla.acl import ResourceType
 from ottla.broker.apis import BY_KEY, Handler, Served
-from ottla.broker.meter import Meter
+from ottla.broker.quotas.request_quota import RequestQuotaTracker
 from ottla.broker.request_parts import exceeding, handle_in_parts
 from ottla.broker.request_time import timed
 from ottla.broker.services import Call, Services
@@ -26,12 +25,13 @@ from ottla.errors import (
     UnsupportedVersionError,
     code_of,
 )
-from ottla.net.connection import Chunk as SentChunk
-from ottla.net.connection import Connection, HangupError, Reply
+from ottla.net.server.connection import Chunk as SentChunk
+from ottla.net.server.connection import Connection, HangupError, Reply
 from ottla.protocol.apis import APIS
 from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header, encode_response_header
 from ottla.protocol.message import Request, Response, decode, decode_in_slices, encode_chunks, encode_chunks_in_slices
 from ottla.protocol.wire import Chunk
+from ottla.security.acl import ResourceType
 
 log = logging.getLogger("ottla.broker")
 
@@ -104,7 +104,9 @@ class Dispatch:
             raise HangupError(f"a request cannot be read: {error}") from None
         except ClusterAuthorizationFailedError as error:
             return framed(failure(served, version, error), header)
-        meter = Meter(self._quotas, call, header.api_key, len(frame), began) if self._quotas.active else None
+        meter = (
+            RequestQuotaTracker(self._quotas, call, header.api_key, len(frame), began) if self._quotas.active else None
+        )
         if steps is not None:
             reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, served, handler, call, meter)
         else:
@@ -121,7 +123,7 @@ class Dispatch:
         served: Served,
         handler: Handler,
         call: Call,
-        meter: Meter | None,
+        meter: RequestQuotaTracker | None,
     ) -> Reply:
         """Decode a request with many items, and let others have their turn in between."""
         try:
@@ -138,7 +140,7 @@ class Dispatch:
         served: Served,
         handler: Handler,
         call: Call,
-        meter: Meter | None,
+        meter: RequestQuotaTracker | None,
     ) -> Reply | Awaitable[Reply]:
         answer: Response | Awaitable[Response | None] | None
         try:
@@ -189,7 +191,11 @@ class Dispatch:
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _later(
-        self, pending: Awaitable[Response | None], header: RequestHeader, served: Served, meter: Meter | None
+        self,
+        pending: Awaitable[Response | None],
+        header: RequestHeader,
+        served: Served,
+        meter: RequestQuotaTracker | None,
     ) -> Reply:
         try:
             answer = await pending
@@ -224,7 +230,9 @@ class Dispatch:
         return failure(served, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
 
 
-def _finish(answer: Response | None, header: RequestHeader, meter: Meter | None) -> Reply | Awaitable[Reply]:
+def _finish(
+    answer: Response | None, header: RequestHeader, meter: RequestQuotaTracker | None
+) -> Reply | Awaitable[Reply]:
     """Frame a response; one with many items is encoded in slices, which others have their turn between."""
     if answer is None:
         if meter is not None:
@@ -252,12 +260,12 @@ async def _encode(
     out: bytearray,
     answer: Response,
     header: RequestHeader,
-    meter: Meter | None,
+    meter: RequestQuotaTracker | None,
 ) -> Reply:
     return _metered(sealed(out, await in_slices(steps)), answer, header, meter)
 
 
-def _metered(reply: Reply, answer: Response, header: RequestHeader, meter: Meter | None) -> Reply:
+def _metered(reply: Reply, answer: Response, header: RequestHeader, meter: RequestQuotaTracker | None) -> Reply:
     if meter is not None and meter.finish(answer, reply):
         reply = framed(answer, header)  # again, with the time that the client has to wait
     return reply

@@ -12,16 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ottla import logs
-from ottla.broker import certificates
-from ottla.broker.authorizer import Authorizer
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_limits
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.live_config import LiveConfig, connection_limits
-from ottla.broker.quotas import Quotas
+from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
+from ottla.broker.scheduler import BackgroundTasks
+from ottla.broker.security import certificates
 from ottla.broker.services import Services
-from ottla.broker.share_sessions import ShareSessions
+from ottla.broker.sessions.fetch_sessions import FetchSessions
+from ottla.broker.sessions.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.broker.lifecycle import BrokerLifecycle, agreed_cluster_id
@@ -41,11 +40,12 @@ from ottla.coordinator.share_partition.share_coordinator import ShareStates
 from ottla.coordinator.transaction.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
-from ottla.net.admission import Admission
-from ottla.net.connection import Service
-from ottla.net.frame_memory import FrameMemory
-from ottla.net.listener import Listener
+from ottla.net.server.connection import Service
+from ottla.net.server.connection_quotas import ConnectionQuotas
+from ottla.net.server.listener import Listener
+from ottla.net.server.memory_pool import MemoryPool
 from ottla.replication.partitions import Partitions
+from ottla.security.authorizer import Authorizer
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
@@ -82,17 +82,17 @@ class BrokerNode:
         logs.protect()
         self._clock = clock
         self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
-        self._live = LiveConfig(config, self.broker_id)
+        self._live = DynamicBrokerConfig(config, self.broker_id)
         self._defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._store: MetadataStore | None = None
         self._member: BrokerLifecycle | None = None
-        self._admission = Admission()
+        self._admission = ConnectionQuotas()
         self._quotas = Quotas(self._live, clock.monotonic)
         self._acls: AclStore | None = None
         self._services: Services | None = None
-        self._housekeeping: Housekeeping | None = None
+        self._housekeeping: BackgroundTasks | None = None
         self._session: StaleSessionCleaner | None = None
         self._fetchers: Fetchers | None = None
         self._isr_changes: AlterPartitionManager | None = None
@@ -209,7 +209,7 @@ class BrokerNode:
             await share_states.start()
             if len(partitions):
                 await producer_ids.skip_past(_highest_producer_id(partitions, transactions))
-            self._housekeeping = Housekeeping(
+            self._housekeeping = BackgroundTasks(
                 self._live, clock, self._log_dirs, partitions, transactions, self._workers
             )
             self._housekeeping.start()
@@ -384,7 +384,7 @@ class BrokerNode:
             raise StartupError("broker.id: it is needed, as broker.id.generation.enable is false")
         self.broker_id = await next_broker_id(zookeeper, config.reserved_broker_max_id)
         self.config = config.replace({"broker.id": self.broker_id})
-        self._live = LiveConfig(self.config, self.broker_id)
+        self._live = DynamicBrokerConfig(self.config, self.broker_id)
         self._quotas = Quotas(self._live, self._clock.monotonic)
         self._has_number = True
 
@@ -427,7 +427,7 @@ class BrokerNode:
     def _bind(self, dispatch: Dispatch) -> None:
         config = self.config
         bound = []
-        memory = FrameMemory(config.queued_max_request_bytes)
+        memory = MemoryPool(config.queued_max_request_bytes)
         own = config.inter_broker_listener
         if own is not None and len(config.listeners) > 1:
             self._admission.protect(own.name, self._close_least_recently_used)
@@ -465,11 +465,13 @@ class BrokerNode:
         """What answers requests on a listener; where it speaks SASL, there is a door before."""
         if not self.config.security_protocol(listener).startswith("SASL"):
             return dispatch
-        from ottla.broker.authentication import Door  # what SASL loads costs others their start-up
-        from ottla.broker.sasl_mechanisms import offers
+        from ottla.broker.security.sasl_authenticator import (
+            SaslAuthenticator,  # what SASL loads costs others their start-up
+        )
+        from ottla.broker.security.sasl_mechanisms import offers
 
         config, services = self.config, dispatch.services
-        return Door(
+        return SaslAuthenticator(
             dispatch,
             offers(config, listener, lambda: services.image.options, lambda: self._scram_secret),
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
@@ -498,7 +500,7 @@ class BrokerNode:
             if self._services is not None:
                 self._services.partitions.reconfigure(after)
             if self._housekeeping is not None:
-                self._housekeeping.staff_cleaners()
+                self._housekeeping.resize_cleaner_pool()
         if self._services is not None:
             limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
             partitions = self._services.partitions

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ottla.acl import CLUSTER_NAME, ResourceType
-from ottla.broker.authorizer import Authorizer, Client
-from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.live_config import LiveConfig
-from ottla.broker.quotas import ANONYMOUS, Quotas
-from ottla.broker.share_sessions import ShareSessions
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.broker.quotas.client_quotas import ANONYMOUS, Quotas
+from ottla.broker.sessions.fetch_sessions import FetchSessions
+from ottla.broker.sessions.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry
 from ottla.clock import Clock
 from ottla.cluster.broker.config_store import DynamicConfigStore
@@ -39,9 +37,11 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from ottla.model import ACLOperation
-from ottla.net.connection import USER, Connection
 from ottla.net.flood import FloodFilter
+from ottla.net.server.connection import USER, Connection
 from ottla.replication.partitions import Partitions
+from ottla.security.acl import CLUSTER_NAME, ResourceType
+from ottla.security.authorizer import Authorizer, Client
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
@@ -69,7 +69,7 @@ NOTHING: Mapping[str, KafkaError] = MappingProxyType({})
 class Services:
     """The parts of the broker that handlers call."""
 
-    live: LiveConfig
+    live: DynamicBrokerConfig
     clock: Clock
     view: MetadataCache
     following: ControllerRequestHandler

@@ -6,7 +6,11 @@ import argparse
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.acl import (
+from ottla.cli.connection import as_typed
+from ottla.config.options import nearest
+from ottla.errors import ConfigurationError
+from ottla.model import ACLOperation
+from ottla.security.acl import (
     ACL,
     CLUSTER_NAME,
     OPERATIONS,
@@ -18,10 +22,6 @@ from ottla.acl import (
     ResourcePatternFilter,
     ResourceType,
 )
-from ottla.cli.connection import as_typed
-from ottla.config.options import nearest
-from ottla.errors import ConfigurationError
-from ottla.model import ACLOperation
 
 RESOURCES: Final = {
     "topic": ResourceType.TOPIC,

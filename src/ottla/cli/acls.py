@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, Final
 
-from ottla.acl import ACL, ACLFilter, ACLResourcePatternType, ResourcePattern, ResourcePatternFilter
 from ottla.cli.acl_rules import (
     RESOURCES,
     Entries,
@@ -26,6 +25,7 @@ from ottla.cli.action_options import check_belongs
 from ottla.cli.connection import add_connection, as_typed, client_options, is_given
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.errors import ConfigurationError, KafkaError
+from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourcePattern, ResourcePatternFilter
 
 CHANGES: Final = ("add", "remove")
 BELONGS: Final = {

@@ -121,7 +121,7 @@ def check_positive(args: argparse.Namespace, *options: str) -> None:
 
 def _check_names(option: str, servers: str) -> None:
     """ConfigurationError where no server has an address, as Java's clients do; others go on trying for a minute."""
-    from ottla.net.names import is_known
+    from ottla.net.client.dns import is_known
 
     hosts = [host for server in servers.split(",") if (host := server.strip().rpartition(":")[0].strip("[]"))]
     if hosts and not any(map(is_known, hosts)):

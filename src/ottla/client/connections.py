@@ -26,10 +26,10 @@ from ottla.errors import (
     UnsupportedVersionError,
 )
 from ottla.model import Node
-from ottla.net.channel import Channel
-from ottla.net.channel_metrics import ChannelMetrics
-from ottla.net.dialing import SocketOptions
-from ottla.net.names import canonical_names_of
+from ottla.net.client.channel import Channel
+from ottla.net.client.channel_metrics import ChannelMetrics
+from ottla.net.client.connect import SocketOptions
+from ottla.net.client.dns import canonical_names_of
 from ottla.protocol.message import Request, Response
 
 log = logging.getLogger("ottla.client")
@@ -369,7 +369,7 @@ def _socket_options(config: ClientConfig) -> SocketOptions:
     """The options of all sockets. ConfigurationError where a key or trust store cannot be used."""
     context = None
     if config.security_protocol.endswith("SSL"):
-        from ottla.net.tls import client_context  # what it loads costs others their start-up
+        from ottla.security.tls.contexts import client_context  # what it loads costs others their start-up
 
         context = client_context(config)
     return SocketOptions(

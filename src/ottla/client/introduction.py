@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla import errors
 from ottla.config.client import ClientConfig
 from ottla.errors import UnsupportedVersionError
-from ottla.net.channel import Channel
+from ottla.net.client.channel import Channel
 from ottla.protocol.message import Request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -16,7 +16,7 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 if TYPE_CHECKING:
     import ssl
 
-    from ottla.net.sasl.login import Login
+    from ottla.net.client.sasl_login import Login
 
 SOFTWARE: Final = ("ottla", "0.1.0")
 """What a client tells the broker about itself (KIP-511)."""
@@ -53,12 +53,12 @@ def login_of(config: ClientConfig) -> Login | None:
     """Who we are, where brokers ask. ConfigurationError where the options do not say."""
     if not config.security_protocol.startswith("SASL"):
         return None
-    from ottla.net.sasl.login import Login  # what it loads costs others their start-up
+    from ottla.net.client.sasl_login import Login  # what it loads costs others their start-up
 
     mechanism = config.sasl_mechanism
     if mechanism != "OAUTHBEARER":
         return Login(mechanism, *config.credentials)
-    from ottla.net.sasl.tokens import provided, tokens_of
+    from ottla.security.sasl.token_provider import provided, tokens_of
 
     if config.sasl_oauth_token_provider is not None:
         return Login(mechanism, tokens=provided(config.sasl_oauth_token_provider))
@@ -70,7 +70,7 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
     """TLS with who gives tokens: by the same options as with brokers, where they say whom to trust."""
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.given):
         return None
-    from ottla.net.tls import client_context
+    from ottla.security.tls.contexts import client_context
 
     return client_context(config)
 
@@ -94,7 +94,7 @@ async def introduce(channel: Channel, config: ClientConfig, login: Login | None)
 
 
 async def _authenticate(connection: Connection, login: Login, timeout: float) -> None:
-    from ottla.net.sasl.login import log_in  # as above
+    from ottla.net.client.sasl_login import log_in  # as above
 
     connection.lifetime_ms = await log_in(
         connection.channel,

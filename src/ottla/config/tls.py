@@ -1,4 +1,5 @@
-"""The options of TLS: Kafka's `SslConfigs`, and kafka-python's shorter ones for PEM files. `net/tls` uses them."""
+"""The options of TLS: Kafka's `SslConfigs`, and kafka-python's shorter ones for PEM files. `security/tls/contexts`
+uses them."""
 
 from __future__ import annotations
 

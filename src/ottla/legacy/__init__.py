@@ -68,4 +68,4 @@ from ottla.legacy.topic_filter import Whitelist as Whitelist
 from ottla.legacy.zk_client import ZkClient as ZkClient
 from ottla.model import OffsetAndMetadata as OffsetAndMetadata
 from ottla.model import TopicPartition as TopicPartition
-from ottla.net.blocking_channel import BlockingChannel as BlockingChannel
+from ottla.net.client.blocking_channel import BlockingChannel as BlockingChannel

@@ -21,7 +21,7 @@ from ottla.legacy import requests as api
 from ottla.legacy.config import client_id as checked_client_id
 from ottla.legacy.keyed_message import Message
 from ottla.model import Node, TopicPartition
-from ottla.net.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
+from ottla.net.client.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages import fetch, find_coordinator, list_offsets, metadata, offset_commit, offset_fetch
 from ottla.records import message_set

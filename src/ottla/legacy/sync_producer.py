@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from ottla.errors import IllegalStateError
 from ottla.legacy.producer_config import ProducerConfig
-from ottla.net.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
+from ottla.net.client.blocking_channel import USE_DEFAULT_BUFFER_SIZE, BlockingChannel
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 

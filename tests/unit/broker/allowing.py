@@ -8,10 +8,17 @@ from typing import Any
 
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.acl import ACL, CLUSTER_NAME, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.model import ACLOperation
-from ottla.net.connection import USER
+from ottla.net.server.connection import USER
 from ottla.protocol.message import Struct
+from ottla.security.acl import (
+    ACL,
+    CLUSTER_NAME,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
 ADMIN, ALICE = "admin", "alice"
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED = 29, 30, 31, 53

@@ -14,7 +14,7 @@ from ottla.broker.dispatch import Dispatch
 from ottla.broker.main import BrokerNode
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
-from ottla.net.connection import Connection
+from ottla.net.server.connection import Connection
 from ottla.protocol.header import decode_response_header, encode_request_header
 from ottla.protocol.message import Request, Response, decode, encode
 from ottla.records.builder import BatchBuilder

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, with_broker
 
-from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
-from ottla.broker import acl_requests
+from ottla.broker.security import acl_requests
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.model import ACLOperation
-from ottla.net.connection import USER
+from ottla.net.server.connection import USER
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 CLUSTER_REFUSED, INVALID, POLICY = 31, 42, 44
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER

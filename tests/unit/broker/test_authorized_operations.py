@@ -6,13 +6,13 @@ from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.test_groups_and_offsets import commit, prepare
 from tests.unit.broker.test_produce_and_fetch import create
 
-from ottla.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
-from ottla.broker.authorizer import Authorizer
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
+from ottla.security.authorizer import Authorizer
 
 UNASKED = -(1 << 31)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(

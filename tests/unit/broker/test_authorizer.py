@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
-from ottla.broker import authorizer as authorizers
-from ottla.broker.authorizer import Authorizer, Client
 from ottla.model import ACLOperation
+from ottla.security import authorizer as authorizers
+from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from ottla.security.authorizer import Authorizer, Client
 
 ALICE, BOB = Client("User:alice", "10.0.0.1"), Client("User:bob", "10.0.0.2")
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED

@@ -13,13 +13,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ottla import KafkaConsumer, KafkaProducer
-from ottla.broker import bearer_tokens
-from ottla.broker.bearer_tokens import SignedTokens, UnsecuredTokens
 from ottla.broker.embedded import OPTIONS, Broker
 from ottla.config.oauth import OAuthCheckConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError, StartupError
-from ottla.net.sasl.oauthbearer import InvalidTokenError
-from ottla.net.sasl.tokens import based
+from ottla.security.sasl import jwt_validator
+from ottla.security.sasl.jwt_validator import JwtValidator, UnsecuredJwtValidator
+from ottla.security.sasl.oauthbearer import InvalidTokenError
+from ottla.security.sasl.token_provider import based
 
 NOW = 1000.0
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -57,8 +57,8 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
 
 
 def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
-    assert UnsecuredTokens({}, lambda: NOW).check(unsigned(sub="alice", exp=1001)) == ("alice", 1001.0)
-    named = UnsecuredTokens({"unsecuredValidatorPrincipalClaimName": "user"}, lambda: NOW)
+    assert UnsecuredJwtValidator({}, lambda: NOW).check(unsigned(sub="alice", exp=1001)) == ("alice", 1001.0)
+    named = UnsecuredJwtValidator({"unsecuredValidatorPrincipalClaimName": "user"}, lambda: NOW)
     assert named.check(unsigned(user="bob", sub="x", exp=1001)).user == "bob"
 
 
@@ -86,20 +86,20 @@ def test_an_unsecured_token_is_whose_it_claims_to_be() -> None:
 )
 def test_what_is_no_token_or_out_of_date_is_not_taken(token: str) -> None:
     with pytest.raises(InvalidTokenError):
-        UnsecuredTokens({}, lambda: NOW).check(token)
+        UnsecuredJwtValidator({}, lambda: NOW).check(token)
 
 
 def test_clocks_may_differ_by_what_is_allowed() -> None:
-    tokens = UnsecuredTokens({"unsecuredValidatorAllowableClockSkewMs": "2000"}, lambda: NOW)
+    tokens = UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "2000"}, lambda: NOW)
     assert tokens.check(unsigned(sub="alice", exp=999)).user == "alice"
     with pytest.raises(InvalidTokenError):
         tokens.check(unsigned(sub="alice", exp=998))
     with pytest.raises(ConfigurationError, match="AllowableClockSkewMs"):
-        UnsecuredTokens({"unsecuredValidatorAllowableClockSkewMs": "-1"})
+        UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "-1"})
 
 
 def test_a_token_has_to_be_good_for_what_is_wanted() -> None:
-    tokens = UnsecuredTokens({"unsecuredValidatorRequiredScope": "read write"}, lambda: NOW)
+    tokens = UnsecuredJwtValidator({"unsecuredValidatorRequiredScope": "read write"}, lambda: NOW)
     assert tokens.check(unsigned(sub="a", exp=1001, scope=["write", "read", "x"])).user == "a"
     assert tokens.check(unsigned(sub="a", exp=1001, scope="read write")).user == "a"
     with pytest.raises(InvalidTokenError) as error:
@@ -108,16 +108,16 @@ def test_a_token_has_to_be_good_for_what_is_wanted() -> None:
 
 
 def test_a_signed_token_is_its_makers_word(issuer: Issuer) -> None:
-    tokens = SignedTokens(issuer.options(expected_audience="kafka,other", expected_issuer="me"))
+    tokens = JwtValidator(issuer.options(expected_audience="kafka,other", expected_issuer="me"))
     proven = tokens.check(issuer.token(aud="kafka", iss="me", exp=time.time() + 60))
     assert proven.user == "alice"
     assert 50 < proven.expires - time.time() <= 60
-    named = SignedTokens(issuer.options(sub_claim_name="client_id"))
+    named = JwtValidator(issuer.options(sub_claim_name="client_id"))
     assert named.check(issuer.token(client_id="app")).user == "app"
 
 
 def test_what_its_maker_did_not_say_is_not_taken(issuer: Issuer) -> None:
-    tokens = SignedTokens(issuer.options(expected_audience="kafka", expected_issuer="me"))
+    tokens = JwtValidator(issuer.options(expected_audience="kafka", expected_issuer="me"))
     good = {"aud": "kafka", "iss": "me"}
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = json.loads(issuer.path.read_text())["keys"][0]["n"]
@@ -152,7 +152,7 @@ def test_rsa_key_without_alg_checks_every_algorithm_of_rsa(algorithm: str, named
     issuer = Issuer(tmp_path / "jwks.json")
     keys = json.loads(issuer.path.read_text())["keys"]
     issuer.path.write_text(json.dumps({"keys": [keys[0] if named is None else {**keys[0], "alg": named}, "odd"]}))
-    tokens = SignedTokens(issuer.options())
+    tokens = JwtValidator(issuer.options())
     token = issuer.token(algorithm=algorithm)
     if named in (None, algorithm):
         assert tokens.check(token).user == "alice"
@@ -168,7 +168,7 @@ def test_ec_key_without_alg_checks_the_algorithm_of_its_curve(
     issuer, key = Issuer(tmp_path / "jwks.json"), ec.generate_private_key(curve)
     described = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
     issuer.path.write_text(json.dumps({"keys": [{**described, "kid": "k1"}]}))
-    tokens = SignedTokens(issuer.options())
+    tokens = JwtValidator(issuer.options())
     assert tokens.check(issuer.token(key=key, algorithm=algorithm)).user == "alice"
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token(algorithm="RS256"))
@@ -176,13 +176,13 @@ def test_ec_key_without_alg_checks_the_algorithm_of_its_curve(
 
 def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
-    tokens = SignedTokens(issuer.options())
+    tokens = JwtValidator(issuer.options())
     issuer.key, issuer.kid = rsa.generate_private_key(public_exponent=65537, key_size=2048), "k2"
     issuer.publish()
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token())
     assert tokens._reading is None, "the keys were read a moment ago"
-    monkeypatch.setattr(bearer_tokens, "UNKNOWN_KEY_PAUSE_SECONDS", -1.0)
+    monkeypatch.setattr(jwt_validator, "UNKNOWN_KEY_PAUSE_SECONDS", -1.0)
     with pytest.raises(InvalidTokenError):
         tokens.check(issuer.token())
     assert tokens._reading is not None
@@ -192,7 +192,7 @@ def test_new_keys_are_read_when_a_token_names_one(tmp_path: Path, monkeypatch: p
 
 def test_keys_that_cannot_be_read_again_stay_as_they_were(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     issuer = Issuer(tmp_path / "jwks.json")
-    tokens = SignedTokens(issuer.options(jwks_endpoint_refresh_ms=0))
+    tokens = JwtValidator(issuer.options(jwks_endpoint_refresh_ms=0))
     issuer.path.write_text("{")
     assert tokens.check(issuer.token()).user == "alice"
     assert tokens._reading is not None
@@ -208,7 +208,7 @@ def test_a_broker_does_not_start_without_keys(content: str | None, tmp_path: Pat
         path.write_text(content)
     options = OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": path.as_uri()})
     with pytest.raises(StartupError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url: no keys"):
-        SignedTokens(options)
+        JwtValidator(options)
 
 
 def broker(data: Path, **more: Any) -> Broker:

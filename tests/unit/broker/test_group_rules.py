@@ -24,7 +24,6 @@ from tests.unit.broker.allowing import (
 from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.transacting import find_coordinator
 
-from ottla.acl import ResourceType
 from ottla.model import ACLOperation
 from ottla.protocol.messages import add_partitions_to_txn as add_partitions
 from ottla.protocol.messages import alter_share_group_offsets as alter_share
@@ -50,6 +49,7 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.security.acl import ResourceType
 
 READ, WRITE, DELETE, DESCRIBE = ACLOperation.READ, ACLOperation.WRITE, ACLOperation.DELETE, ACLOperation.DESCRIBE
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER

@@ -30,7 +30,7 @@ from ottla.errors import (
     StaleControllerEpochError,
 )
 from ottla.model import TopicPartition
-from ottla.net.connection import HangupError
+from ottla.net.server.connection import HangupError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,

@@ -117,6 +117,6 @@ def test_a_broker_without_tls_starts_without_loading_it() -> None:
         "with Broker(): print([name for name in sys.modules if name.startswith('ottla.net.')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert "ottla.net.connection" in done.stdout
+    assert "ottla.net.server.connection" in done.stdout
     for name in ("tls", "secure_connection", "listener_tls", "sasl", "channel", "dialing"):
         assert f"ottla.net.{name}'" not in done.stdout

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.unit.broker.asking import Asker, batch, with_broker
 
-from ottla.broker import fetch_sessions
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
+from ottla.broker.sessions import fetch_sessions
 from ottla.cluster.store.metadata_store import Delete
 from ottla.errors import FetchSessionIdNotFoundError, StartupError, UnknownProducerIdError
 from ottla.model import TopicPartition
-from ottla.net.connection import HangupError
+from ottla.net.server.connection import HangupError
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.replication.test_partition import Held, view, with_partition
 
-from ottla.broker.fetch_sessions import Wanted
+from ottla.broker.sessions.fetch_sessions import Wanted
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.protocol.messages.fetch import FetchPartition, PartitionData
 from ottla.replication.partition import FollowerFetch, Partition

@@ -26,10 +26,9 @@ from tests.unit.broker.test_every_api_is_checked import MISSING, MISSING_ID, THE
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce_request, values
 from tests.unit.broker.transacting import Transactor, find_coordinator
 
-from ottla.acl import ACL, ACLPermissionType, ResourceType
-from ottla.broker.fetch_sessions import Wanted
+from ottla.broker.sessions.fetch_sessions import Wanted
 from ottla.model import ACLOperation, TopicPartition
-from ottla.net.connection import HangupError
+from ottla.net.server.connection import HangupError
 from ottla.protocol.apis import BY_NAME
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -44,6 +43,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.security.acl import ACL, ACLPermissionType, ResourceType
 
 READ, WRITE, CREATE, DELETE = ACLOperation.READ, ACLOperation.WRITE, ACLOperation.CREATE, ACLOperation.DELETE
 ALTER, DESCRIBE, CLUSTER_ACTION = ACLOperation.ALTER, ACLOperation.DESCRIBE, ACLOperation.CLUSTER_ACTION

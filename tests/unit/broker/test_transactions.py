@@ -22,7 +22,7 @@ from tests.unit.broker.transacting import (
     settle,
 )
 
-from ottla.broker import participation
+from ottla.broker import transaction_verification
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction import transaction_completion
@@ -57,7 +57,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.storage.log import Log
 
-JOINS = participation.Rules(joins=True, abortable=True, come_again=NotEnoughReplicasError)
+JOINS = transaction_verification.Rules(joins=True, abortable=True, come_again=NotEnoughReplicasError)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
@@ -259,8 +259,8 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
 
         runtime.endings._markers = Slow()
         assert await producer.end() == 0
-        admission = participation.Admission()
-        joining = participation.join(client.services, writer_of(producer), {T1: 0}, JOINS, admission)
+        admission = transaction_verification.Admission()
+        joining = transaction_verification.join(client.services, writer_of(producer), {T1: 0}, JOINS, admission)
         writing = asyncio.ensure_future(joining)
         await asyncio.sleep(0)
         assert not writing.done()
@@ -272,8 +272,8 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
 
 
-def writer_of(producer: Transactor) -> participation.Writer:
-    return participation.Writer(producer.transactional_id, Producer(producer.producer_id, producer.epoch))
+def writer_of(producer: Transactor) -> transaction_verification.Writer:
+    return transaction_verification.Writer(producer.transactional_id, Producer(producer.producer_id, producer.epoch))
 
 
 def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:

@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
-from ottla.acl import ACL, CLUSTER_NAME, ACLFilter, ACLPermissionType, ACLResourcePatternType, ResourcePattern
-from ottla.acl import ResourceType as Kind
 from ottla.cli import acls as command
 from ottla.cli.main import main
 from ottla.errors import ClusterAuthorizationFailedError
 from ottla.model import ACLOperation
+from ottla.security.acl import (
+    ACL,
+    CLUSTER_NAME,
+    ACLFilter,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+)
+from ottla.security.acl import ResourceType as Kind
 
 AT = ("--bootstrap-server", "127.0.0.1:1")
 ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY

@@ -19,7 +19,7 @@ from ottla.errors import (
 )
 from ottla.metrics.registry import Metrics
 from ottla.model import Node
-from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest

@@ -15,7 +15,7 @@ from ottla.client.consumer.fetch_metrics import GROUP as FETCHING
 from ottla.client.consumer.metrics import COORDINATOR_GROUP
 from ottla.client.consumer.metrics import GROUP as CONSUMER
 from ottla.metrics.metric import MetricName
-from ottla.net.channel_metrics import LEFT_OUT as NO_SELECTOR
+from ottla.net.client.channel_metrics import LEFT_OUT as NO_SELECTOR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 from .scripted import ScriptedBroker

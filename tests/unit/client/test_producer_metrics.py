@@ -9,7 +9,7 @@ from ottla import KafkaProducer
 from ottla.clock import ManualClock
 from ottla.errors import BufferExhaustedError, KafkaTimeoutError
 from ottla.metrics.metric import KafkaMetric, MetricName
-from ottla.net.channel_metrics import LEFT_OUT
+from ottla.net.client.channel_metrics import LEFT_OUT
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,

@@ -23,7 +23,7 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError, KafkaTimeoutError, SslAuthenticationError
 from ottla.metrics.registry import Metrics
 from ottla.model import Node
-from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.find_coordinator import Coordinator as Found
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -215,7 +215,7 @@ def test_every_address_of_a_host_is_tried(broker: ScriptedBroker, monkeypatch: p
     async def addresses(loop: Any, host: str, port: int) -> list[Any]:
         return [(socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET, ("127.0.0.1", port))]
 
-    monkeypatch.setattr("ottla.net.dialing.addresses_of", addresses)
+    monkeypatch.setattr("ottla.net.client.connect.addresses_of", addresses)
     with producer(broker, bootstrap_servers=f"anything:{broker.port}") as p:
         p.send("t", b"v").get(10)
 

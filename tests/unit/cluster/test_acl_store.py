@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 from tests.unit.cluster.shared_tree import SharedTree
 
-from ottla.acl import (
+from ottla.cluster.broker import acl_store
+from ottla.cluster.broker.acl_store import AclStore
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Create, Delete, MetadataStore, Set
+from ottla.cluster.store.sqlite_store import SqliteMetadataStore
+from ottla.errors import InvalidRequestError
+from ottla.model import ACLOperation
+from ottla.security.acl import (
     ACL,
     ACLFilter,
     ACLPermissionType,
@@ -21,13 +28,6 @@ from ottla.acl import (
     ResourcePatternFilter,
     ResourceType,
 )
-from ottla.cluster.broker import acl_store
-from ottla.cluster.broker.acl_store import AclStore
-from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import Create, Delete, MetadataStore, Set
-from ottla.cluster.store.sqlite_store import SqliteMetadataStore
-from ottla.errors import InvalidRequestError
-from ottla.model import ACLOperation
 
 SECONDS = 10
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
-from ottla.net.blocking_channel import BlockingChannel
+from ottla.net.client.blocking_channel import BlockingChannel
 from ottla.protocol.messages.metadata import MetadataRequest
 
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from ottla.errors import BrokerConnectionError, MalformedMessageError, NetworkError, RequestTimedOutError
-from ottla.net.channel import Channel
-from ottla.net.dialing import SocketOptions
+from ottla.net.client.channel import Channel
+from ottla.net.client.connect import SocketOptions
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import encode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import BrokerConnectionError
-from ottla.net.channel import Channel
-from ottla.net.dialing import SocketOptions
+from ottla.net.client.channel import Channel
+from ottla.net.client.connect import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

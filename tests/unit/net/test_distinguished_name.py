@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from ottla.net.distinguished_name import subject_of
+from ottla.security.tls.distinguished_name import subject_of
 
 from .certificates import NOW, authority
 

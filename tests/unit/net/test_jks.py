@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.net.jks import read_jks, reveal_key
+from ottla.security.tls.jks import read_jks, reveal_key
 
 STORES = Path(__file__).parent / "stores"
 KEY = (STORES / "key.jks").read_bytes()

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import StartupError
-from ottla.net import admission as admissions
-from ottla.net.admission import UNLIMITED, Admission, Limits
-from ottla.net.connection import Connection, FileRange, HangupError, Reply, Rest
-from ottla.net.frame_memory import FrameMemory
-from ottla.net.listener import Connects, Listener
+from ottla.net.server import connection_quotas as admissions
+from ottla.net.server.connection import Connection, FileRange, HangupError, Reply, Rest
+from ottla.net.server.connection_quotas import UNLIMITED, ConnectionQuotas, Limits
+from ottla.net.server.listener import Connects, Listener
+from ottla.net.server.memory_pool import MemoryPool
 
 Handle = Callable[[memoryview, Connection], Reply | Awaitable[Reply]]
 
@@ -54,8 +54,8 @@ class Server:
         max_frame_bytes: int = 10_000_000,
         connection: Connects = Connection,
     ) -> None:
-        self.memory = FrameMemory(memory_bytes)
-        self.admission = Admission(limits)
+        self.memory = MemoryPool(memory_bytes)
+        self.admission = ConnectionQuotas(limits)
         self.listener = Listener(
             "TEST",
             handle,
@@ -286,7 +286,9 @@ def test_clients_beyond_the_descriptors_that_are_theirs_are_refused(monkeypatch:
 def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
     async def test() -> None:
         async with Server(echo) as server:
-            other = Listener("X", echo, admission=Admission(), memory=FrameMemory(), max_frame_bytes=1, idle_ms=-1)
+            other = Listener(
+                "X", echo, admission=ConnectionQuotas(), memory=MemoryPool(), max_frame_bytes=1, idle_ms=-1
+            )
             with pytest.raises(StartupError, match=rf"X://127.0.0.1:{server.port}.*in use"):
                 other.bind("127.0.0.1", server.port)
 
@@ -296,7 +298,7 @@ def test_an_address_in_use_is_a_startup_error_that_names_it() -> None:
 def test_bind_without_listen_refuses_connections() -> None:
     # an open port says that the broker is a member of its cluster
     async def test() -> None:
-        listener = Listener("X", echo, admission=Admission(), memory=FrameMemory(), max_frame_bytes=1, idle_ms=-1)
+        listener = Listener("X", echo, admission=ConnectionQuotas(), memory=MemoryPool(), max_frame_bytes=1, idle_ms=-1)
         port = listener.bind("127.0.0.1", 0)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
@@ -408,8 +410,8 @@ def test_where_all_wait_for_more_memory_the_first_goes_on() -> None:
 
 
 def test_who_does_not_finish_is_cut_off_when_others_need_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.net.connection.STALL_SECONDS", 0.05)
-    monkeypatch.setattr("ottla.net.frame_memory.REAP_SECONDS", 0.01)
+    monkeypatch.setattr("ottla.net.server.connection.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("ottla.net.server.memory_pool.REAP_SECONDS", 0.01)
 
     async def test() -> None:
         async with Server(echo, memory_bytes=100_000) as server:

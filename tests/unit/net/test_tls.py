@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from ottla.config.client import ClientConfig
 from ottla.errors import ConfigurationError, SslAuthenticationError
-from ottla.net.channel import Channel
-from ottla.net.dialing import SocketOptions
-from ottla.net.jks import read_jks, reveal_key
-from ottla.net.tls import client_context, openssl_name
+from ottla.net.client.channel import Channel
+from ottla.net.client.connect import SocketOptions
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.security.tls.contexts import client_context, openssl_name
+from ottla.security.tls.jks import read_jks, reveal_key
 
 from .certificates import Certified, authority, revoking, signed, trusting_pkcs12
 

@@ -17,9 +17,9 @@ from uuid import UUID
 
 from tests.unit.replication.virtual_loop import Inline, LoopClock
 
-from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.handlers import fetch, list_offsets
 from ottla.broker.services import Call
+from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import Endpoint

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker import topic_creation
-from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.model import CONSUMER_OFFSETS, ACLOperation
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.security.acl import ResourceType
 
 
 def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsToTxnResponse]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 
-from ottla.acl import ResourceType
-from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.errors import (
@@ -31,6 +30,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from ottla.security.acl import ResourceType
 
 SEVERAL_SINCE = 4
 """The version that brokers send."""

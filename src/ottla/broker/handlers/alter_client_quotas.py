@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
-from ottla.acl import ResourceType
-from ottla.broker.quota_entities import KEYS, path_of
+from ottla.broker.quotas.quota_entities import KEYS, path_of
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation
@@ -19,6 +18,7 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryResponseData,
     OpData,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: AlterClientQuotasRequest, call: Call) -> Awaitable[AlterClientQuotasResponse]:

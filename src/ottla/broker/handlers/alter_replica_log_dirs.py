@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
@@ -19,6 +18,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: AlterReplicaLogDirsRequest, call: Call) -> Awaitable[AlterReplicaLogDirsResponse]:

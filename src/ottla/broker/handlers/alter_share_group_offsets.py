@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_internal
 from ottla.coordinator.share_partition.share_state_records import ShareKey
@@ -20,6 +19,7 @@ from ottla.errors import (
 )
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as m
+from ottla.security.acl import ResourceType
 
 
 def handle(request: m.AlterShareGroupOffsetsRequest, call: Call) -> Awaitable[m.AlterShareGroupOffsetsResponse]:

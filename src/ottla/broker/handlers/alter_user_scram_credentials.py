@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
-from ottla.broker.scram import MECHANISMS, Mechanism, credential
+from ottla.broker.security.scram_credentials import MECHANISMS, Mechanism, credential
 from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.errors import (
@@ -29,6 +28,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.security.acl import ResourceType
 
 MAX_ITERATIONS = 16384
 Change = ScramCredentialDeletion | ScramCredentialUpsertion

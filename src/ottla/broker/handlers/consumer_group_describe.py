@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
-from ottla.broker.authorized_operations import UNASKED, on_group
-from ottla.broker.group_topics import check_described
+from ottla.broker.security.authorized_operations import UNASKED, on_group
+from ottla.broker.security.topic_visibility import check_described
 from ottla.broker.services import Call
 from ottla.coordinator.group.common.consumer_member import Assignment, ConsumerMember, by_topic
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import consumer_group_describe as m
+from ottla.security.acl import ResourceType
 
 CLASSIC, CONSUMER = 0, 1
 

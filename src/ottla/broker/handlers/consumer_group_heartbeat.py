@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
-from ottla.broker.group_topics import check_subscription, client_of
+from ottla.broker.security.topic_visibility import check_subscription, client_of
 from ottla.broker.services import Call
 from ottla.errors import UnsupportedVersionError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.security.acl import ResourceType
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Awaitable[Response]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ACL
-from ottla.broker.acl_requests import refused, rule
+from ottla.broker.security.acl_requests import refused, rule
 from ottla.broker.services import Call
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
@@ -19,6 +18,7 @@ from ottla.protocol.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from ottla.security.acl import ACL
 
 
 def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:

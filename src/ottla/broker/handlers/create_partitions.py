@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.controller import reassignment_rules, replica_placement
 from ottla.errors import (
@@ -27,6 +26,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 3
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""

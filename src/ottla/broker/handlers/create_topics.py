@@ -10,10 +10,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker import topic_creation
-from ottla.broker.config_entries import topic_entries
-from ottla.broker.quotas import MutationQuota
+from ottla.broker.config.config_entries import topic_entries
+from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, NotControllerError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation
@@ -24,6 +23,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 6
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ACL, ACLFilter
-from ottla.broker.acl_requests import refused, rules_wanted, told, told_resources
+from ottla.broker.security.acl_requests import refused, rules_wanted, told, told_resources
 from ottla.broker.services import Call
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages import delete_acls as m
+from ottla.security.acl import ACL, ACLFilter
 
 
 def handle(request: m.DeleteAclsRequest, call: Call) -> m.DeleteAclsResponse | Awaitable[m.DeleteAclsResponse]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.security.acl import ResourceType
 
 
 def handle(request: DeleteGroupsRequest, call: Call) -> Awaitable[DeleteGroupsResponse]:

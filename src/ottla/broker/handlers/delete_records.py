@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Collection
 from typing import NamedTuple
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import (
     KafkaError,
@@ -30,6 +29,7 @@ from ottla.protocol.messages.delete_records import (
 )
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import wait_all
+from ottla.security.acl import ResourceType
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.errors import (
@@ -14,6 +13,7 @@ from ottla.errors import (
 )
 from ottla.model import ACLOperation
 from ottla.protocol.messages import delete_share_group_offsets as m
+from ottla.security.acl import ResourceType
 
 
 def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteShareGroupOffsetsResponse:

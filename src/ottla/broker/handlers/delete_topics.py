@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from uuid import UUID
 
-from ottla.acl import ResourceType
-from ottla.broker.quotas import MutationQuota
+from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.broker.services import Call
 from ottla.errors import (
     InvalidRequestError,
@@ -26,6 +25,7 @@ from ottla.errors import (
 from ottla.model import ACLOperation
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.security.acl import ResourceType
 
 STRICT_QUOTA_SINCE = 5
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""

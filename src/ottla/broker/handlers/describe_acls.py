@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from ottla.acl import ACL, ResourcePattern
-from ottla.broker.acl_requests import NO_AUTHORIZER, rules_wanted, told, told_resources
+from ottla.broker.security.acl_requests import NO_AUTHORIZER, rules_wanted, told, told_resources
 from ottla.broker.services import Call
 from ottla.errors import SecurityDisabledError
 from ottla.protocol.messages.describe_acls import (
@@ -17,6 +16,7 @@ from ottla.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from ottla.security.acl import ACL, ResourcePattern
 
 
 async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:

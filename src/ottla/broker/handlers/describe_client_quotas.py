@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ottla import addresses
-from ottla.broker.quota_entities import CLIENT_ID, IP, KEYS, USER, Parts, parts_of
+from ottla.broker.quotas.quota_entities import CLIENT_ID, IP, KEYS, USER, Parts, parts_of
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError
 from ottla.protocol.messages.describe_client_quotas import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorized_operations import UNASKED, on_cluster
+from ottla.broker.security.authorized_operations import UNASKED, on_cluster
 from ottla.broker.services import Call
 from ottla.errors import MismatchedEndpointTypeError, UnsupportedEndpointTypeError
 from ottla.protocol.messages.describe_cluster import (

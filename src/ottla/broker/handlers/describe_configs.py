@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
-from ottla.broker.config_entries import DEFAULT_CONFIG, Entry
-from ottla.broker.resources.resource import Resource
-from ottla.broker.resources.table import permitted
+from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry
+from ottla.broker.config.resources.resource import Resource
+from ottla.broker.config.resources.table import permitted
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation

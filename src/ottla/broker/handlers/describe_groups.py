@@ -5,8 +5,7 @@ A group that is not there, or is not a classic one, is Dead, without an error up
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
-from ottla.broker.authorized_operations import UNASKED, on_group
+from ottla.broker.security.authorized_operations import UNASKED, on_group
 from ottla.broker.services import Call
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, State
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
@@ -17,6 +16,7 @@ from ottla.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ottla.security.acl import ResourceType
 
 NOT_FOUND_SINCE = 6
 NOT_CLASSIC = "Group %s is not a classic group."

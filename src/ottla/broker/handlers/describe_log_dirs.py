@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaStorageError, code_of
 from ottla.model import ACLOperation, TopicPartition
@@ -19,6 +18,7 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.security.acl import ResourceType
 from ottla.storage.log_dir import LogDir
 
 Wanted = frozenset[TopicPartition] | None

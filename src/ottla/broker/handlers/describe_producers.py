@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation, TopicPartition
@@ -20,6 +19,7 @@ from ottla.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.security.acl import ResourceType
 from ottla.storage.producer_state import Producer
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.coordinator.group.share.share_group import ShareGroup
@@ -16,6 +15,7 @@ from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages import describe_share_group_offsets as m
+from ottla.security.acl import ResourceType
 
 NOT_BEGUN = -1
 

@@ -6,8 +6,7 @@ or not.
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
-from ottla.broker.authorized_operations import on_topic
+from ottla.broker.security.authorized_operations import on_topic
 from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
@@ -19,6 +18,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from ottla.security.acl import ResourceType
 
 MAX_PARTITIONS = 2000
 """max.request.partition.size.limit."""

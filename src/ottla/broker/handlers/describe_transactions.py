@@ -5,7 +5,6 @@ Topics that the client may not describe are left out.
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError, KafkaError, TransactionalIdNotFoundError, code_of
 from ottla.model import ACLOperation
@@ -15,6 +14,7 @@ from ottla.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: DescribeTransactionsRequest, call: Call) -> DescribeTransactionsResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.scram import MECHANISMS, iterations_of
+from ottla.broker.security.scram_credentials import MECHANISMS, iterations_of
 from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError, code_of

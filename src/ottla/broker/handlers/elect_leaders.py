@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import NO_LEADER
@@ -27,6 +26,7 @@ from ottla.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from ottla.security.acl import ResourceType
 
 PREFERRED, UNCLEAN = 0, 1
 

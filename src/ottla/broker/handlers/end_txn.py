@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
-from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
 from ottla.model import ACLOperation
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.security.acl import ResourceType
 
 BUMPS_SINCE = 5
 

@@ -18,12 +18,11 @@ from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Any
 
-from ottla.acl import ResourceType
-from ottla.broker import new_leaders
-from ottla.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
-from ottla.broker.read_replicas import preferred
+from ottla.broker import leader_discovery
+from ottla.broker.replica_selector import preferred
 from ottla.broker.request_parts import Merged
 from ottla.broker.services import Call
+from ottla.broker.sessions.fetch_sessions import FetchContext, PartitionKey, Wanted
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     KafkaError,
@@ -52,6 +51,7 @@ from ottla.records import formats
 from ottla.records.batch import MAGIC
 from ottla.records.message_set import from_batches
 from ottla.replication.partition import FollowerFetch, Partition
+from ottla.security.acl import ResourceType
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Log
 
@@ -272,7 +272,7 @@ class Fetch:
             for data in topic.partitions
             if data.error_code
         )
-        leaders = new_leaders.tell(
+        leaders = leader_discovery.tell(
             self._call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
         )
         if self._version >= ADDRESSES_SINCE:

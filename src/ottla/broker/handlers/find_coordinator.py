@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker import topic_creation
 from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import NO_LEADER
@@ -18,6 +17,7 @@ from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, ACLOperation, Node
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.security.acl import ResourceType
 
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """Where the keys of each type live: groups, transactional ids."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from ottla.broker.resources.client_metrics import subscriptions
+from ottla.broker.config.resources.client_metrics import subscriptions
 from ottla.broker.services import Call
 from ottla.broker.telemetry import Client
 from ottla.protocol.fields import ZERO_UUID

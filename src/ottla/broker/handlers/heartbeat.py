@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.model import ACLOperation
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.security.acl import ResourceType
 
 
 def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from ottla.broker.resources import table
+from ottla.broker.config.resources import table
 from ottla.broker.services import Call
 from ottla.config.options import words
 from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, code_of

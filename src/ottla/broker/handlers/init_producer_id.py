@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
-from ottla.broker.participation import in_known_terms
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.security.acl import ResourceType
 
 FENCED_SINCE = 4
 """The version that knows PRODUCER_FENCED."""

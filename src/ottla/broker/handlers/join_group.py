@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.acl import ResourceType
-from ottla.broker.group_topics import client_of
+from ottla.broker.security.topic_visibility import client_of
 from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.security.acl import ResourceType
 
 
 def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.security.acl import ResourceType
 
 
 def handle(request: LeaveGroupRequest, call: Call) -> Awaitable[Response]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.resources.table import CLIENT_METRICS, RESOURCES
+from ottla.broker.config.resources.table import CLIENT_METRICS, RESOURCES
 from ottla.broker.services import Call
 from ottla.errors import UnsupportedVersionError
 from ottla.protocol.messages.list_config_resources import (

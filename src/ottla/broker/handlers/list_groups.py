@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.security.acl import ResourceType
 
 
 def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import (
     InvalidRequestError,
@@ -43,6 +42,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.replication.partition import Partition
+from ottla.security.acl import ResourceType
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5

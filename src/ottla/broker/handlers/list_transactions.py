@@ -6,7 +6,6 @@ Ids that the client may not describe are left out.
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.transaction.transaction import State, Transaction
@@ -17,6 +16,7 @@ from ottla.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from ottla.security.acl import ResourceType
 
 ANY_AGE = -1
 

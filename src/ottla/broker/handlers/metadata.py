@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
-from ottla.acl import ResourceType
-from ottla.broker.authorized_operations import UNASKED, on_cluster, on_topic
+from ottla.broker.security.authorized_operations import UNASKED, on_cluster, on_topic
 from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -39,6 +38,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.security.acl import ResourceType
 
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be asked for by id; 10 and 11 have the field, but no answer without a name."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
-from ottla.broker.committing import check_partition, codes_of, fail, readable
+from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
 from ottla.broker.services import Call
 from ottla.coordinator.group.classic.records import Committed, offset_record
 from ottla.coordinator.group.common.group import Committer
@@ -25,6 +24,7 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.security.acl import ResourceType
 
 NOW = -1
 DEFAULT_RETENTION = -1

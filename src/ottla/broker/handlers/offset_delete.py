@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.runtime.result import Record
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
@@ -15,6 +14,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: OffsetDeleteRequest, call: Call) -> Awaitable[OffsetDeleteResponse]:

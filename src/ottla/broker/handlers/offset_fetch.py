@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.group.classic.records import Committed
 from ottla.errors import (
@@ -36,6 +35,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.security.acl import ResourceType
 
 NOTHING = Committed(-1, -1, "", -1)
 IN_REGISTRY = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation, TopicPartition
@@ -18,6 +17,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:

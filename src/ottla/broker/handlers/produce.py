@@ -18,10 +18,9 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from typing import NamedTuple
 
-from ottla.acl import ResourceType
-from ottla.broker import new_leaders, participation
-from ottla.broker.participation import Admission, Rules, Writer
+from ottla.broker import leader_discovery, transaction_verification
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import Admission, Rules, Writer
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import (
     CorruptMessageError,
@@ -39,7 +38,7 @@ from ottla.errors import (
     code_of,
 )
 from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
-from ottla.net.connection import HangupError
+from ottla.net.server.connection import HangupError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -69,6 +68,7 @@ from ottla.records.compression import NONE, ZSTD
 from ottla.records.message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
+from ottla.security.acl import ResourceType
 from ottla.storage.log import Appended
 from ottla.storage.validation import InvalidRecordsError, InvalidTimestampsError, single_batch
 
@@ -127,7 +127,7 @@ def _take(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[Pr
         return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
         return _append_all(request, call, NOT_ASKED)
-    if call.version >= JOINS_SINCE or participation.is_elsewhere(call.services, request.transactional_id):
+    if call.version >= JOINS_SINCE or transaction_verification.is_elsewhere(call.services, request.transactional_id):
         return _join_and_append(request, call)
     return _append_all(request, call, NOT_ASKED)
 
@@ -179,7 +179,7 @@ async def _join(request: ProduceRequest, call: Call) -> Admission:
     admission = Admission()
     for producer, sequences in written.items():
         writer = Writer(request.transactional_id or "", producer)
-        await participation.join(call.services, writer, sequences, _rules(call), admission)
+        await transaction_verification.join(call.services, writer, sequences, _rules(call), admission)
     return admission
 
 
@@ -280,7 +280,7 @@ def _with_leaders(response: ProduceResponse, request: ProduceRequest, call: Call
     )
     response.node_endpoints = [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
-        for n in new_leaders.tell(call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch))
+        for n in leader_discovery.tell(call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch))
     ]
     return response
 
@@ -413,7 +413,7 @@ def _check_transaction(
     if partition.log.producers.duplicate_of(header) is not None:
         return  # answered with where it lies already
     writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
-    participation.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
+    transaction_verification.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
 
 
 def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.broker.share_reading import ShareReader
-from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
+from ottla.broker.sessions.share_fetch import ShareReader
+from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, InvalidShareSessionEpochError
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_acknowledge as m
+from ottla.security.acl import ResourceType
 
 
 def handle(request: m.ShareAcknowledgeRequest, call: Call) -> Awaitable[m.ShareAcknowledgeResponse]:

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable
 from itertools import groupby
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
-from ottla.broker.share_reading import Acquired, ShareReader
-from ottla.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.broker.sessions.share_fetch import Acquired, ShareReader
+from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_fetch as m
+from ottla.security.acl import ResourceType
 
 STRICT = 1
 """ShareAcquireMode in which max_records is never exceeded."""

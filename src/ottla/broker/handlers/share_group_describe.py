@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.acl import ResourceType
-from ottla.broker.authorized_operations import UNASKED, on_group
-from ottla.broker.group_topics import check_described
+from ottla.broker.security.authorized_operations import UNASKED, on_group
+from ottla.broker.security.topic_visibility import check_described
 from ottla.broker.services import Call
 from ottla.coordinator.group.common.consumer_member import by_topic
 from ottla.coordinator.group.share import share_assignor
@@ -12,6 +11,7 @@ from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages import share_group_describe as m
+from ottla.security.acl import ResourceType
 
 
 def handle(request: m.ShareGroupDescribeRequest, call: Call) -> m.ShareGroupDescribeResponse:

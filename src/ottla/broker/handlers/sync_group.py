@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.handlers.join_group import check_size
 from ottla.broker.services import Call
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.security.acl import ResourceType
 
 
 def handle(request: SyncGroupRequest, call: Call) -> Awaitable[Response]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.acl import ResourceType
-from ottla.broker import participation
-from ottla.broker.committing import codes_of, fail
-from ottla.broker.participation import Admission, Rules, Writer
+from ottla.broker import transaction_verification
+from ottla.broker.offset_commit_checks import codes_of, fail
 from ottla.broker.services import Call
+from ottla.broker.transaction_verification import Admission, Rules, Writer
 from ottla.coordinator.group.classic.records import Committed, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -33,6 +32,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.records.batch import NO_SEQUENCE
+from ottla.security.acl import ResourceType
 
 LOADING_SINCE = 2
 """The version that knows COORDINATOR_LOAD_IN_PROGRESS."""
@@ -75,9 +75,9 @@ async def _commit(request: TxnOffsetCommitRequest, call: Call, accepted: list[Re
         come_again=CoordinatorLoadInProgressError,
     )
     admission = Admission()
-    await participation.join(services, writer, {offsets: NO_SEQUENCE}, rules, admission)
+    await transaction_verification.join(services, writer, {offsets: NO_SEQUENCE}, rules, admission)
     partition = services.partitions.leader(services.image, offsets)
-    participation.check(services, writer, partition, rules, NO_SEQUENCE, admission)
+    transaction_verification.check(services, writer, partition, rules, NO_SEQUENCE, admission)
     who = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, transactional=True
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.acl import ResourceType
 from ottla.broker.services import Call
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction_markers import Ending, Results
@@ -26,6 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.security.acl import ResourceType
 
 
 def handle(request: WriteTxnMarkersRequest, call: Call) -> Awaitable[WriteTxnMarkersResponse]:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.acl import ACL, ACLFilter, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.client.admin.calls import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError
 from ottla.model import ACLOperation
 from ottla.protocol.messages import create_acls as create
 from ottla.protocol.messages import delete_acls as delete
 from ottla.protocol.messages import describe_acls as describe
+from ottla.security.acl import (
+    ACL,
+    ACLFilter,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
 
 NOT_ASKED: Final = -0x8000_0000
 

@@ -22,7 +22,7 @@ from ottla.client.metadata import Metadata
 from ottla.config.admin import AdminConfig
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
-from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 

@@ -41,7 +41,7 @@ from ottla.client.telemetry import telemetry_of
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError, UnsupportedVersionError
 from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.columns import Columns
 
 log = logging.getLogger("ottla.client")

@@ -34,7 +34,7 @@ from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
 from ottla.metrics.registry import Metrics
 from ottla.model import RecordMetadata, TopicPartition
-from ottla.net.channel_metrics import ChannelMetrics
+from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from ottla.acl import ACL, WILDCARD, ACLFilter, ACLPermissionType, ResourcePattern, ResourcePatternFilter
 from ottla.cluster.broker.config_store import NOTE_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
 from ottla.cluster.store import store_reader, znodes
 from ottla.cluster.store.metadata_store import (
@@ -33,6 +32,7 @@ from ottla.cluster.store.metadata_store import (
 )
 from ottla.errors import InvalidRequestError, KafkaError
 from ottla.model import ACLOperation
+from ottla.security.acl import ACL, WILDCARD, ACLFilter, ACLPermissionType, ResourcePattern, ResourcePatternFilter
 
 log = logging.getLogger("ottla.cluster")
 

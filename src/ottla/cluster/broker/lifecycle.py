@@ -29,8 +29,8 @@ from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.net.dialing import SocketOptions
-    from ottla.net.sasl.login import Login
+    from ottla.net.client.connect import SocketOptions
+    from ottla.net.client.sasl_login import Login
 
 log = logging.getLogger("ottla.cluster")
 
@@ -223,7 +223,7 @@ def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
     listener = config.inter_broker_listener
     if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
         return None
-    from ottla.net.listener_tls import dialling  # what TLS loads costs others their start-up
+    from ottla.net.server.listener_ssl import dialling  # what TLS loads costs others their start-up
 
     return dialling(config, listener.name)
 
@@ -237,12 +237,12 @@ def _peer_login(config: BrokerConfig) -> Login | None:
     """Who this broker is to the others, where they ask."""
     if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
         return None
-    from ottla.net.sasl.login import Login  # as above
+    from ottla.net.client.sasl_login import Login  # as above
 
     mechanism, told = config.broker_login()
     if mechanism != "OAUTHBEARER":
         return Login(mechanism, told["username"], told["password"])
-    from ottla.net.sasl.tokens import tokens_of
+    from ottla.security.sasl.token_provider import tokens_of
 
     return Login(mechanism, tokens=tokens_of(config, told))
 

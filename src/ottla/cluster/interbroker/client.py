@@ -18,9 +18,9 @@ from ottla.errors import BrokerConnectionError, BrokerNotAvailableError
 from ottla.protocol.message import Request, Response
 
 if TYPE_CHECKING:
-    from ottla.net.channel import Channel
-    from ottla.net.dialing import SocketOptions
-    from ottla.net.sasl.login import Login
+    from ottla.net.client.channel import Channel
+    from ottla.net.client.connect import SocketOptions
+    from ottla.net.client.sasl_login import Login
 
 R = TypeVar("R", bound=Response)
 
@@ -138,8 +138,8 @@ class InterBrokerClient:
                 link.close()  # the broker has gone meanwhile, or this one stops
 
     async def _dial(self, link: BrokerConnection, endpoint: Endpoint) -> None:
-        from ottla.net.channel import Channel  # a broker by itself starts without it
-        from ottla.net.dialing import SocketOptions
+        from ottla.net.client.channel import Channel  # a broker by itself starts without it
+        from ottla.net.client.connect import SocketOptions
 
         link.close()
         loop, options = asyncio.get_running_loop(), self.options or SocketOptions()
@@ -172,7 +172,7 @@ class InterBrokerClient:
         """Say who we are, and that we belong to the cluster; for how many seconds that holds, 0 for ever."""
         lifetime = 0.0
         if self._login is not None:
-            from ottla.net.sasl.login import log_in
+            from ottla.net.client.sasl_login import log_in
 
             lifetime = await log_in(channel, self._login, LOGIN_SECONDS) / 1000
         secret = self._secret()

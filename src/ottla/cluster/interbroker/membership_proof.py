@@ -19,7 +19,7 @@ from ottla.cluster.store.metadata_store import Create, MetadataStore, NodeExists
 from ottla.errors import IllegalSaslStateError, SaslAuthenticationFailedError, StartupError, for_code
 
 if TYPE_CHECKING:
-    from ottla.net.channel import Channel
+    from ottla.net.client.channel import Channel
 
 MECHANISM: Final = "OTTLA-CLUSTER-MEMBER"
 """The name in SaslHandshake. Not in `sasl.enabled.mechanisms`: it says nothing about the principal."""

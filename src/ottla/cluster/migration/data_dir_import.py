@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.acl import ACL, ACLPermissionType, ResourcePattern
 from ottla.cluster.migration import kraft
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, Operation, Set
@@ -21,6 +20,7 @@ from ottla.cluster.store.store_reader import make_persistent_nodes
 from ottla.errors import StartupError
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from ottla.protocol.messages.metadata_records import PartitionRecord
+from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern
 from ottla.storage.checkpoints import LEADER_EPOCHS
 from ottla.storage.leader_epochs import LeaderEpochs
 from ottla.storage.log_dir import LogDir

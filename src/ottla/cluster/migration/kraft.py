@@ -9,7 +9,6 @@ from functools import singledispatchmethod
 from pathlib import Path
 from uuid import UUID
 
-from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.cluster.store import config_entities
 from ottla.errors import KafkaError, StartupError
 from ottla.model import ACLOperation
@@ -17,6 +16,7 @@ from ottla.protocol.message import Data, decode
 from ottla.protocol.messages import metadata_records as m
 from ottla.protocol.wire import read_uvarint
 from ottla.records.batch import records, split
+from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 DIRECTORY = "__cluster_metadata-0"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

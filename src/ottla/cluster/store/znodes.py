@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from ottla.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from ottla.clock import now_ms
 from ottla.cluster.store import config_entities
 from ottla.cluster.store.metadata_store import UnreadableNodeError
 from ottla.errors import InvalidTopicError
 from ottla.model import ACLOperation
 from ottla.names import check_topic_name
+from ottla.security.acl import ACL, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
-from ottla.net.sasl.oauthbearer import InvalidTokenError, OAuthBearerServer, Proven, first_message
+from ottla.security.sasl.oauthbearer import InvalidTokenError, OAuthBearerServer, Proven, first_message
 
 
 def check(token: str) -> Proven:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.sasl.plain import PlainServer
+from ottla.security.sasl.plain import PlainServer
 
 USERS = {"alice": "secret", "ä": "ö", "empty": ""}
 

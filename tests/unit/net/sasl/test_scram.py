@@ -10,7 +10,7 @@ from base64 import b64encode
 import pytest
 
 from ottla.errors import SaslAuthenticationFailedError
-from ottla.net.sasl.scram import Credential, ScramClient, ScramServer, invented, salted
+from ottla.security.sasl.scram import Credential, ScramClient, ScramServer, invented, salted
 
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT = b"0123456789abcdef"

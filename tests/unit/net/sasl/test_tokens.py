@@ -19,7 +19,16 @@ import pytest
 
 from ottla.config.oauth import OAuthLoginConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
-from ottla.net.sasl.tokens import Token, Tokens, based, expiry, provided, tokens_of, unbased, unsecured_token
+from ottla.security.sasl.token_provider import (
+    Token,
+    Tokens,
+    based,
+    expiry,
+    provided,
+    tokens_of,
+    unbased,
+    unsecured_token,
+)
 
 
 def token(**claims: Any) -> str:

@@ -1,0 +1,1 @@
+"""Dynamic configs of a broker, and what DescribeConfigs and AlterConfigs read and write."""

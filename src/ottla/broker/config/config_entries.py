@@ -1,0 +1,158 @@
+"""Options as DescribeConfigs tells them: value, where it comes from, type and documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.options import REQUIRED, Config, Option, is_secret
+from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
+
+# Where a value comes from (DescribeConfigsResponse.ConfigSource)
+TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 2, 3, 4, 5
+DYNAMIC_BROKER_LOGGER_CONFIG = 6
+# What type it has (ConfigDef.Type)
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+
+
+class Place(NamedTuple):
+    """Where an option has a value, and the name that it has there."""
+
+    source: int
+    name: str
+    value: Any
+
+
+class Entry(NamedTuple):
+    """One option with its value as text."""
+
+    name: str
+    value: str | None
+    source: int
+    type: int
+    documentation: str
+    sensitive: bool = False
+    read_only: bool = False
+    synonyms: tuple[tuple[str, str | None, int], ...] = ()
+    """All places with a value, the one that counts first: name, value, source."""
+
+
+def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
+    """All options of a topic: what is set on it, what the broker sets under its own names, and Kafka's defaults."""
+    for name, option in TopicConfig.options.items():
+        places = [Place(TOPIC_CONFIG, name, options[name])] if name in options else []
+        for synonym in BROKER_SYNONYMS.get(name, ()):
+            places += _set_on_broker(live, synonym)
+        places += _broker_default(name)
+        entry = _entry(option, places, _of_topic(option, places))
+        yield entry._replace(type=LONG) if entry.type == INT and _takes_long(option) else entry
+
+
+def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
+    """All options of a broker: what was set on it while it runs, on all brokers, in its file, and Kafka's defaults."""
+    for name, option in type(live.static).options.items():
+        places = [*_set_on_broker(live, name), Place(DEFAULT_CONFIG, name, option.default)]
+        entry = _entry(option, places, places[0].value)._replace(read_only=name not in DYNAMIC)
+        yield entry._replace(type=LONG) if name in _longs() else entry
+
+
+def dynamic_entries(for_all: Mapping[str, str]) -> Iterator[Entry]:
+    """What is set on all brokers while they run."""
+    for name in for_all.keys() & BrokerConfig.options.keys():
+        value = for_all[name]
+        yield _entry(BrokerConfig.options[name], [Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, value)], value)
+    yield from unknown_entries({}, for_all)
+
+
+def unknown_entries(own: Mapping[str, str], for_all: Mapping[str, str]) -> Iterator[Entry]:
+    """What is set on the broker, or on all, and is no option of every broker.
+
+    Nothing but what is said of a listener's certificates has its value told: others may be secrets.
+    """
+    for options, source in ((own, DYNAMIC_BROKER_CONFIG), (for_all, DYNAMIC_DEFAULT_BROKER_CONFIG)):
+        for name in options.keys() - BrokerConfig.options.keys():
+            hidden = renewed_listener(name) is None or is_secret(name)
+            value = None if hidden else options[name]
+            yield Entry(name, value, source, STRING, "", sensitive=hidden, synonyms=((name, value, source),))
+
+
+def class_entries(
+    config: type[Config], options: Mapping[str, str], source: int, defaults: Mapping[str, Place] = MappingProxyType({})
+) -> Iterator[Entry]:
+    """All options of a resource that has nothing but what is set on it and defaults: those given here, or Kafka's."""
+    for name, option in config.options.items():
+        places = [Place(source, name, options[name])] if name in options else []
+        if name in defaults:
+            places.append(defaults[name])
+        yield _entry(option, places, places[0].value if places else option.default)
+
+
+def text_of(value: Any) -> str | None:
+    """An option's value as it would stand in a properties file."""
+    if value is None or value is REQUIRED:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{k}:{v}" for k, v in value.items())
+    return str(value)
+
+
+def _set_on_broker(live: DynamicBrokerConfig, name: str) -> Iterator[Place]:
+    if name in live.own:
+        yield Place(DYNAMIC_BROKER_CONFIG, name, live.own[name])
+    if name in live.for_all:
+        yield Place(DYNAMIC_DEFAULT_BROKER_CONFIG, name, live.for_all[name])
+    if name in live.static.given:
+        yield Place(STATIC_BROKER_CONFIG, name, live.static.values[name])
+
+
+def _broker_default(name: str) -> Iterator[Place]:
+    """The default of the broker's option that a topic's option follows first."""
+    for synonym in BROKER_SYNONYMS.get(name, ())[:1]:
+        yield Place(DEFAULT_CONFIG, synonym, BrokerConfig.options[synonym].default)
+
+
+def _of_topic(option: Option[Any], places: list[Place]) -> Any:
+    """A topic's value; a broker may set hours where a topic has milliseconds, and by default it sets neither."""
+    if not places or places[0].value is None:
+        return option.default
+    return in_ms(places[0].name, places[0].value)
+
+
+def _takes_long(option: Option[Any]) -> bool:
+    """Whether more than 32 bits are allowed, which tells the type of a topic's option: each has its bounds."""
+    try:
+        option.parse(1 << 32)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+@cache
+def _longs() -> frozenset[str]:
+    """Options of brokers that stand for a topic's option of 64 bits; those in hours and minutes have 32."""
+    long = (names for topic, names in BROKER_SYNONYMS.items() if _takes_long(TopicConfig.options[topic]))
+    return frozenset(name for names in long for name in names if not name.endswith((".hours", ".minutes")))
+
+
+def _entry(option: Option[Any], places: list[Place], value: Any) -> Entry:
+    kinds: tuple[tuple[type, int], ...] = ((bool, BOOLEAN), (int, INT), (float, DOUBLE), (tuple, LIST))
+    kind = next((number for cls, number in kinds if isinstance(option.default, cls)), STRING)
+    sensitive = is_secret(option.key)
+    known = [place for place in places if text_of(place.value) is not None]
+    return Entry(
+        option.key,
+        None if sensitive else text_of(value),
+        known[0].source if known else DEFAULT_CONFIG,
+        kind,
+        option.doc,
+        sensitive,
+        synonyms=tuple((name, None if sensitive else text_of(v), source) for source, name, v in known),
+    )

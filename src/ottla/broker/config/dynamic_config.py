@@ -1,0 +1,68 @@
+"""The broker's options as they are now: its file's, and over them what was set while it runs (KIP-226)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ottla import addresses
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.store import config_entities
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.errors import ConfigurationError
+from ottla.net.server.connection_quotas import Limits
+
+CONNECTION_RATE = "connection_creation_rate"
+"""The quota of an address: new connections per second."""
+
+log = logging.getLogger("ottla.broker")
+
+
+class DynamicBrokerConfig:
+    """`current` is replaced as a whole when options change. Loop thread."""
+
+    def __init__(self, static: BrokerConfig, broker_id: int) -> None:
+        self.static = static
+        self.current = static
+        self.own: Mapping[str, str] = {}
+        """What was set on this broker while it runs."""
+        self.for_all: Mapping[str, str] = {}
+        """What was set on all brokers while they run."""
+        self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
+        self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
+
+    def follow(self, image: ClusterImage) -> bool:
+        """Take over what is set on all brokers and on this one; tells whether anything is different now."""
+        own, for_all = (image.options.get(path, {}) for path in (self._own_path, self._path_for_all))
+        self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
+        self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}
+        try:
+            now = self.static.replace({**self.for_all, **self.own})
+        except ConfigurationError as error:
+            # checked when it was set; another broker's file may not go with it
+            log.error("options set on brokers are left out: %s", error.message)
+            return False
+        changed = now.given != self.current.given
+        self.current = now
+        return changed
+
+
+def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
+    """What the broker's options and the quotas of addresses (KIP-612) say about connections."""
+    names = [endpoint.name for endpoint in config.listeners]
+    counts = {name: config.of_listener(name, "max.connections") for name in names}
+    rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
+    by_address = {
+        None if address is None else addresses.canonical_or_same(address): float(options[CONNECTION_RATE])
+        for address, options in config_entities.of_type(image.options, config_entities.IPS).items()
+        if CONNECTION_RATE in options
+    }
+    return Limits(
+        connections=config.max_connections,
+        per_listener={name: int(value) for name, value in counts.items() if value is not None},
+        per_ip=config.max_connections_per_ip,
+        per_ip_overrides=config.max_connections_per_ip_overrides,
+        rate=config.max_connection_creation_rate,
+        rate_per_listener={name: float(value) for name, value in rates.items() if value is not None},
+        rate_per_ip=by_address,
+    )

@@ -1,0 +1,1 @@
+"""The resources of DescribeConfigs and AlterConfigs."""

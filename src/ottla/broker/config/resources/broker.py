@@ -1,0 +1,90 @@
+"""Options of brokers that can be set while they run (KIP-226): on one broker, or on all of them (the empty name)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from ottla.broker.config.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
+from ottla.broker.security.certificates import check_certificates
+from ottla.broker.services import Call
+from ottla.cluster.store import config_entities
+from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.options import is_secret
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+from ottla.security.acl import ResourceType
+
+log = logging.getLogger("ottla.broker")
+
+
+class BrokerResource:
+    """Set in the store under `/config/brokers`; what is set on one broker beats what is set on all.
+
+    As in Kafka, an option that the broker does not know is kept, for it may be a plug-in's, and its value is not told.
+    """
+
+    ruled_as = ResourceType.CLUSTER
+    lists = frozenset({"log.cleanup.policy", "max.connections.per.ip.overrides"})
+
+    def path(self, name: str) -> str:
+        return config_entities.entity(config_entities.BROKERS, name or None)
+
+    def names(self, call: Call) -> Iterable[str]:
+        return map(str, call.services.image.brokers)
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        _check_name(name, call)
+        own, for_all = self.options(name, call), self.options("", call)
+        if name == "":
+            return dynamic_entries(for_all)
+        return chain(broker_entries(call.services.live), unknown_entries(own, for_all))
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        _check_name(name, call)
+        return call.services.image.options.get(self.path(name), {})
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        checked: dict[str, str] = {}
+        for key, value in options.items():
+            if key in BrokerConfig.options and key not in DYNAMIC:
+                raise InvalidRequestError(f"Cannot update these configs dynamically: {key}")
+            if value is None:
+                raise InvalidRequestError(f"Null value not supported for: {key}")
+            listener = renewed_listener(key)
+            if listener is not None:
+                _check_renewed(name, key, call.services.config, is_new=key not in self.options(name, call))
+            elif key not in BrokerConfig.options:
+                log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
+            checked[key] = value
+        listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}
+        try:
+            given = {key: value for key, value in checked.items() if key in DYNAMIC or renewed_listener(key)}
+            check_certificates(call.services.config.replace(given), listeners)
+        except ConfigurationError as error:
+            raise InvalidConfigError(error.message) from None
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        is_again = options == call.services.image.options.get(self.path(name))
+        await call.services.options.set(self.path(name), options)
+        if is_again:
+            call.services.renew_certificates()  # who sets what is set already says that the file is another one
+
+
+def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
+    """Raise InvalidRequestError for an option of a listener's certificates that cannot be set like this."""
+    if name == "":
+        raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")
+    secure = [e.name.lower() for e in config.listeners if config.security_protocol(e.name).endswith("SSL")]
+    if is_new and renewed_listener(key) not in secure:
+        raise InvalidConfigError(f"{key}: no such listener has TLS; {', '.join(secure) or 'none'} has")
+    if is_secret(key) and config.zookeeper_connect is not None:
+        raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
+
+
+def _check_name(name: str, call: Call) -> None:
+    own = call.services.broker_id
+    if name not in ("", str(own)):
+        # what stands in another broker's file is not known here
+        raise InvalidRequestError(f"Unexpected broker id, expected {own} or empty string, but received {name}")

@@ -1,0 +1,70 @@
+"""Log levels of this broker's loggers while it runs (KIP-412). They are forgotten when it stops, as in Kafka."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.config.config_entries import DEFAULT_CONFIG, DYNAMIC_BROKER_LOGGER_CONFIG, STRING, Entry
+from ottla.broker.services import Call
+from ottla.errors import InvalidConfigError, InvalidRequestError
+from ottla.security.acl import ResourceType
+
+ROOT = "ottla"
+LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+    "OFF": logging.CRITICAL + 1,
+}
+"""Log4j's levels, and Python's."""
+NAMES = {number: name for name, number in LEVELS.items() if name != "TRACE"}
+
+
+class BrokerLoggerResource:
+    """Loggers by Python's names; an option's value is a level."""
+
+    ruled_as = ResourceType.CLUSTER
+    lists: frozenset[str] = frozenset()
+
+    def path(self, name: str) -> None:
+        return None
+
+    def names(self, call: Call) -> Iterable[str]:
+        return map(str, call.services.image.brokers)
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        set_here = self.options(name, call)
+        for logger in _loggers():
+            level = NAMES.get(logging.getLogger(logger).getEffectiveLevel(), "INFO")
+            source = DYNAMIC_BROKER_LOGGER_CONFIG if logger in set_here else DEFAULT_CONFIG
+            yield Entry(logger, level, source, STRING, "The level of this logger.")
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        if name != str(call.services.broker_id):
+            raise InvalidRequestError(f"Unexpected broker id {name!r}, expected {call.services.broker_id}")
+        levels = {logger: logging.getLogger(logger).level for logger in _loggers()}
+        return {logger: NAMES.get(level, "INFO") for logger, level in levels.items() if level != logging.NOTSET}
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        known = set(_loggers())
+        checked = {}
+        for logger, level in options.items():
+            if logger not in known:
+                raise InvalidConfigError(f"Logger {logger} does not exist!")
+            if level is None or level.upper() not in LEVELS:
+                raise InvalidConfigError(f"{level!r} is not a level of {logger}; allowed: {', '.join(LEVELS)}")
+            checked[logger] = level.upper()
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        for logger in _loggers():
+            logging.getLogger(logger).setLevel(LEVELS[options[logger]] if logger in options else logging.NOTSET)
+
+
+def _loggers() -> list[str]:
+    known = (name for name in logging.root.manager.loggerDict if name.startswith(ROOT + "."))
+    return [ROOT, *sorted(known)]

@@ -1,0 +1,71 @@
+"""Which metrics clients are asked to send (KIP-714): a resource is a subscription."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ottla.broker.config.config_entries import Entry, class_entries
+from ottla.broker.services import Call
+from ottla.cluster.store import config_entities
+from ottla.config.client_metrics import SELECTORS, ClientMetricsConfig
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+from ottla.security.acl import ResourceType
+
+CLIENT_METRICS_CONFIG = 7
+
+
+class ClientMetricsResource:
+    """Set in the store under `/config/client-metrics`."""
+
+    ruled_as = ResourceType.CLUSTER
+    lists = frozenset({"metrics", "match"})
+
+    def path(self, name: str) -> str:
+        return config_entities.entity(config_entities.CLIENT_METRICS, name)
+
+    def names(self, call: Call) -> Iterable[str]:
+        return sorted(subscriptions(call))
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        return class_entries(ClientMetricsConfig, self.options(name, call), CLIENT_METRICS_CONFIG)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        if not name:
+            raise InvalidRequestError("a client metrics subscription has a name")
+        return subscriptions(call).get(name, {})
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        checked = {}
+        for key, value in options.items():
+            if key not in ClientMetricsConfig.options:
+                raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
+            if value is None:
+                raise InvalidConfigError(f"Null value not supported for: {key}")
+            checked[key] = value
+        try:
+            config = ClientMetricsConfig(checked)
+        except ConfigurationError as error:
+            raise InvalidConfigError(error.message) from None
+        for condition in config.match:
+            _check_condition(condition)
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        await call.services.options.set(self.path(name), options)
+
+
+def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:
+    """All subscriptions by name."""
+    found = config_entities.of_type(call.services.image.options, config_entities.CLIENT_METRICS)
+    return {name or "": options for name, options in found.items()}
+
+
+def _check_condition(condition: str) -> None:
+    selector, equals, pattern = condition.partition("=")
+    if selector.strip() not in SELECTORS or not equals:
+        raise InvalidConfigError(f"match: {condition!r} is not SELECTOR=PATTERN; selectors: {', '.join(SELECTORS)}")
+    try:
+        re.compile(pattern.strip())
+    except re.error as error:
+        raise InvalidConfigError(f"match: {pattern!r} is not a regular expression: {error}") from None

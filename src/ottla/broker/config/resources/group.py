@@ -1,0 +1,90 @@
+"""Options of groups (KIP-848, KIP-932): within the bounds that the broker sets, and in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
+from ottla.broker.services import Call
+from ottla.cluster.store import config_entities
+from ottla.config.broker import BrokerConfig
+from ottla.config.group import GroupConfig
+from ottla.coordinator.group.common.group_configs import CONSUMER, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, SHARE
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
+from ottla.security.acl import ResourceType
+
+GROUP_CONFIG = 8
+
+
+class GroupResource:
+    """Set in the store under `/config/groups`, also for groups that are not there yet."""
+
+    ruled_as = ResourceType.GROUP
+    lists: frozenset[str] = frozenset()
+
+    def path(self, name: str) -> str:
+        """Where its options are kept below `/config`."""
+        return config_entities.entity(config_entities.GROUPS, name)
+
+    def names(self, call: Call) -> Iterable[str]:
+        """Groups with options of their own."""
+        return sorted(
+            config_entities.name_of(path) or ""
+            for path, options in call.services.image.options.items()
+            if path.startswith(f"{config_entities.GROUPS}/") and options
+        )
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        """All options; where nothing is set, with the broker's value."""
+        places = {
+            key: Place(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
+            for key, value in _defaults(call.services.config.values).items()
+        }
+        return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, places)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        """What is set now."""
+        if not name:
+            raise InvalidRequestError("Group name must not be empty.")
+        return call.services.image.options.get(config_entities.entity(config_entities.GROUPS, name), {})
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        """The options, if they lie within the broker's bounds."""
+        checked = {}
+        for key, value in options.items():
+            if key not in GroupConfig.options:
+                raise InvalidConfigError(f"Unknown group config name: {key}")
+            if value is None:
+                raise InvalidConfigError(f"Null value not supported for group configs: {key}")
+            checked[key] = value
+        values = call.services.config.values
+        given = _defaults(values) | checked
+        try:
+            config = GroupConfig(given)
+        except ConfigurationError as error:
+            raise InvalidConfigError(error.message) from None
+        for key in checked:
+            if f"group.{key}" in values:
+                _check_bounds(key, config.values[key], values)
+        for kind in (CONSUMER, SHARE):
+            session, heartbeat = f"{kind}.{SESSION_TIMEOUT}", f"{kind}.{HEARTBEAT_INTERVAL}"
+            if config.values[heartbeat] >= config.values[session]:
+                raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
+        return checked
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        """Have just these options from now on."""
+        await call.services.options.set(self.path(name), options)
+
+
+def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
+    """The broker's values, where it has such options."""
+    return {key: broker.get(f"group.{key}", option.default) for key, option in GroupConfig.options.items()}
+
+
+def _check_bounds(key: str, value: int, broker: Mapping[str, int]) -> None:
+    kind, _, option = key.partition(".")
+    least, most = broker[f"group.{kind}.min.{option}"], broker[f"group.{kind}.max.{option}"]
+    if not least <= value <= most:
+        raise InvalidConfigError(f"{key} must be between group.{kind}.min.{option} ({least}) and max ({most})")

@@ -1,0 +1,39 @@
+"""Every type of config resource: one row each. The numbers are those of DescribeConfigs."""
+
+from __future__ import annotations
+
+from ottla.broker.config.resources.broker import BrokerResource
+from ottla.broker.config.resources.broker_logger import BrokerLoggerResource
+from ottla.broker.config.resources.client_metrics import ClientMetricsResource
+from ottla.broker.config.resources.group import GroupResource
+from ottla.broker.config.resources.resource import Resource
+from ottla.broker.config.resources.topic import TopicResource
+from ottla.broker.services import Call
+from ottla.errors import InvalidRequestError
+from ottla.model import ACLOperation
+from ottla.security.acl import CLUSTER_NAME, ResourceType
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+RESOURCES: dict[int, Resource] = {
+    TOPIC: TopicResource(),
+    BROKER: BrokerResource(),
+    BROKER_LOGGER: BrokerLoggerResource(),
+    CLIENT_METRICS: ClientMetricsResource(),
+    GROUP: GroupResource(),
+}
+
+
+def resource(kind: int) -> Resource:
+    """The type of a number; InvalidRequestError where there is none."""
+    found = RESOURCES.get(kind)
+    if found is None:
+        raise InvalidRequestError(f"resource type {kind} has no options")
+    return found
+
+
+def permitted(kind: int, name: str, operation: ACLOperation, call: Call) -> Resource:
+    """The type of a number, where the client may do this with the options of its resource of this name."""
+    found = resource(kind)
+    call.require(operation, found.ruled_as, CLUSTER_NAME if found.ruled_as is ResourceType.CLUSTER else name)
+    return found

@@ -1,0 +1,49 @@
+"""Options of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.broker import topic_creation
+from ottla.broker.config.config_entries import Entry, topic_entries
+from ottla.broker.services import Call
+from ottla.cluster.image.cluster_image import TopicImage
+from ottla.cluster.store.znodes import TOPIC_OPTIONS
+from ottla.errors import UnknownTopicOrPartitionError
+from ottla.names import check_topic_name
+from ottla.security.acl import ResourceType
+
+
+class TopicResource:
+    """Set in the store under `/config/topics`."""
+
+    ruled_as = ResourceType.TOPIC
+    lists = frozenset(
+        {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    )
+
+    def path(self, name: str) -> str:
+        return f"{TOPIC_OPTIONS}/{name}"
+
+    def names(self, call: Call) -> Iterable[str]:
+        return call.services.image.topics
+
+    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+        return topic_entries(call.services.live, _topic(name, call).options)
+
+    def options(self, name: str, call: Call) -> Mapping[str, str]:
+        return _topic(name, call).options
+
+    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+        return topic_creation.check_options(options)
+
+    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+        await call.services.options.set_topic(name, options)
+
+
+def _topic(name: str, call: Call) -> TopicImage:
+    check_topic_name(name)
+    topic = call.services.image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+    return topic

@@ -1,0 +1,81 @@
+"""What OffsetCommit and TxnOffsetCommit ask of topics: that they are known, and that the client may read them.
+
+One that the client may not read is told before whether it has such a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from ottla.broker.services import Call
+from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
+from ottla.model import ACLOperation, TopicPartition
+from ottla.security.acl import ResourceType
+
+
+class Topic(Protocol):
+    """A topic in a request, by its name or by its id."""
+
+    name: str
+    topic_id: UUID
+
+    @property
+    def partitions(self) -> Sequence[Any]:
+        """What is to be kept of each partition."""
+
+
+class Told(Protocol):
+    """A topic in an answer."""
+
+    @property
+    def partitions(self) -> Sequence[Any]:
+        """What became of each partition."""
+
+
+def codes_of(
+    topic: Topic, call: Call, ids_since: int, take: Callable[[TopicPartition, Any], None]
+) -> Iterable[tuple[int, int]]:
+    """Index and error code of each partition, once `take` was given those that may be committed."""
+    try:
+        name = readable(topic, call, ids_since)
+    except KafkaError as error:
+        return [(partition.partition_index, code_of(error)) for partition in topic.partitions]
+    return [
+        (p.partition_index, _code(TopicPartition(name, p.partition_index), p, call, take)) for p in topic.partitions
+    ]
+
+
+def readable(topic: Topic, call: Call, ids_since: int) -> str:
+    """The name of a topic, which has its id in the request from this version on. Raises why it may not be read."""
+    name: str | None = topic.name
+    if call.version >= ids_since:
+        name = call.services.image.names.get(topic.topic_id)
+    if name is None:
+        raise UnknownTopicIdError
+    call.require(ACLOperation.READ, ResourceType.TOPIC, name)
+    return name
+
+
+def check_partition(tp: TopicPartition, call: Call) -> None:
+    """Raise UnknownTopicOrPartitionError for a partition that is not there."""
+    if call.services.image.partition(tp) is None:
+        raise UnknownTopicOrPartitionError
+
+
+def fail(topics: Iterable[Told], error: KafkaError) -> None:
+    """Tell every partition that was not refused before."""
+    code = code_of(error)
+    for topic in topics:
+        for partition in topic.partitions:
+            partition.error_code = partition.error_code or code
+
+
+def _code(tp: TopicPartition, partition: Any, call: Call, take: Callable[[TopicPartition, Any], None]) -> int:
+    try:
+        check_partition(tp, call)
+        take(tp, partition)
+    except KafkaError as error:
+        return code_of(error)
+    return 0

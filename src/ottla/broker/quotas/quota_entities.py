@@ -1,0 +1,48 @@
+"""Owners of quotas: as the protocol names them (types and names), and as paths in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla import addresses
+from ottla.broker.config.dynamic_config import CONNECTION_RATE
+from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT
+from ottla.cluster.store import config_entities
+from ottla.errors import InvalidRequestError
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+KEYS: Final[Mapping[str, Mapping[str, type]]] = {
+    USER: {PRODUCER_BYTES: int, CONSUMER_BYTES: int, REQUEST_PERCENT: float, MUTATIONS: float},
+    IP: {CONNECTION_RATE: int},
+}
+"""The quotas of users and clients, and those of addresses."""
+
+Parts = Mapping[str, str | None]
+"""An entity by types and names; None is the default of a type."""
+
+
+def path_of(parts: Parts) -> str:
+    """The path of an entity's options; InvalidRequestError for a combination that there is not."""
+    if any(name == "" for name in parts.values()):
+        raise InvalidRequestError("an entity's name must not be empty")
+    address = parts.get(IP)
+    if address is not None and addresses.canonical(address) is None:
+        raise InvalidRequestError(f"{address!r} is no IP address; quotas of connections apply to addresses")
+    path = config_entities.quota_path(parts)
+    if path is None:
+        raise InvalidRequestError(f"there are no quotas of {' and '.join(sorted(parts)) or 'nothing'}")
+    return path
+
+
+def parts_of(path: str) -> dict[str, str | None] | None:
+    """The reverse of `path_of`; None for what has no quotas."""
+    head, nested, client = path.partition(f"{config_entities.NESTED}/")
+    if nested:
+        return {USER: config_entities.name_of(head), CLIENT_ID: config_entities.decoded(client)}
+    kind = {config_entities.USERS: USER, config_entities.CLIENTS: CLIENT_ID, config_entities.IPS: IP}.get(
+        path.partition("/")[0]
+    )
+    return None if kind is None else {kind: config_entities.name_of(path)}

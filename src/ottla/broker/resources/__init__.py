@@ -1,1 +1,0 @@
-"""What DescribeConfigs and AlterConfigs know: one file per type of resource, all of them in `table`."""

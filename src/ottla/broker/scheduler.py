@@ -1,0 +1,208 @@
+"""What the broker does by the clock: retention, compaction, checkpoints, late transactions, deleted files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.clock import Clock
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
+from ottla.errors import KafkaError, KafkaStorageError
+from ottla.replication.partition import Partition
+from ottla.replication.partitions import Partitions
+from ottla.storage.files import DiskFailedError, DiskFullError, ResourcesExhaustedError
+from ottla.storage.log_dir import LogDir
+from ottla.storage.throttle import StoppedError, Throttle
+
+if TYPE_CHECKING:
+    from ottla.storage.cleaner import Cleaning
+
+log = logging.getLogger("ottla.broker")
+
+MIN_CLEANER_PAUSE_SECONDS = 0.1
+DELETE_FILES_MS = 10_000
+"""How often files whose delay has passed are removed."""
+REST_MS = 60_000
+"""The files of a log that is not used for so long, at most twice, are closed."""
+
+
+class BackgroundTasks:
+    """The broker's timers. Each job runs on the loop and hands what blocks to a worker; one failing does not end it."""
+
+    def __init__(
+        self,
+        live: DynamicBrokerConfig,
+        clock: Clock,
+        log_dirs: Sequence[LogDir],
+        partitions: Partitions,
+        transactions: TransactionRuntime,
+        workers: Executor,
+    ) -> None:
+        self._live = live
+        self._clock = clock
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._transactions = transactions
+        self._workers = workers
+        self._throttle = Throttle()
+        """For all passes of compaction; they end when it is stopped."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cleaners: dict[int, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Start every job."""
+        config = self._live.current
+        jobs: tuple[tuple[int, Callable[[], object]], ...] = (
+            (config.log_retention_check_interval_ms, self.apply_retention),
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint),
+            (config.log_flush_scheduler_interval_ms, self.flush_old),
+            (max(1, config.replica_lag_time_max_ms // 2), self.check_isr),
+            (DELETE_FILES_MS, self.delete_files),
+            (REST_MS, self.rest),
+            (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
+            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_late),
+            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.forget_expired),
+        )
+        self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
+        self.resize_cleaner_pool()
+
+    def resize_cleaner_pool(self) -> None:
+        """Have as many cleaners as log.cleaner.threads says now; those too many end after what they are at."""
+        config = self._live.current
+        for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
+            cleaner = self._cleaners.get(number)
+            if cleaner is None or cleaner.done():
+                self._cleaners[number] = asyncio.create_task(self._compact_often(number))
+
+    async def close(self) -> None:
+        """Stop all jobs."""
+        self._throttle.stop()
+        tasks = [*self._tasks, *self._cleaners.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def apply_retention(self) -> None:
+        """Drop segments that have outlived their topic's retention."""
+        now = self._clock.now_ms()
+        for partition in self._in_service():
+            try:
+                partition.log.apply_retention(now)
+            except DiskFailedError as error:
+                partition.fail(error)
+            except KafkaError as error:
+                log.error("%s", error)  # the others must not fill the disk for this one
+
+    def _in_service(self) -> list[Partition]:
+        return [partition for partition in self._partitions if not partition.closed]
+
+    def _usable(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
+
+    def checkpoint(self) -> None:
+        """Write recovery points, high watermarks and log starts."""
+        for log_dir in self._usable():
+            try:
+                log_dir.checkpoint(sync=False)
+            except KafkaStorageError as error:
+                self._storage_failed(log_dir, error)
+
+    def _storage_failed(self, log_dir: LogDir, error: KafkaStorageError) -> None:
+        """Take the directory out of service if its disk has failed; otherwise it is tried again."""
+        if isinstance(error, DiskFailedError):
+            self._partitions.fail_directory(log_dir, error)
+        else:
+            log.error("%s", error)
+
+    def check_isr(self) -> None:
+        """Look for followers that have fallen behind."""
+        for partition in self._partitions:
+            partition.check_isr()
+
+    def flush_old(self) -> None:
+        """Fsync logs whose records have waited for `flush.ms`."""
+        now = self._clock.now_ms()
+        for partition in self._in_service():
+            kept = partition.log
+            if kept.unflushed_messages and now - kept.last_flush_ms >= kept.config.flush_ms:
+                partition.flush_in_background()
+
+    def forget_silent_producers(self) -> None:
+        """Drop the sequences of producers that were silent for `producer.id.expiration.ms`."""
+        now = self._clock.now_ms()
+        for partition in self._partitions:
+            partition.log.producers.remove_expired(now)
+
+    def delete_files(self) -> None:
+        """Remove files of deleted topics and segments."""
+        for log_dir in self._usable():
+            try:
+                log_dir.delete_files(self._clock.now_ms())
+            except KafkaStorageError as error:
+                self._storage_failed(log_dir, error)
+
+    def rest(self) -> None:
+        """Close the files of logs that are idle."""
+        for partition in self._in_service():
+            try:
+                partition.log.rest()
+            except KafkaError as error:
+                log.error("%s", error)
+
+    async def compact(self, log_dir: LogDir) -> None:
+        """Compact one log after the other as long as one is dirty enough; the copying runs on a worker."""
+        config = self._live.current
+        self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
+        share = config.log_cleaner_io_buffer_load_factor / config.log_cleaner_threads
+        map_bytes = int(config.log_cleaner_dedupe_buffer_size * share)
+        while not log_dir.offline:
+            cleaning = log_dir.next_cleaning(self._clock.now_ms(), map_bytes=map_bytes, throttle=self._throttle)
+            if cleaning is None or not await self._clean(log_dir, cleaning):
+                return  # no progress: try again after the pause
+
+    async def _clean(self, log_dir: LogDir, cleaning: Cleaning) -> bool:
+        """One pass; whether it came to an end, so that there may be another one."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)
+            return log_dir.finish_cleaning(cleaning)
+        except (StoppedError, asyncio.CancelledError):
+            log_dir.leave_cleaning(cleaning)
+            raise
+        except (DiskFailedError, DiskFullError, ResourcesExhaustedError) as error:
+            self._storage_failed(log_dir, error)
+            log_dir.leave_cleaning(cleaning)
+            return False
+        except Exception as error:
+            # whatever it met: the other logs of the directory must not wait for this one
+            log_dir.leave_cleaning(cleaning, error)
+            return True
+
+    async def _compact_often(self, number: int) -> None:
+        """One of log.cleaner.threads, as long as there are so many."""
+        while number < self._live.current.log_cleaner_threads:
+            await asyncio.sleep(max(MIN_CLEANER_PAUSE_SECONDS, self._live.current.log_cleaner_backoff_ms / 1000))
+            for log_dir in self._usable():
+                try:
+                    await self.compact(log_dir)
+                except StoppedError:
+                    return
+                except KafkaStorageError as error:
+                    self._storage_failed(log_dir, error)
+                except Exception:
+                    # a job must not end for good, whatever one round of it met
+                    log.exception("compaction in %s failed", log_dir.path)
+
+    async def _every(self, interval_ms: int, job: Callable[[], object]) -> None:
+        # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
+        seconds = min(interval_ms / 1000, 86_400.0)
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                job()
+            except Exception:
+                # as above
+                log.exception("%s failed", getattr(job, "__name__", job))

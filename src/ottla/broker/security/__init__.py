@@ -1,0 +1,1 @@
+"""Authentication and ACLs of clients of this broker."""

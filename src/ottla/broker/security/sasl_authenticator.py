@@ -1,0 +1,215 @@
+"""The door of a SASL listener (KIP-43, KIP-152, KIP-368): who does not say who he is gets no further than ApiVersions.
+
+A connection moves from OPEN (ApiVersions or SaslHandshake) to TOKENS (SaslAuthenticate requests, or the mechanism's
+bytes as they are after version 0 of the handshake) to KNOWN, where requests go to the broker. What fails is answered
+after a pause, and the connection closed, so that passwords cannot be tried fast. With `connections.max.reauth.ms` a
+connection is known for that long only, unless its client says again who it is, and that it is the same. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from ottla.broker.apis import BY_KEY
+from ottla.broker.dispatch import framed
+from ottla.cluster.interbroker.membership_proof import MECHANISM
+from ottla.errors import KafkaError, MalformedMessageError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from ottla.net.server.connection import USER, Connection, HangupError, Reply, Service
+from ottla.protocol.header import API_VERSIONS, RequestHeader, decode_request_header
+from ottla.protocol.message import decode
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+log = logging.getLogger("ottla.net")
+
+M = TypeVar("M", SaslHandshakeRequest, SaslAuthenticateRequest)
+
+HANDSHAKE: Final = SaslHandshakeRequest.API_KEY
+AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
+SESSION: Final = "sasl"
+"""Where a connection's state has how far it has come."""
+REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
+"""A client may say again who it is once in this time, as in Kafka."""
+
+
+class Mechanism(Protocol):
+    """The broker's side of one exchange."""
+
+    user: str | None
+    """Who it is, once that is proven."""
+    expires: float | None
+    """Until when that holds, in seconds since 1970; None: as long as the listener's options say."""
+
+    def step(self, message: bytes) -> bytes:
+        """The answer to a message; SaslAuthenticationFailedError ends it."""
+        ...
+
+
+class Offer(NamedTuple):
+    """A mechanism that clients may choose, and for how many milliseconds they are known then (0: for ever)."""
+
+    begin: Callable[[], Mechanism]
+    lifetime_ms: int = 0
+
+
+class Stage(enum.Enum):
+    """How far a connection has come."""
+
+    OPEN = enum.auto()
+    TOKENS = enum.auto()
+    KNOWN = enum.auto()
+
+
+class Session:
+    """What is known of one connection."""
+
+    __slots__ = ("expires", "lifetime_ms", "mechanism", "name", "raw", "renewed", "stage", "user")
+
+    def __init__(self) -> None:
+        self.stage = Stage.OPEN
+        self.name = ""  # of the mechanism
+        self.mechanism: Mechanism | None = None
+        self.raw = False
+        self.user: str | None = None
+        self.expires: float | None = None
+        self.lifetime_ms = 0
+        self.renewed = 0.0
+
+
+class SaslAuthenticator:
+    """The service of a SASL listener, before that of the broker."""
+
+    def __init__(
+        self, service: Service, offers: Mapping[str, Offer], *, failure_delay_ms: int, max_frame_bytes: int
+    ) -> None:
+        """`max_frame_bytes`: what a request may have, once it is known whose it is."""
+        self._service = service
+        self._offers = offers
+        self._delay = failure_delay_ms / 1000
+        self._max_frame = max_frame_bytes
+
+    def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
+        """Let a request in, or have its sender say who he is."""
+        session = connection.state.get(SESSION)
+        if not isinstance(session, Session):
+            session = connection.state[SESSION] = Session()
+        if session.stage is Stage.KNOWN and (session.expires is None or not self._must_renew(session, frame)):
+            return self._service(frame, connection)
+        if session.stage is Stage.TOKENS:
+            return self._token(frame, session, connection)
+        return self._first_words(frame, session, connection)
+
+    def _must_renew(self, session: Session, frame: memoryview) -> bool:
+        """Whether the client begins to say again who it is. HangupError where it has not done so in time."""
+        assert session.expires is not None
+        now = time.monotonic()
+        if int.from_bytes(frame[:2], "big") == HANDSHAKE:
+            if now - session.renewed >= REAUTHENTICATION_PAUSE_SECONDS:
+                session.renewed = now
+                return True
+        elif now > session.expires:
+            raise HangupError(f"{session.user} has not authenticated again in time")
+        return False
+
+    def _first_words(self, frame: memoryview, session: Session, connection: Connection) -> Reply | Awaitable[Reply]:
+        header, pos = _header(frame)
+        if header.api_key == API_VERSIONS and session.stage is Stage.OPEN:
+            return self._service(frame, connection)
+        if header.api_key != HANDSHAKE or header.api_version not in SaslHandshakeRequest.VERSIONS:
+            raise HangupError(f"{_name(header)} where SaslHandshake is due; has the client a SASL security.protocol?")
+        wanted = _decoded(SaslHandshakeRequest, frame, header, pos).mechanism
+        answer = SaslHandshakeResponse(mechanisms=list(self._offers))
+        if wanted == MECHANISM and session.user is not None:
+            return self._service(frame, connection)  # another broker; who it is, it has said already
+        offer = self._offers.get(wanted)
+        if offer is None:
+            answer.error_code = UnsupportedSaslMechanismError.code or 0
+            return self._fail(framed(answer, header), connection, f"mechanism {wanted!r} is not offered")
+        if session.user is not None and wanted != session.name:
+            return self._fail(None, connection, f"mechanism {wanted} where it was {session.name}")
+        session.stage, session.name, session.raw = Stage.TOKENS, wanted, header.api_version == 0
+        session.mechanism = offer.begin()
+        return framed(answer, header)
+
+    def _token(self, frame: memoryview, session: Session, connection: Connection) -> Reply | Awaitable[Reply]:
+        assert session.mechanism is not None
+        if session.raw:
+            try:
+                said = self._step(bytes(frame), session, connection)
+            except SaslAuthenticationFailedError as error:
+                return self._fail(None, connection, error.message)
+            return [len(said).to_bytes(4, "big"), said]
+        header, pos = _header(frame)
+        if header.api_key != AUTHENTICATE or header.api_version not in SaslAuthenticateRequest.VERSIONS:
+            raise HangupError(f"{_name(header)} where SaslAuthenticate is due")
+        token = _decoded(SaslAuthenticateRequest, frame, header, pos).auth_bytes
+        try:
+            said = self._step(bytes(token), session, connection)
+        except SaslAuthenticationFailedError as error:
+            told = SaslAuthenticateResponse(error_code=error.code or 0, error_message=_told(error, session))
+            why = error.message if error.__cause__ is None else f"{error.message}: {error.__cause__}"
+            return self._fail(framed(told, header), connection, why)
+        lifetime_ms = session.lifetime_ms if session.stage is Stage.KNOWN else 0
+        return framed(SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms), header)
+
+    def _step(self, token: bytes, session: Session, connection: Connection) -> bytes:
+        mechanism = session.mechanism
+        assert mechanism is not None
+        said = mechanism.step(token)
+        if mechanism.user is None:
+            return said
+        if session.user not in (None, mechanism.user):
+            raise SaslAuthenticationFailedError(
+                f"Cannot change principals during re-authentication from {session.user} to {mechanism.user}"
+            )
+        lifetime_ms = session.lifetime_ms = _lifetime_ms(self._offers[session.name], mechanism)
+        session.expires = time.monotonic() + lifetime_ms / 1000 if lifetime_ms else None
+        session.stage, session.user, session.mechanism = Stage.KNOWN, mechanism.user, None
+        connection.state[USER] = mechanism.user
+        connection.max_frame = self._max_frame
+        return said
+
+    async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
+        log.warning("%s: authentication failed on listener %s: %s", connection.peer, connection.listener.name, why)
+        await asyncio.sleep(self._delay)
+        raise HangupError(why, answer)
+
+
+def _lifetime_ms(offer: Offer, mechanism: Mechanism) -> int:
+    """For how long a client is known: what the listener allows, and no longer than its token holds; 0: for ever."""
+    if mechanism.expires is None:
+        return offer.lifetime_ms
+    left = max(1, int((mechanism.expires - time.time()) * 1000))
+    return min(left, offer.lifetime_ms) if offer.lifetime_ms else left
+
+
+def _told(error: KafkaError, session: Session) -> str:
+    """What the client hears: of SCRAM nothing that tells which users there are."""
+    if session.name.startswith("SCRAM"):
+        during = "authentication" if session.user is None else "re-authentication"
+        return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {session.name}"
+    return error.message
+
+
+def _header(frame: memoryview) -> tuple[RequestHeader, int]:
+    try:
+        return decode_request_header(frame)
+    except MalformedMessageError as error:
+        raise HangupError(f"a request cannot be read: {error}") from None
+
+
+def _decoded(kind: type[M], frame: memoryview, header: RequestHeader, pos: int) -> M:
+    try:
+        return decode(kind, frame, header.api_version, pos)
+    except MalformedMessageError as error:
+        raise HangupError(f"a request cannot be read: {error}") from None
+
+
+def _name(header: RequestHeader) -> str:
+    served = BY_KEY.get(header.api_key)
+    return f"API {header.api_key}" if served is None else f"{served.name} version {header.api_version}"

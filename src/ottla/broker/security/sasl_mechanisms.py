@@ -1,0 +1,88 @@
+"""What a SASL listener offers: PLAIN with the users of its line of JAAS, SCRAM with those of the store (KIP-554),
+OAUTHBEARER with those that a token names (KIP-255)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from ottla.broker.security.sasl_authenticator import Mechanism, Offer
+from ottla.cluster.store import config_entities
+from ottla.config.broker import BrokerConfig
+from ottla.security.sasl.oauthbearer import MECHANISM, OAuthBearerServer, Proven
+from ottla.security.sasl.plain import PlainServer
+from ottla.security.sasl.scram import Credential, ScramServer, invented
+
+log = logging.getLogger("ottla.net")
+
+LOOKED_AT: Final = 1000
+"""Entities among which an example is looked for: an unknown user must not cost more than that."""
+
+Options = Callable[[], Mapping[str, Mapping[str, str]]]
+"""What is set on users and others now, by their paths."""
+
+
+def offers(config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]) -> dict[str, Offer]:
+    """Return the mechanisms of a listener by name, in their order; `secret` is known when the first client comes."""
+    return {
+        name: Offer(_mechanism(name, config, listener, options, secret), config.max_reauth_ms(listener, name))
+        for name in config.mechanisms(listener)
+    }
+
+
+def _mechanism(
+    name: str, config: BrokerConfig, listener: str, options: Options, secret: Callable[[], bytes]
+) -> Callable[[], Mechanism]:
+    if name == "PLAIN":
+        return partial(PlainServer, config.passwords(listener))
+    if name == MECHANISM:
+        return partial(OAuthBearerServer, _tokens(config, listener))
+
+    def invent(user: str) -> Credential:
+        return invented(name, user, secret(), _example(name, options))
+
+    return partial(ScramServer, name, partial(_credential, name, options), invent)
+
+
+def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Proven]:
+    """What says whose a token is."""
+    from ottla.security.sasl.jwt_validator import (  # what it loads costs others their start-up
+        JwtValidator,
+        UnsecuredJwtValidator,
+    )
+
+    wanted = config.oauth_of(listener)
+    if wanted.sasl_oauthbearer_jwks_endpoint_url is not None:
+        return JwtValidator(wanted).check
+    log.warning(
+        "listener %s takes tokens that nobody has signed; for anything but tests set "
+        "sasl.oauthbearer.jwks.endpoint.url",
+        listener,
+    )
+    return UnsecuredJwtValidator(config.oauth_jaas(listener).options).check
+
+
+def _credential(mechanism: str, options: Options, user: str) -> Credential | None:
+    """What is kept of a user's password now; None for those who have none."""
+    kept = options().get(config_entities.entity(config_entities.USERS, user), {}).get(mechanism)
+    if kept is None:
+        return None
+    try:
+        return Credential.parse(kept)
+    except ValueError as error:
+        log.error("the %s credential of user %s cannot be read: %s", mechanism, user, error)
+        return None
+
+
+def _example(mechanism: str, options: Options) -> Credential | None:
+    """Return the credential of some user; None if there is none among the first of what is configured."""
+    for path, found in islice(options().items(), LOOKED_AT):
+        if path.startswith(f"{config_entities.USERS}/") and mechanism in found:
+            try:
+                return Credential.parse(found[mechanism])
+            except ValueError:
+                continue
+    return None

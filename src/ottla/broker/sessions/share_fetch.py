@@ -1,0 +1,162 @@
+"""What ShareFetch and ShareAcknowledge do with one partition: acquire records, and take over what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.broker import topic_creation
+from ottla.broker.services import Call
+from ottla.broker.sessions.share_sessions import SessionKey
+from ottla.cluster.store import config_entities
+from ottla.config.group import EARLIEST, GroupConfig
+from ottla.coordinator.group.common.consumer_member import TopicIdPartition
+from ottla.coordinator.share_partition.share_partition import Run, Said, SharePartition
+from ottla.coordinator.share_partition.share_state_records import ShareKey
+from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
+from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
+from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
+from ottla.records.batch import split
+from ottla.replication.partition import Partition
+from ottla.security.acl import ResourceType
+
+READ_BYTES = 1 << 20
+"""The most that is read of a partition at a time, but for a single larger batch: the records of one answer are few."""
+
+
+class Acquired(NamedTuple):
+    """Whole batches, and which of their records the member has now."""
+
+    data: bytes
+    runs: list[Run]
+
+
+class ShareReader:
+    """One member's way to the partitions of its session."""
+
+    def __init__(self, call: Call, key: SessionKey) -> None:
+        self._call = call
+        self._services = call.services
+        self._group_id, self._member_id = key
+
+    def partition(self, tip: TopicIdPartition) -> Partition:
+        """The log of a partition. Raises why there is none: not known, not for this client, led by another broker."""
+        name = self._services.image.names.get(tip.topic_id)
+        if name is None:
+            raise UnknownTopicIdError
+        self._call.require(ACLOperation.READ, ResourceType.TOPIC, name)
+        return self._services.partitions.leader(self._services.image, TopicPartition(name, tip.partition))
+
+    async def ready(self) -> None:
+        """Make the topic that keeps the progress, if it is not there."""
+        if SHARE_GROUP_STATE not in self._services.image.topics:
+            await topic_creation.create_internal(self._services, SHARE_GROUP_STATE)
+
+    def shared(self, tip: TopicIdPartition) -> SharePartition:
+        """The partition as the group sees it; the first look decides where the group begins."""
+        key, states = self._key(tip), self._services.share_states
+        log = self.partition(tip).log
+        found = states.get(key)
+        if found is None:
+            earliest = self._options().share_auto_offset_reset == EARLIEST
+            found = states.open(key, log.log_start_offset if earliest else log.high_watermark)
+        if found.start < log.log_start_offset:
+            found.forget_before(log.log_start_offset)
+            states.save(key)
+        return found
+
+    def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
+        """Records that nobody has; the last batch may exceed `max_records` unless `strict`. None if there are none."""
+        shared, partition = self.shared(tip), self.partition(tip)
+        offset = shared.next_offset
+        if offset >= partition.high_watermark or shared.is_full:
+            return None
+        with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
+            data = found.read()
+        now = self._services.clock.monotonic()
+        runs: list[Run] = []
+        first, last, count = -1, 0, 0
+        for header, start, end in split(data):
+            if count >= max_records:
+                break
+            most = max_records - count if strict else header.last_offset - header.base_offset + 1
+            taken = shared.acquire(self._member_id, header.base_offset, header.last_offset, most, now)
+            if taken:
+                runs += taken
+                first, last = (start if first < 0 else first), end
+                count += sum(run.last - run.first + 1 for run in taken)
+        if not runs:
+            return None
+        self._services.share_states.watch(self._key(tip), now + shared.limits.lock_seconds)
+        return Acquired(data[first:last], _joined(runs))
+
+    async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
+        """Take over what became of records, and keep it; the error code."""
+        key, states = self._key(tip), self._services.share_states
+        try:
+            self.partition(tip)
+            shared = states.get(key)
+            if shared is None:
+                raise InvalidRecordStateError
+            now = self._services.clock.monotonic()
+            said = [Said(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
+            changed = shared.acknowledge(self._member_id, said, now)
+            states.watch(key, now + shared.limits.lock_seconds)  # some may have been renewed
+            safe = states.save(key) if changed else None
+            if safe is not None:
+                await safe
+        except KafkaError as error:
+            return code_of(error)
+        return 0
+
+    def release(self) -> None:
+        """The session ends: what the member has is for others."""
+        self._services.share_states.release(self._group_id, self._member_id)
+
+    async def wait_for_news(self, partitions: Iterable[TopicIdPartition], seconds: float) -> bool:
+        """Until one of the partitions may have records to acquire; False when the time is over."""
+        news = asyncio.Event()
+        logs, shares = [], []
+        for tip in partitions:
+            try:
+                shares.append(self.shared(tip))
+                logs.append(self.partition(tip))
+            except KafkaError:
+                continue  # the answer tells
+
+        def wake(_gained: int = 0) -> None:
+            news.set()
+
+        for log in logs:
+            log.watch(wake)
+        for share in shares:
+            share.waiters.add(wake)
+        try:
+            await asyncio.wait_for(news.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            for log in logs:
+                log.unwatch(wake)
+            for share in shares:
+                share.waiters.discard(wake)
+        return True
+
+    def _options(self) -> GroupConfig:
+        path = config_entities.entity(config_entities.GROUPS, self._group_id)
+        return GroupConfig(self._services.image.options.get(path, {}))
+
+    def _key(self, tip: TopicIdPartition) -> ShareKey:
+        return ShareKey(self._group_id, tip.topic_id, tip.partition)
+
+
+def _joined(runs: list[Run]) -> list[Run]:
+    """Runs that go on in the next batch are one."""
+    found: list[Run] = []
+    for run in runs:
+        if found and found[-1].last + 1 == run.first and found[-1].delivered == run.delivered:
+            found[-1] = found[-1]._replace(last=run.last)
+        else:
+            found.append(run)
+    return found

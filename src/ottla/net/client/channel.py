@@ -1,0 +1,332 @@
+"""The client's side of a socket: ask one peer, get answers in order. Kafka's `KafkaChannel` and `InFlightRequests`.
+
+The socket is non-blocking and sits directly on the event loop. Requests are sent as soon as the socket takes them,
+many of them without waiting for answers; the peer answers in the order of the requests, so an answer belongs to the
+oldest one that waits. Anything that breaks this order breaks the connection: an answer that does not fit, a request
+that waits for too long. Everything here runs on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.errors import (
+    BrokerConnectionError,
+    KafkaError,
+    MalformedMessageError,
+    NetworkError,
+    RequestTimedOutError,
+)
+from ottla.net.client.channel_metrics import NodeMetrics
+from ottla.net.client.connect import SocketOptions, dial, last_words, reason, refusal
+from ottla.protocol.framing import FrameReader, request_frame
+from ottla.protocol.header import decode_response_header
+from ottla.protocol.message import Request, Response, decode
+from ottla.protocol.wire import Chunk, content_of, size_of
+
+log = logging.getLogger("ottla.net")
+
+R = TypeVar("R", bound=Response)
+
+MAX_RESPONSE_BYTES: Final = 512 * 1024 * 1024
+"""A response that claims to be larger is taken for nonsense."""
+TRUST_BYTES: Final = 16 * 1024 * 1024
+"""Up to here memory is taken for a response on the word of its size: a fetch is as large as was asked for."""
+MAX_CHUNKS: Final = 512
+"""Buffers handed to one sendmsg; Linux takes 1024."""
+READS_IN_A_ROW: Final = 16
+"""Reads from one socket before the loop looks at the others again."""
+
+
+class InFlight(NamedTuple):
+    """A request that waits for its answer."""
+
+    correlation_id: int
+    request: type[Request[Any]]
+    version: int
+    answered: asyncio.Future[Any]
+    deadline: float
+
+
+class Channel:
+    """One connection to one peer. `connect` first; after `close`, or when the peer is gone, every `ask` fails."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        options: SocketOptions = SocketOptions(),  # noqa: B008  (frozen)
+        on_close: Callable[[Channel], None] | None = None,
+        metrics: NodeMetrics | None = None,
+    ) -> None:
+        self.loop = loop
+        self.host = host
+        self.port = port
+        self.client_id = client_id
+        self.options = options
+        self.on_close = on_close
+        self.metrics = metrics
+        self.error: KafkaError | None = None
+        """Why the connection is closed; None while it may be used."""
+        self.was_connected = False
+        self._was_answered = False
+        self.last_used = loop.time()
+        self.in_flight: deque[InFlight] = deque()
+        self._socket: socket.socket | None = None
+        self._frames = FrameReader(MAX_RESPONSE_BYTES, trust_bytes=TRUST_BYTES)
+        self._outgoing: deque[Chunk] = deque()
+        self._writing = False
+        self._when_written: deque[asyncio.Future[None]] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.host}:{self.port} {self.error or 'open'}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._socket is not None and self.error is None
+
+    async def connect(self) -> None:
+        """Make the connection. BrokerConnectionError, with the address and the reason, when that fails."""
+        limit = self.options.connect_timeout
+        try:
+            async with asyncio.timeout(limit):
+                self._socket = await dial(self.loop, self.host, self.port, self.options)
+        except TimeoutError:
+            self.close(
+                BrokerConnectionError(
+                    f"{self._peer}: no connection within {limit:g} s; does a firewall drop packets to this address?"
+                )
+            )
+        except OSError as error:
+            self.close(refusal(error, self._peer) or BrokerConnectionError(self._told(error)))
+        except asyncio.CancelledError:
+            self.close(BrokerConnectionError(f"{self._peer}: connecting was given up"))
+            raise
+        if self.error is not None:
+            raise self.error
+        assert self._socket is not None
+        self.was_connected = True
+        self.loop.add_reader(self._socket, self._readable)
+        self.last_used = self.loop.time()
+
+    @property
+    def _peer(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def _told(self, error: OSError) -> str:
+        return f"{self._peer}: {reason(error)}"
+
+    @property
+    def _hint(self) -> str:
+        """What to check if the peer hangs up; before its first answer it did not understand what it was sent."""
+        return "" if self._was_answered else " without an answer; does security.protocol fit this listener?"
+
+    # Asking
+
+    def ask(self, request: Request[R], version: int, timeout: float) -> asyncio.Future[R]:
+        """Send a request now; the future is its response.
+
+        It fails with RequestTimedOutError after `timeout` seconds (and the connection with it, since the answer may
+        still come), and with the connection's error when that is lost.
+        """
+        answered: asyncio.Future[R] = self.loop.create_future()
+        if not self.is_open:
+            answered.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
+            return answered
+        correlation_id = self._next_id()
+        chunks = request_frame(request, version, correlation_id, self.client_id)
+        deadline = self.loop.time() + timeout
+        self.in_flight.append(InFlight(correlation_id, type(request), version, answered, deadline))
+        self._send(chunks)
+        self._watch(deadline)
+        return answered
+
+    def tell(self, request: Request[Any], version: int) -> asyncio.Future[None]:
+        """Send a request that gets no response (acks=0); the future is done when the socket has taken it."""
+        if self.is_open:
+            self._send(request_frame(request, version, self._next_id(), self.client_id))
+        taken: asyncio.Future[None] = self.loop.create_future()
+        if not self.is_open:
+            taken.set_exception(self.error or NetworkError(f"{self._peer}: not connected"))
+        elif not self._outgoing:
+            taken.set_result(None)
+        else:
+            self._when_written.append(taken)
+        return taken
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.last_used = self.loop.time()
+        return self._correlation_id
+
+    # Writing
+
+    def _send(self, chunks: list[Chunk]) -> None:
+        if self.metrics is not None:
+            self.metrics.requests.record(sum(map(size_of, chunks)))
+        self._outgoing.extend(chunks)
+        if not self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        """Hand over as much as the socket takes; the rest when it is ready for more."""
+        assert self._socket is not None
+        try:
+            while self._outgoing:
+                self._write_some()
+        except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not self._writing:
+                self._writing = True
+                self.loop.add_writer(self._socket, self._write)
+            return
+        except OSError as error:
+            why = refusal(error, self._peer) or last_words(self._socket, self._peer)
+            self.close(why or NetworkError(self._told(error)))
+            return
+        if self._writing:
+            self._writing = False
+            self.loop.remove_writer(self._socket)
+        while self._when_written:
+            _settle(self._when_written.popleft(), None)
+
+    def _write_some(self) -> None:
+        assert self._socket is not None
+        out = self._outgoing
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._sent(self._socket.send(content_of(out[0])))
+        elif len(out) <= MAX_CHUNKS:
+            self._sent(self._socket.sendmsg(map(content_of, out)))
+        else:
+            self._sent(self._socket.sendmsg([content_of(out[i]) for i in range(MAX_CHUNKS)]))
+
+    def _sent(self, count: int) -> None:
+        """Forget what was sent; a chunk that was sent in part stays with its rest."""
+        if self.metrics is not None:
+            self.metrics.sent.record(count)
+        out = self._outgoing
+        while count:
+            first = memoryview(content_of(out[0]))
+            if count < first.nbytes:
+                out[0] = first[count:]
+                return
+            count -= first.nbytes
+            out.popleft()
+        while out and not memoryview(content_of(out[0])).nbytes:
+            out.popleft()
+
+    # Reading
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            for _ in range(READS_IN_A_ROW):
+                space = self._frames.space()
+                count = self._socket.recv_into(space)
+                if not count:
+                    self.close(NetworkError(f"{self._peer}: the peer closed the connection{self._hint}"))
+                    return
+                if self.metrics is not None:
+                    self.metrics.received.record(count)
+                for frame in self._frames.received(count):
+                    self._answered(frame)
+                if self.error is not None or count < len(space):
+                    return
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except MalformedMessageError as error:
+            self.close(error)
+        except OSError as error:
+            self.close(refusal(error, self._peer) or NetworkError(self._told(error)))
+
+    def _answered(self, frame: memoryview) -> None:
+        """Match a response with the oldest request."""
+        if self.metrics is not None:
+            self.metrics.responses.record(frame.nbytes + 4)
+        if not self.in_flight:
+            raise MalformedMessageError(f"{self._peer}: a response that nobody asked for")
+        asked = self.in_flight.popleft()
+        key = asked.request.API_KEY
+        try:
+            correlation_id, pos = decode_response_header(frame, key, asked.version)
+            if correlation_id != asked.correlation_id:
+                raise MalformedMessageError(
+                    f"{self._peer}: response {correlation_id} where {asked.correlation_id} is due"
+                )
+            version = _version_of_answer(asked, frame, pos)
+            response = decode(asked.request.RESPONSE, frame, version, pos)
+        except MalformedMessageError as error:
+            _fail(asked.answered, error)
+            raise
+        self._was_answered = True
+        self.last_used = self.loop.time()
+        _settle(asked.answered, response)
+
+    # Deadlines and the end
+
+    def _watch(self, deadline: float) -> None:
+        """See to it that somebody looks at this deadline."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        late = [asked for asked in self.in_flight if asked.deadline <= now]
+        if late:
+            what = late[0].request.NAME
+            self.close(RequestTimedOutError(f"{self._peer} did not answer {what} in time"))
+        elif self.in_flight:
+            self._watch(min(asked.deadline for asked in self.in_flight))
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """End the connection; requests that wait fail with `error`. Once is enough."""
+        if self.error is not None:
+            return
+        self.error = error or NetworkError(f"{self._peer}: the connection was closed")
+        if self._socket is not None:
+            self.loop.remove_reader(self._socket)
+            self.loop.remove_writer(self._socket)
+            self._socket.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._outgoing.clear()
+        while self.in_flight:
+            _fail(self.in_flight.popleft().answered, self.error)
+        while self._when_written:
+            _fail(self._when_written.popleft(), self.error)
+        if self.on_close is not None:
+            self.on_close(self)
+
+
+def _version_of_answer(asked: InFlight, frame: memoryview, pos: int) -> int:
+    """A broker that does not know the version of an ApiVersions request answers with an error in version 0."""
+    if asked.request.API_KEY == 18 and bytes(frame[pos : pos + 2]) == b"\x00\x23":
+        return 0
+    return asked.version
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Whoever asked may be gone; then nobody has to hear of it.
+        future.exception()

@@ -1,0 +1,138 @@
+"""How a connection to a peer is made: every address of its host, the options of the socket, the handshake of TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.errors import KafkaError, SslAuthenticationError
+from ottla.net.client.dns import addresses_of
+
+
+class SocketOptions(NamedTuple):
+    """How a connection is made. Sizes in bytes, -1 for the system's; the limit in seconds."""
+
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+    connect_timeout: float = 10.0
+    more: tuple[tuple[int, int, int], ...] = ()
+    ssl_context: ssl.SSLContext | None = None
+    ssl_check_hostname: bool = True
+
+
+async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions) -> socket.socket:
+    """A connected, non-blocking socket. OSError (ssl.SSLError is one) where there is no connection; no time limit."""
+    sock = await _connect_any(loop, host, port, options)
+    if options.ssl_context is None:
+        return sock
+    name = host if options.ssl_check_hostname or options.ssl_context.check_hostname else None
+    try:
+        secure = options.ssl_context.wrap_socket(sock, server_hostname=name, do_handshake_on_connect=False)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        await _shake_hands(loop, secure)
+    except BaseException:
+        secure.close()
+        raise
+    return secure
+
+
+async def _connect_any(loop: asyncio.AbstractEventLoop, host: str, port: int, options: SocketOptions) -> socket.socket:
+    """The first address that answers (KIP-302); the last one's error when none does."""
+    addresses = await addresses_of(loop, host, port)
+    for number, (family, address) in enumerate(addresses, 1):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            _tune(sock, options)
+            await loop.sock_connect(sock, address)
+        except OSError:
+            sock.close()
+            if number == len(addresses):
+                raise
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise OSError(f"{host} has no address")
+
+
+def _tune(sock: socket.socket, options: SocketOptions) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.receive_buffer_bytes >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+    if options.send_buffer_bytes >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+    for option in options.more:
+        sock.setsockopt(*option)
+
+
+async def _shake_hands(loop: asyncio.AbstractEventLoop, secure: ssl.SSLSocket) -> None:
+    while True:
+        try:
+            secure.do_handshake()
+        except ssl.SSLWantReadError:
+            await _until(loop, secure, loop.add_reader, loop.remove_reader)
+        except ssl.SSLWantWriteError:
+            await _until(loop, secure, loop.add_writer, loop.remove_writer)
+        else:
+            return
+
+
+async def _until(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, add: Callable[..., None], remove: Callable[..., Any]
+) -> None:
+    ready = loop.create_future()
+    add(sock, _settle, ready)
+    try:
+        await ready
+    finally:
+        remove(sock)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def reason(error: OSError) -> str:
+    """Return why a connection could not be made or kept, with what to check where one cause is likely."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused; is a broker running at this address?"
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; is the host name right?"
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return f"{os.strerror(error.errno)}; are address and network right?"
+    return str(error.strerror or error)
+
+
+def refusal(error: OSError, peer: str) -> KafkaError | None:
+    """What failed for good in TLS, with the option to look at; None for anything that may be better the next time."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        name = "hostname" in error.verify_message.lower() or "ip address" in error.verify_message.lower()
+        option = "ssl.endpoint.identification.algorithm" if name else "ssl.truststore.location"
+        return SslAuthenticationError(f"{peer}: {error.verify_message} (see {option})")
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        option = "ssl.keystore.location" if "CERTIFICATE" in (error.reason or "") else "ssl.enabled.protocols"
+        return SslAuthenticationError(f"{peer}: {error.reason or error} (see {option})")
+    return None
+
+
+def last_words(sock: socket.socket | None, peer: str) -> KafkaError | None:
+    """Why a peer has hung up, where TLS has told it and nobody has read it yet."""
+    if not isinstance(sock, ssl.SSLSocket):
+        return None
+    try:
+        sock.recv(1)
+    except OSError as error:
+        return refusal(error, peer)
+    return None

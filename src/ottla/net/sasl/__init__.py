@@ -1,1 +1,0 @@
-"""SASL: who a client is, by PLAIN or SCRAM."""

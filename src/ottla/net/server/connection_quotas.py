@@ -1,0 +1,148 @@
+"""Who may connect: how many at a time, from one address, and how many in a second (KIP-402, KIP-612).
+
+Counts are shared by all listeners of a broker. Where the broker is full or connections come too fast, the rest waits in
+the kernel's backlog; one address that has too many open is sent away at once, as in Kafka. The inter-broker listener is
+protected from the others: `max.connections` and the broker's rate do not keep a broker out, a client goes for it.
+A quarter of the descriptors is left to logs. Loop thread.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.net.sampled_rate import Rate
+
+CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
+"""The parts of all descriptors that clients, and brokers, leave to logs: a quarter and an eighth."""
+MAX_INT = 2**31 - 1
+MAX_ADDRESSES = 10_000
+"""Addresses whose rate is remembered before the silent ones are forgotten."""
+WINDOWS = 11
+"""Kafka's quota.window.num: rates are held on average over this many seconds."""
+
+
+class Limits(NamedTuple):
+    """What is allowed. Rates are connections per second."""
+
+    connections: int = MAX_INT
+    per_listener: Mapping[str, int] = {}
+    per_ip: int = MAX_INT
+    per_ip_overrides: Mapping[str, int] = {}
+    rate: float = MAX_INT
+    rate_per_listener: Mapping[str, float] = {}
+    rate_per_ip: Mapping[str | None, float] = {}
+    """By address; None for those without an own limit."""
+
+
+UNLIMITED = Limits()
+
+
+class ConnectionQuotas:
+    """Counts connections; `limits` may be replaced at any time."""
+
+    def __init__(self, limits: Limits = UNLIMITED, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._by_listener: Counter[str] = Counter()
+        self._by_ip: Counter[str] = Counter()
+        self._rate = Rate(WINDOWS)
+        self._listener_rates: dict[str, Rate] = {}
+        self._ip_rates: dict[str, Rate] = {}
+        self._waiting: dict[Callable[[], None], None] = {}
+        self._protected: str | None = None
+        self._make_room: Callable[[], None] = lambda: None
+
+    @property
+    def limits(self) -> Limits:
+        """What is allowed now."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        self._wake()
+
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return self._by_listener.total()
+
+    def protect(self, listener: str, make_room: Callable[[], None]) -> None:
+        """Let connections of this listener in when the broker is full; `make_room` closes one of another listener."""
+        self._protected, self._make_room = listener, make_room
+
+    def is_protected(self, listener: str) -> bool:
+        """Whether this is the listener of the brokers, and clients have another one."""
+        return listener == self._protected
+
+    def has_descriptors(self, listener: str, descriptor: int) -> bool:
+        """Whether a connection may keep a descriptor of this number; the kernel gives the lowest that is free."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = most // (PROTECTED_RESERVE if self.is_protected(listener) else CLIENT_RESERVE)
+        return most == resource.RLIM_INFINITY or descriptor < most - left
+
+    def wait_seconds(self, listener: str, waiter: Callable[[], None]) -> float | None:
+        """How long a listener is to wait before it accepts the next one; None: until `waiter` is called."""
+        limits = self._limits
+        of_listener = limits.per_listener.get(listener, MAX_INT)
+        is_full = self.count >= limits.connections and not self.is_protected(listener)
+        if is_full or self._by_listener[listener] >= of_listener:
+            self._waiting[waiter] = None
+            return None
+        now = self._clock()
+        wait = 0.0 if self.is_protected(listener) else self._rate.wait_seconds(limits.rate, now)
+        own = limits.rate_per_listener.get(listener)
+        if own is not None:
+            wait = max(wait, self._listener_rates.setdefault(listener, Rate(WINDOWS)).wait_seconds(own, now))
+        return wait
+
+    def forget(self, waiter: Callable[[], None]) -> None:
+        """It does not wait any more."""
+        self._waiting.pop(waiter, None)
+
+    def enter(self, listener: str, ip: str) -> str | None:
+        """Count a connection in; or the name of the option that keeps it out."""
+        limits, now = self._limits, self._clock()
+        if not self.is_protected(listener):
+            self._rate.add(1, now)
+        if listener in limits.rate_per_listener:
+            self._listener_rates.setdefault(listener, Rate(WINDOWS)).add(1, now)
+        if self._by_ip[ip] >= limits.per_ip_overrides.get(ip, limits.per_ip):
+            return "max.connections.per.ip"
+        if not self._within_ip_rate(ip, now):
+            return "connection_creation_rate of its address"
+        self._by_listener[listener] += 1
+        self._by_ip[ip] += 1
+        if self.count > limits.connections and self.is_protected(listener):
+            self._make_room()
+        return None
+
+    def left(self, listener: str, ip: str) -> None:
+        """A connection is closed."""
+        self._by_listener[listener] -= 1
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]
+        self._wake()
+
+    def _within_ip_rate(self, ip: str, now: float) -> bool:
+        limits = self._limits.rate_per_ip
+        bound = limits.get(ip, limits.get(None)) if limits else None
+        if bound is None:
+            return True
+        if len(self._ip_rates) > MAX_ADDRESSES:
+            self._ip_rates = {known: rate for known, rate in self._ip_rates.items() if rate.per_second(now)}
+        rate = self._ip_rates.setdefault(ip, Rate(WINDOWS))
+        if rate.wait_seconds(bound, now) > 0:
+            return False
+        rate.add(1, now)
+        return True
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            waiter()

@@ -1,0 +1,41 @@
+"""TLS on one listener of a broker, by its options: for those who connect to it, and for brokers that meet there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.principal_rules import principal_rules
+from ottla.errors import ConfigurationError
+from ottla.net.client.connect import SocketOptions
+from ottla.net.server.tls_connection import Security, TlsConnection
+from ottla.security.tls.contexts import client_context, server_context
+
+if TYPE_CHECKING:
+    from ottla.net.server.listener import Connects
+
+
+def accepting(config: BrokerConfig, listener: str) -> Connects:
+    """What makes the connections of a listener. ConfigurationError where its key or trust store cannot be used."""
+    with _named(listener):
+        context = server_context(config.tls_of(listener), config.client_auth(listener))
+        rules = principal_rules(config.on_listener(listener, "ssl.principal.mapping.rules"))
+        return partial(TlsConnection, security=Security(context, rules))
+
+
+def dialling(config: BrokerConfig, listener: str) -> SocketOptions:
+    """How to connect to that listener of another broker, with the same stores. ConfigurationError as above."""
+    with _named(listener):
+        tls = config.tls_of(listener)
+        return SocketOptions(ssl_context=client_context(tls), ssl_check_hostname=tls.checks_hostname)
+
+
+@contextmanager
+def _named(listener: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"listener {listener}: {error.message}") from None

@@ -1,0 +1,317 @@
+"""A client's socket that speaks TLS: the same frames and answers as `connection`, with a handshake before them.
+
+What differs is how bytes come and go. OpenSSL takes a record from the socket at a time and may keep a part of it, of
+which the socket tells nothing (`pending`); a write that the socket did not take is repeated with the same bytes; and
+each way may have to wait for the other one. Files are read, as the kernel cannot encrypt for us: one record at a time,
+so that a slow peer holds no more. A peer that does not come to the end of its handshake is cut off. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ottla.config.principal_rules import Rule, mapped
+from ottla.net.server.connection import USER, Connection, Owner, Rest, Service
+from ottla.net.server.memory_pool import MemoryPool
+from ottla.security.tls.distinguished_name import subject_of
+
+log = logging.getLogger("ottla.net")
+
+HANDSHAKE_SECONDS = 30.0
+"""How long a peer may take to agree on keys: no client of Kafka's waits for longer itself."""
+HELLO: Final = b"\x16"
+"""What TLS begins with."""
+RECORD_BYTES: Final = 16384
+"""The most that one record of TLS carries."""
+IN_A_ROW: Final = 64
+"""Records that are read or written before the loop looks at other connections."""
+DISCARD_BYTES: Final = 65536
+
+
+class Security(NamedTuple):
+    """How a listener speaks TLS, and what it calls clients by their certificates."""
+
+    context: ssl.SSLContext
+    rules: tuple[Rule, ...] = (Rule(),)
+
+
+class TlsConnection(Connection):
+    """One client behind TLS. Its name, where it has shown a certificate, is the `user` of the connection's state."""
+
+    __slots__ = ("_deadline", "_sealed", "_security")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        listener: Owner,
+        service: Service,
+        memory: MemoryPool,
+        max_frame: int,
+        *,
+        security: Security,
+    ) -> None:
+        super().__init__(sock, peer, listener, service, memory, max_frame)
+        self._security = security
+        self._deadline: asyncio.TimerHandle | None = None
+        self._sealed = False  # the head of what is to be sent is a record, which may be known to OpenSSL already
+
+    def start(self) -> None:
+        """Wait for the handshake. Until its first byte comes, TLS costs no memory."""
+        self._deadline = self._loop.call_later(HANDSHAKE_SECONDS, self._too_late)
+        self._wait(self._on_hello)
+
+    def _close(self, *, cancel: bool) -> None:
+        """Say good-bye, as far as the socket takes it at once, and drop the peer."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if isinstance(self._sock, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._sock.unwrap()
+        super()._close(cancel=cancel)
+
+    # The handshake
+
+    def _on_hello(self) -> None:
+        try:
+            first = self._sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if first != HELLO:
+            if first:
+                log.warning(
+                    "%s: it does not speak TLS, listener %s does; the connection is closed",
+                    self.peer,
+                    self.listener.name,
+                )
+            self.close()
+            return
+        try:
+            self._sock = self._security.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+        except (OSError, ValueError):
+            # the peer has gone just now, and the socket with it
+            self._sock.close()
+            self._forgotten()
+            return
+        self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        assert isinstance(self._sock, ssl.SSLSocket)
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._wait(self._shake_hands)
+        except ssl.SSLWantWriteError:
+            self._wait(self._shake_hands, writable=True)
+        except (OSError, ValueError) as error:
+            self._refuse(error)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """The peer is who it says, or has not been asked: let its requests in."""
+        assert isinstance(self._sock, ssl.SSLSocket)
+        assert self._deadline is not None
+        self._deadline.cancel()
+        certificate = self._sock.getpeercert(binary_form=True)
+        if certificate:
+            try:
+                subject = subject_of(certificate)
+            except ValueError as error:
+                self._refuse(error)
+                return
+            user = mapped(self._security.rules, subject)
+            if user is None:
+                self._refuse(ValueError(f"no rule of ssl.principal.mapping.rules is for {subject}"))
+                return
+            self.state[USER] = user
+        self._read_on()
+
+    def _refuse(self, error: Exception) -> None:
+        gone = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError))
+        log.log(
+            logging.INFO if gone else logging.WARNING,
+            "%s: no handshake on listener %s: %s; the connection is closed",
+            self.peer,
+            self.listener.name,
+            _told(error),
+        )
+        # What is still to be read would have the kernel reset the connection, and the peer not hear why.
+        with contextlib.suppress(OSError):
+            socket.socket.recv(self._sock, DISCARD_BYTES)
+        self.close()
+
+    def _too_late(self) -> None:
+        log.warning(
+            "%s: no handshake on listener %s within %g s; the connection is closed",
+            self.peer,
+            self.listener.name,
+            HANDSHAKE_SECONDS,
+        )
+        self.close()
+
+    # Waiting the other way round
+
+    def _wait(self, then: Callable[[], None], *, writable: bool = False) -> None:
+        """Go on with `then` when the socket is ready, whichever way OpenSSL wants it next."""
+        self._stop_reading()
+        self._stop_writing()
+        if writable:
+            self._writing = True
+            self._loop.add_writer(self._sock.fileno(), self._go_on, then)
+        else:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._go_on, then)
+
+    def _go_on(self, then: Callable[[], None]) -> None:
+        self._stop_reading()
+        self._stop_writing()
+        then()
+
+    # Reading
+
+    def _peeked(self) -> tuple[bool, bool]:
+        # what is in the socket may be the end of TLS as well as more requests; the kernel knows of the connection's end
+        has_gone = self._is_half_closed()
+        return not has_gone, has_gone
+
+    def _on_readable(self) -> None:
+        if self._task is not None:
+            self._look_for_end()
+            return
+        for _ in range(IN_A_ROW):
+            if not self._reading:
+                return
+            if not self._read_records():
+                return
+        self._loop.call_soon(self._on_readable)
+
+    def _read_records(self) -> bool:
+        """Work on what has come; whether there may be more without the socket telling."""
+        assert isinstance(self._sock, ssl.SSLSocket)
+        before = len(self._stash) if self._buffer is None else self._filled
+        error = self._fill(self._buffer or self._take_buffer())
+        if self._filled > before:
+            self.last_active = time.monotonic()
+            self._handle_frames()
+            # whatever else was wrong is wrong the next time, too
+            return not isinstance(error, ssl.SSLWantReadError) and (error is not None or self._sock.pending() > 0)
+        if isinstance(error, ssl.SSLWantReadError):
+            self._make_room()
+        elif isinstance(error, ssl.SSLWantWriteError):
+            if self._make_room():
+                self._wait(self._read_again, writable=True)
+        else:
+            self.close()
+        return False
+
+    def _fill(self, buffer: bytearray) -> OSError | None:
+        """Read until there is a whole request, or no room: some clients make a record of every few bytes."""
+        room = memoryview(buffer)
+        try:
+            while self._filled < len(buffer):
+                n = self._sock.recv_into(room[self._filled :])
+                if n == 0:
+                    return ConnectionResetError()
+                self._filled += n
+                size = int.from_bytes(buffer[self._start : self._start + 4], "big")
+                if self._filled - self._start - 4 >= size:
+                    return None
+        except OSError as error:
+            return error
+        return None
+
+    def _read_again(self) -> None:
+        self._read_on()
+        self._on_readable()
+
+    def _read_on(self) -> None:
+        assert isinstance(self._sock, ssl.SSLSocket)
+        if not self._reading:
+            super()._read_on()
+            if self._sock.pending():
+                self._loop.call_soon(self._on_readable)
+
+    # Writing
+
+    def _flush(self) -> None:
+        try:
+            for _ in range(IN_A_ROW):
+                if not self._out:
+                    break
+                self._send_record()
+        except ssl.SSLWantWriteError:
+            self._write_later()
+            return
+        except ssl.SSLWantReadError:
+            self._wait(self._on_writable)
+            return
+        except OSError:
+            self.close()
+            return
+        if self._out:
+            self._write_later()
+        else:
+            self._stop_writing()
+
+    def _send_record(self) -> None:
+        if not self._sealed:
+            self._seal()
+        if not self._sealed:
+            return
+        head = self._out[0]
+        assert isinstance(head, memoryview)
+        sent = self._sock.send(head)
+        if sent < len(head):
+            self._out[0] = head[sent:]
+        else:
+            del self._out[0]
+            self._sealed = False
+
+    def _seal(self) -> None:
+        """Make one record of what is to be sent next: small pieces together, of a file as much as there is room for."""
+        pieces, room = [], RECORD_BYTES
+        while self._out and room:
+            piece = self._cut(room)
+            room -= len(piece)
+            pieces.append(piece)
+        record = b"".join(pieces)
+        if record:
+            self._out.insert(0, memoryview(record))
+            self._sealed = True
+
+    def _cut(self, most: int) -> bytes | memoryview:
+        """The next bytes, at most so many; they are not to be sent any more."""
+        head = self._out[0]
+        if isinstance(head, (bytes, bytearray, memoryview)):
+            view = memoryview(head)
+            if len(view) > most:
+                self._out[0] = view[most:]
+            else:
+                del self._out[0]
+            return view[:most]
+        read = os.pread(head.fileno(), min(most, head.nbytes), head.position)
+        if not read and head.nbytes:
+            raise OSError("a log file ended before the bytes that were promised")
+        if len(read) < head.nbytes:
+            self._out[0] = Rest(head, len(read))
+        else:
+            head.release()
+            del self._out[0]
+        return read
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    return str(error)

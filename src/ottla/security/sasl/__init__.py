@@ -1,0 +1,1 @@
+"""SASL mechanisms without I/O: PLAIN, SCRAM and OAUTHBEARER."""

@@ -1,0 +1,1 @@
+"""TLS contexts of `ssl.*` configs, key stores, and names of certificates."""

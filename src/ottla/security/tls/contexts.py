@@ -1,0 +1,304 @@
+"""An SSLContext of Kafka's ssl options: stores as Java makes them (JKS, PKCS12) or PEM, as files or as text.
+
+Whatever is wrong with a store is a ConfigurationError that names the option. PKCS12 needs the package `cryptography`
+(`pip install ottla[tls]`); JKS and PEM need nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ottla.config.tls import TlsConfig
+from ottla.errors import ConfigurationError
+from ottla.security.tls.jks import MAGIC, read_jks, reveal_key
+
+KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+CERTIFICATE_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
+
+
+class Identity(NamedTuple):
+    """A key and its certificates as PEM; the password is None for a key that is not encrypted."""
+
+    key: str
+    certificates: str
+    password: str | None
+
+
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """The context for a client's connections. ConfigurationError names the option that is wrong."""
+    if config.ssl_context is not None:
+        made: ssl.SSLContext = config.ssl_context
+        return made
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.checks_hostname
+    _set_versions(context, config)
+    _set_ciphers(context, config)
+    _trust(context, config)
+    _identify(context, config)
+    return context
+
+
+def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLContext:
+    """The context for connections that are accepted. ConfigurationError names the option that is wrong.
+
+    `client_auth` is `ssl.client.auth`: whether clients have to show a certificate (required), may (requested), or are
+    not asked for one (none).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Kafka lets no peer ask for new keys in the midst of TLS 1.2, either: each would cost a handshake.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _set_versions(context, config)
+    _set_ciphers(context, config)
+    if not _identify(context, config):
+        raise ConfigurationError(
+            "ssl.keystore.location: who accepts connections needs a key and its certificates; set it, or"
+            " ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    if client_auth != "none":
+        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
+        _trust(context, config, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+# Versions and ciphers
+
+
+def _set_versions(context: ssl.SSLContext, config: TlsConfig) -> None:
+    enabled = sorted(VERSIONS[name] for name in config.ssl_enabled_protocols)
+    newest = VERSIONS.get(config.ssl_protocol, ssl.TLSVersion.TLSv1_3)
+    spoken = [version for version in enabled if version <= newest]
+    if not spoken:
+        raise ConfigurationError("ssl.enabled.protocols: none of them is as old as ssl.protocol wants")
+    context.minimum_version, context.maximum_version = spoken[0], spoken[-1]
+
+
+def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
+    if config.ssl_ciphers:
+        _take_ciphers(context, config.ssl_ciphers, "ssl.ciphers")
+    suites = config.ssl_cipher_suites
+    if not suites:
+        return
+    older = [openssl_name(suite) for suite in suites if not suite.startswith(TLS_1_3_SUITES)]
+    # Python cannot choose among the suites of TLS 1.3: they are all on, or the version is off.
+    if not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    _take_ciphers(context, ":".join(older), "ssl.cipher.suites")
+    if len(older) == len(suites):
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+def _take_ciphers(context: ssl.SSLContext, names: str, option: str) -> None:
+    try:
+        context.set_ciphers(names)
+    except ssl.SSLError:
+        raise ConfigurationError(f"{option}: OpenSSL knows none of {names}") from None
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a suite of TLS 1.2 that has Java's: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    if not suite.startswith(("TLS_", "SSL_")):
+        return suite
+    exchange, _, cipher = suite[4:].partition("_WITH_")
+    cipher = re.sub(r"(AES|CAMELLIA)_(\d+)", r"\1\2", cipher).replace("_CBC", "")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+    parts = [cipher] if exchange == "RSA" else [exchange, cipher]
+    return "-".join(parts).replace("_", "-")
+
+
+# Whom we trust
+
+
+def _trust(context: ssl.SSLContext, config: TlsConfig, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+    if config.ssl_truststore_certificates is not None:
+        _need_pem(config.ssl_truststore_type, "ssl.truststore.certificates", "ssl.truststore.type")
+        _trust_pem(context, config.ssl_truststore_certificates, "ssl.truststore.certificates")
+    elif config.ssl_truststore_location is not None:
+        _trust_pem(context, _trusted_of_file(config, config.ssl_truststore_location), "ssl.truststore.location")
+    elif config.ssl_cafile is not None:
+        _trust_pem(context, _text_of("ssl.cafile", config.ssl_cafile), "ssl.cafile")
+    else:
+        context.load_default_certs(purpose)
+    if config.ssl_crlfile is not None:
+        try:
+            context.load_verify_locations(config.ssl_crlfile)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(f"ssl.crlfile: {config.ssl_crlfile}: {error}") from None
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _trusted_of_file(config: TlsConfig, location: str) -> str:
+    if config.ssl_truststore_type == "PEM":
+        return _text_of("ssl.truststore.location", location)
+    data = _bytes_of("ssl.truststore.location", location)
+    password = config.ssl_truststore_password
+    if data.startswith(MAGIC):
+        with _named("ssl.truststore", location):
+            store = read_jks(data, password)
+        return _pem(store.trusted + [chain[0] for _, chain in store.keys if chain])
+    _, certificates = _open_pkcs12(data, password, "ssl.truststore", location)
+    return certificates
+
+
+def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
+    found = CERTIFICATE_BLOCK.findall(pem)
+    if not found:
+        raise ConfigurationError(f"{option}: there is no certificate in it")
+    # As in Java, what is in a trust store is trusted, also where it is not at the end of its chain.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata="\n".join(found))
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(f"{option}: a certificate cannot be read: {error}") from None
+
+
+# Who we are
+
+
+def _identify(context: ssl.SSLContext, config: TlsConfig) -> bool:
+    """Take over the key that the options name; False where they name none."""
+    option, identity = _identity(config)
+    if identity is None:
+        return False
+    if not identity.key or not identity.certificates:
+        raise ConfigurationError(f"{option}: a private key and its certificates are wanted")
+    # OpenSSL asks at the terminal for a password that it is not given.
+    password = identity.password or ""
+    with _private_file(f"{identity.key}\n{identity.certificates}\n") as path:
+        try:
+            context.load_cert_chain(path, password=lambda: password)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            why = "the password is wrong" if "ENCRYPTED" in identity.key else str(error)
+            at = ("ssl.password" if option == "ssl.certfile" else "ssl.key.password") if why != str(error) else option
+            raise ConfigurationError(f"{at}: the key cannot be used: {why}") from None
+    return True
+
+
+def _identity(config: TlsConfig) -> tuple[str, Identity | None]:
+    """The option that says who we are, and what is there."""
+    if config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
+        _need_pem(config.ssl_keystore_type, "ssl.keystore.key", "ssl.keystore.type")
+        pem = f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}"
+        return "ssl.keystore.key", _identity_of_pem(pem, config.ssl_key_password)
+    if config.ssl_keystore_location is not None:
+        return "ssl.keystore.location", _identity_of_file(config, config.ssl_keystore_location)
+    if config.ssl_certfile is not None:
+        pem = _text_of("ssl.certfile", config.ssl_certfile)
+        if config.ssl_keyfile is not None:
+            pem = _text_of("ssl.keyfile", config.ssl_keyfile) + "\n" + pem
+        return "ssl.certfile", _identity_of_pem(pem, config.ssl_password)
+    return "", None
+
+
+def _identity_of_pem(pem: str, password: str | None) -> Identity:
+    key = KEY_BLOCK.search(pem)
+    return Identity(key[0] if key else "", "\n".join(CERTIFICATE_BLOCK.findall(pem)), password)
+
+
+def _identity_of_file(config: TlsConfig, location: str) -> Identity:
+    if config.ssl_keystore_type == "PEM":
+        return _identity_of_pem(_text_of("ssl.keystore.location", location), config.ssl_key_password)
+    data = _bytes_of("ssl.keystore.location", location)
+    password = config.ssl_keystore_password
+    if password is None:
+        raise ConfigurationError(f"ssl.keystore.password: {location} needs one")
+    if not data.startswith(MAGIC):
+        key, certificates = _open_pkcs12(data, password, "ssl.keystore", location)
+        return Identity(key, certificates, None)
+    with _named("ssl.keystore", location):
+        store = read_jks(data, password)
+    if not store.keys:
+        return Identity("", "", None)
+    hidden, chain = store.keys[0]
+    with _named("ssl.keystore", location, password="ssl.key.password"):
+        plain = reveal_key(hidden, password if config.ssl_key_password is None else config.ssl_key_password)
+    return Identity(_pem_block("PRIVATE KEY", plain), _pem(chain), None)
+
+
+def _open_pkcs12(data: bytes, password: str | None, store: str, location: str) -> tuple[str, str]:
+    """The key (empty where there is none) and the certificates of a PKCS12 store as PEM."""
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError:
+        raise ConfigurationError(
+            f"{store}.location: {location} is PKCS12, and that needs the package cryptography: pip install ottla[tls]"
+        ) from None
+    try:
+        found: Any = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        wrong = "mac" in str(error).lower()
+        with _named(store, location):
+            raise ValueError("the password is wrong" if wrong else str(error)) from None
+    own = [] if found.cert is None else [found.cert]
+    certificates = "".join(
+        entry.certificate.public_bytes(Encoding.PEM).decode() for entry in [*own, *found.additional_certs]
+    )
+    if found.key is None:
+        return "", certificates
+    return found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), certificates
+
+
+# Files and PEM
+
+
+def _need_pem(kind: str, option: str, type_option: str) -> None:
+    if kind != "PEM":
+        raise ConfigurationError(f"{option}: this is PEM, and {type_option} is {kind}")
+
+
+def _bytes_of(option: str, location: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{option}: {location}: {error.strerror}") from None
+
+
+def _text_of(option: str, location: str) -> str:
+    # What is not PEM (DER, a store) has no block to be found, and is told as that.
+    return _bytes_of(option, location).decode("utf-8", "replace")
+
+
+def _pem(certificates: list[bytes]) -> str:
+    return "".join(_pem_block("CERTIFICATE", der) for der in certificates)
+
+
+def _pem_block(kind: str, der: bytes) -> str:
+    text = ssl.DER_cert_to_PEM_cert(der)
+    return text.replace("CERTIFICATE-----", f"{kind}-----")
+
+
+@contextmanager
+def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
+    """Turn what is wrong with a store into an error that names the option: its password's or its location's."""
+    try:
+        yield
+    except ValueError as error:
+        wrong = "password" in str(error).lower()
+        option = (password or f"{store}.password") if wrong else f"{store}.location"
+        raise ConfigurationError(f"{option}: {location}: {error}") from None
+
+
+@contextmanager
+def _private_file(content: str) -> Iterator[str]:
+    """A file that only this user can read, for as long as OpenSSL needs one; in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("ottla-key")
+        try:
+            os.write(descriptor, content.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(content)
+        file.flush()
+        yield file.name

@@ -1,0 +1,251 @@
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from tests.unit.broker.asking import Asker, batch, with_broker
+
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
+from ottla.broker.services import Call
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ThrottlingQuotaExceededError
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
+from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def quotas(options: dict[str, dict[str, str]], clock: Clock | None = None) -> Quotas:
+    found = Quotas(DynamicBrokerConfig(BrokerConfig({}), 0), clock or Clock())
+    found.follow(ClusterImage("c", options=options))
+    return found
+
+
+ALL = {
+    "users/u/clients/c": {PRODUCER_BYTES: "1"},
+    "users/u/clients/<default>": {PRODUCER_BYTES: "2"},
+    "users/u": {PRODUCER_BYTES: "3"},
+    "users/<default>/clients/c": {PRODUCER_BYTES: "4"},
+    "users/<default>/clients/<default>": {PRODUCER_BYTES: "5"},
+    "users/<default>": {PRODUCER_BYTES: "6"},
+    "clients/c": {PRODUCER_BYTES: "7"},
+    "clients/<default>": {PRODUCER_BYTES: "8"},
+}
+
+
+def test_the_first_quota_in_kafkas_order_counts():
+    left = dict(ALL)
+    for path in ALL:
+        bound = float(left[path][PRODUCER_BYTES])
+        # eleven windows: twice the bound over all of them has to be waited for as long again
+        assert quotas(left).wait_seconds(PRODUCER_BYTES, "u", "c", bound * 20) == pytest.approx(10.0)
+        del left[path]
+    assert quotas(left).wait_seconds(PRODUCER_BYTES, "u", "c", 1e12) == 0
+    assert not quotas(left).active
+
+
+def test_everyone_under_a_default_has_a_share_of_his_own():
+    of_clients = quotas({"clients/<default>": {PRODUCER_BYTES: "100"}})
+    assert of_clients.wait_seconds(PRODUCER_BYTES, "u", "a", 2000) > 0
+    assert of_clients.wait_seconds(PRODUCER_BYTES, "u", "b", 900) == 0
+    of_users = quotas({"users/<default>": {PRODUCER_BYTES: "100"}})
+    assert of_users.wait_seconds(PRODUCER_BYTES, "u", "a", 900) == 0
+    assert of_users.wait_seconds(PRODUCER_BYTES, "u", "b", 900) > 0
+    assert of_users.wait_seconds(PRODUCER_BYTES, "v", "a", 900) == 0
+
+
+def test_what_was_used_counts_on_when_a_quota_changes():
+    found = quotas({"clients/a": {PRODUCER_BYTES: "1000"}})
+    assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 5000) == 0
+    found.follow(ClusterImage("c", options={"clients/a": {PRODUCER_BYTES: "100"}}))
+    assert found.wait_seconds(PRODUCER_BYTES, "u", "a", 1) > 0
+
+
+def test_mutations_are_refused_only_while_the_bucket_is_overdrawn():
+    clock = Clock()
+    found = quotas({"clients/a": {MUTATIONS: "1"}}, clock)
+    found.mutations("u", "a", strict=True).record(12)  # a bucket holds eleven seconds' tokens
+    over = found.mutations("u", "a", strict=True)
+    assert over.wait_seconds == pytest.approx(1.0)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        over.record(1)
+    found.mutations("u", "a", strict=False).record(1)
+    clock.now += 2.0
+    found.mutations("u", "a", strict=True).record(1)
+
+
+def test_ever_new_client_ids_do_not_fill_the_memory():
+    found = quotas({"clients/<default>": {PRODUCER_BYTES: "1", MUTATIONS: "1"}})
+    for i in range(25_000):
+        found.wait_seconds(PRODUCER_BYTES, "u", str(i), 0)
+        found.mutations("u", str(i), strict=True)
+    assert max(len(found._shares), len(found._buckets)) <= 10_000
+    assert len(found._rates) <= 10_000
+
+
+async def set_quota(client: Asker, key: str, value: float | None, **entity: str | None) -> int:
+    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+    op = OpData(key=key, value=value or 0.0, remove=value is None)
+    answer = await client.ask(AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=[op])]), 1)
+    return answer.entries[0].error_code
+
+
+def test_quotas_are_set_found_by_filters_and_survive_a_restart(tmp_path):
+    async def found(client: Asker, strict: bool = False, **wanted: tuple[int, str | None]) -> list[Any]:
+        components = [
+            ComponentData(entity_type=kind.replace("_", "-"), match_type=how, match=name)
+            for kind, (how, name) in wanted.items()
+        ]
+        answer = await client.ask(DescribeClientQuotasRequest(components=components, strict=strict), 1)
+        assert answer.error_code == 0
+        return [
+            ({e.entity_type: e.entity_name for e in entry.entity}, {v.key: v.value for v in entry.values})
+            for entry in answer.entries or ()
+        ]
+
+    async def first(client: Asker) -> None:
+        assert await set_quota(client, PRODUCER_BYTES, 1024, user="al ice", client_id="app/1") == 0
+        assert await set_quota(client, REQUEST_PERCENT, 12.5, user="al ice") == 0
+        assert await set_quota(client, CONSUMER_BYTES, 10, client_id=None) == 0
+        assert await set_quota(client, "connection_creation_rate", 7, ip="10.0.0.1") == 0
+
+    async def second(client: Asker) -> None:
+        both = ({"user": "al ice", "client-id": "app/1"}, {PRODUCER_BYTES: 1024.0})
+        user = ({"user": "al ice"}, {REQUEST_PERCENT: 12.5})
+        assert await found(client, user=(EXACT, "al ice")) == [user, both]
+        assert await found(client, strict=True, user=(EXACT, "al ice")) == [user]
+        assert await found(client, client_id=(DEFAULT, None)) == [({"client-id": None}, {CONSUMER_BYTES: 10.0})]
+        assert await found(client, user=(ANY, None), client_id=(ANY, None)) == [both]
+        assert await found(client, ip=(ANY, None)) == [({"ip": "10.0.0.1"}, {"connection_creation_rate": 7.0})]
+        assert client.node._admission.limits.rate_per_ip == {"10.0.0.1": 7.0}
+        assert len(await found(client)) == 4
+        assert await set_quota(client, REQUEST_PERCENT, None, user="al ice") == 0
+        assert await found(client, user=(EXACT, "al ice")) == [both]
+
+    with_broker(first, tmp_path)
+    with_broker(second, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "entity"),
+    [
+        ("no_such_rate", 1, {"user": "a"}),
+        (PRODUCER_BYTES, 1.5, {"user": "a"}),
+        (PRODUCER_BYTES, -1, {"user": "a"}),
+        (PRODUCER_BYTES, 1, {"user": ""}),
+        (PRODUCER_BYTES, 1, {"group": "a"}),
+        (PRODUCER_BYTES, 1, {}),
+        (PRODUCER_BYTES, 1, {"ip": "1.2.3.4"}),
+        ("connection_creation_rate", 1, {"user": "a"}),
+        (PRODUCER_BYTES, 1, {"ip": "1.2.3.4", "user": "a"}),
+    ],
+)
+def test_quotas_that_make_no_sense_are_refused(tmp_path, key, value, entity):
+    async def test(client: Asker) -> None:
+        assert await set_quota(client, key, value, **entity) == 42
+
+    with_broker(test, tmp_path)
+
+
+def test_bytes_beyond_the_quotas_are_taken_and_given_and_then_waited_for(tmp_path):
+    async def test(client: Asker) -> None:
+        await client.ask(
+            CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]), 7
+        )
+        await set_quota(client, PRODUCER_BYTES, 1000, client_id="tester")
+        await set_quota(client, CONSUMER_BYTES, 2100, client_id=None)
+        data = [PartitionProduceData(index=0, records=batch(*[b"x" * 1000] * 20))]
+        produce = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+        produced = await client.ask(produce, 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        assert produced.throttle_time_ms == pytest.approx(10_000, rel=0.2)
+        assert client.throttled_seconds == produced.throttle_time_ms / 1000
+        fetch = FetchRequest(
+            max_bytes=10**6,
+            topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=10**6)])],
+        )
+        first = await client.ask(fetch, 4)
+        assert first.throttle_time_ms == 0
+        client.client_id = "other"
+        assert (await client.ask(fetch, 4)).throttle_time_ms == 0
+        client.client_id = "tester"
+        again = await client.ask(fetch, 4)
+        assert again.throttle_time_ms == pytest.approx(10_000, rel=0.2)
+        assert len(again.responses[0].partitions[0].records) > 20_000
+
+    with_broker(test, tmp_path)
+
+
+def test_time_beyond_the_quota_is_waited_for_in_any_request(tmp_path):
+    async def test(client: Asker) -> None:
+        await set_quota(client, REQUEST_PERCENT, 1e-6, user="ANONYMOUS")
+        assert (await client.ask(MetadataRequest(topics=None), 12)).throttle_time_ms > 0
+
+    with_broker(test, tmp_path)
+
+
+def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand_it(tmp_path):
+    async def create(client: Asker, name: str, partitions: int, version: int) -> tuple[int, int]:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = await client.ask(CreateTopicsRequest(topics=[topic]), version)
+        return answer.topics[0].error_code, answer.throttle_time_ms
+
+    async def test(client: Asker) -> None:
+        await set_quota(client, MUTATIONS, 1, user="ANONYMOUS")
+        assert (await create(client, "a", 15, 7))[0] == 0
+        error, throttle_ms = await create(client, "b", 1, 7)
+        assert (error, throttle_ms > 3000) == (89, True)
+        deleted = await client.ask(DeleteTopicsRequest(topic_names=["a"]), 5)
+        assert deleted.responses[0].error_code == 89
+        assert (await create(client, "c", 1, 5))[0] == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_a_wait_longer_than_an_answer_can_tell_is_told_as_the_longest(tmp_path):
+    async def test(client: Asker) -> None:
+        call = Call(client.services, client.connection, 12, "c")
+        assert call.throttle(5e6) == 2**31 - 1
+        assert client.throttled_seconds == 5e6
+
+    with_broker(test, tmp_path)
+
+
+def test_time_of_a_coroutine_counts_against_the_request_percentage(tmp_path, monkeypatch):
+    def burn() -> None:
+        end = time.perf_counter() + 0.15
+        while time.perf_counter() < end:
+            pass
+
+    async def answer() -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        burn()
+        await asyncio.gather(later())
+        return HeartbeatResponse()
+
+    async def later() -> None:
+        burn()
+
+    async def test(client: Asker) -> None:
+        assert await set_quota(client, REQUEST_PERCENT, 1, client_id=None) == 0
+        answered = await client.ask(HeartbeatRequest(group_id="g"), 3)
+        assert answered.throttle_time_ms > 0
+        assert client.throttled_seconds > 0
+
+    monkeypatch.setattr("ottla.broker.handlers.heartbeat.handle", lambda request, call: answer())
+    with_broker(test, tmp_path)
