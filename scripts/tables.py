@@ -14,8 +14,8 @@ from pathlib import Path
 from ottla.broker.apis import LEFT_OUT, SERVED, Served
 from ottla.broker.config.config_entries import text_of
 from ottla.cli.main import COMMANDS
-from ottla.client.admin.calls import AdminCalls
 from ottla.client.admin.core import AdminCore
+from ottla.client.admin.driver import AdminCalls
 from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.configs import ConfigResource as ConfigResource
     from ottla.client.admin.configs import ConfigResourceType as ConfigResourceType
     from ottla.client.admin.configs import ConfigSource as ConfigSource
+    from ottla.client.admin.delete_records import RecordsToDelete as RecordsToDelete
     from ottla.client.admin.group_descriptions import GroupDescription as GroupDescription
     from ottla.client.admin.group_descriptions import GroupListing as GroupListing
     from ottla.client.admin.group_descriptions import GroupMember as GroupMember
@@ -39,12 +40,11 @@ if TYPE_CHECKING:
     from ottla.client.admin.quotas import ClientQuotaAlteration as ClientQuotaAlteration
     from ottla.client.admin.quotas import ClientQuotaFilter as ClientQuotaFilter
     from ottla.client.admin.quotas import ClientQuotaFilterComponent as ClientQuotaFilterComponent
-    from ottla.client.admin.records import RecordsToDelete as RecordsToDelete
     from ottla.client.admin.scram import ScramCredentialInfo as ScramCredentialInfo
     from ottla.client.admin.scram import ScramMechanism as ScramMechanism
     from ottla.client.admin.scram import UserScramCredentialDeletion as UserScramCredentialDeletion
     from ottla.client.admin.scram import UserScramCredentialUpsertion as UserScramCredentialUpsertion
-    from ottla.client.admin.topic_pages import Cursor as Cursor
+    from ottla.client.admin.topic_partitions import Cursor as Cursor
     from ottla.client.admin.topics import CreatedTopic as CreatedTopic
     from ottla.client.admin.topics import NewPartitions as NewPartitions
     from ottla.client.admin.topics import NewTopic as NewTopic
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from ottla.client.admin.transactions import TransactionListing as TransactionListing
     from ottla.client.admin.transactions import TransactionState as TransactionState
     from ottla.client.consumer.consumer import KafkaConsumer as KafkaConsumer
+    from ottla.client.consumer.group.membership import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.consumer.group.membership import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.consumer.interceptors import ConsumerInterceptor as ConsumerInterceptor
-    from ottla.client.consumer.member import ConsumerRebalanceListener as ConsumerRebalanceListener
-    from ottla.client.consumer.member import GroupMembershipOperation as GroupMembershipOperation
     from ottla.client.consumer.records import ConsumerRecord as ConsumerRecord
     from ottla.client.consumer.subscription import SubscriptionPattern as SubscriptionPattern
     from ottla.client.kafka_python import AsyncConsumerRebalanceListener as AsyncConsumerRebalanceListener
@@ -143,10 +143,10 @@ _HOMES = {
     "ConfigSourceType": "ottla.client.kafka_python",
     "ConsumerGroupMetadata": "ottla.model",
     "ConsumerInterceptor": "ottla.client.consumer.interceptors",
-    "ConsumerRebalanceListener": "ottla.client.consumer.member",
+    "ConsumerRebalanceListener": "ottla.client.consumer.group.membership",
     "ConsumerRecord": "ottla.client.consumer.records",
     "CreatedTopic": "ottla.client.admin.topics",
-    "Cursor": "ottla.client.admin.topic_pages",
+    "Cursor": "ottla.client.admin.topic_partitions",
     "DefaultSerializer": "ottla.client.kafka_python",
     "Deserializer": "ottla.client.serializers",
     "DoubleDeserializer": "ottla.serializers",
@@ -158,7 +158,7 @@ _HOMES = {
     "GroupDescription": "ottla.client.admin.group_descriptions",
     "GroupListing": "ottla.client.admin.group_descriptions",
     "GroupMember": "ottla.client.admin.group_descriptions",
-    "GroupMembershipOperation": "ottla.client.consumer.member",
+    "GroupMembershipOperation": "ottla.client.consumer.group.membership",
     "GroupState": "ottla.client.admin.group_descriptions",
     "GroupType": "ottla.client.admin.group_descriptions",
     "IntegerDeserializer": "ottla.serializers",
@@ -191,7 +191,7 @@ _HOMES = {
     "ProducerState": "ottla.client.admin.transactions",
     "RaftVoterEndpoint": "ottla.client.admin.quorum",
     "RecordMetadata": "ottla.model",
-    "RecordsToDelete": "ottla.client.admin.records",
+    "RecordsToDelete": "ottla.client.admin.delete_records",
     "ReplicaInfo": "ottla.client.admin.log_dirs",
     "ReplicaLogDirInfo": "ottla.client.admin.log_dirs",
     "ResourcePattern": "ottla.security.acl",

@@ -16,7 +16,7 @@ from ottla.client.admin.async_admin import KafkaAdminClient
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.topics import NewPartitions, NewTopic
 from ottla.client.consumer.async_consumer import KafkaConsumer
-from ottla.client.consumer.member import ConsumerRebalanceListener
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.producer.async_producer import KafkaProducer
 from ottla.client.producer.core import ProducerRecord

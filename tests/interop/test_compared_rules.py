@@ -15,7 +15,7 @@ from tests.unit.broker.allowing import REFUSALS, codes
 from tests.unit.broker.test_group_rules import CODES, ROWS
 
 from ottla import ACL, ACLFilter, KafkaAdminClient, NewTopic, TopicPartition
-from ottla.client.introduction import introduce
+from ottla.client.core.handshake import introduce
 from ottla.config.client import ClientConfig
 from ottla.net.client.channel import Channel
 from ottla.net.client.sasl_login import Login

@@ -23,7 +23,7 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from ottla.client.consumer.ranges import Planner, read_range
+from ottla.client.consumer.fetch.ranges import Planner, read_range
 from ottla.errors import (
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,

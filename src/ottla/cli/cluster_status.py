@@ -10,7 +10,7 @@ from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.table import lines
 from ottla.cli.topics import is_under_replicated, moves_of
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.client.metadata import PartitionInfo
+from ottla.client.core.metadata import PartitionInfo
 from ottla.cluster.store import znodes
 from ottla.errors import BrokerNotAvailableError, KafkaError
 from ottla.legacy.zk_client import ZkClient

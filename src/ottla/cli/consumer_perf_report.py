@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.cli.java_dates import DateFormat
 from ottla.cli.java_texts import decimal, ratio
-from ottla.client.consumer.member import ConsumerRebalanceListener
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.model import TopicPartition
 
 MIB: Final = 1024 * 1024

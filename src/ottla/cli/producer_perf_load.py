@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.cli.pace import Pace
 from ottla.cli.producer_perf_report import Report
-from ottla.client.futures import Outcome, RecordFuture
+from ottla.client.core.futures import Outcome, RecordFuture
 from ottla.client.producer.producer import KafkaProducer
 from ottla.clock import now_ms
 from ottla.errors import KafkaTimeoutError

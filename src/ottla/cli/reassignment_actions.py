@@ -18,7 +18,7 @@ from ottla.cli.reassignment_states import described, log_dirs_of, partition_stat
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
-from ottla.client.metadata import TopicInfo
+from ottla.client.core.metadata import TopicInfo
 from ottla.errors import (
     ConfigurationError,
     KafkaError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.cli.broker_ids import ids
-from ottla.client.metadata import TopicInfo
+from ottla.client.core.metadata import TopicInfo
 from ottla.cluster.controller.replica_placement import place
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError
 from ottla.model import Node, TopicPartition

@@ -10,7 +10,7 @@ from ottla.cli.reassignment_json import Assignment, Move
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
-from ottla.client.metadata import TopicInfo
+from ottla.client.core.metadata import TopicInfo
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 

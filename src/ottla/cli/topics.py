@@ -15,7 +15,7 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import TOPIC, ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.admin.topics import NewPartitions, NewTopic
-from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config import properties
 from ottla.errors import ConfigurationError, KafkaError, TopicAlreadyExistsError

@@ -13,7 +13,7 @@ from ottla.cli.json_events import Events
 from ottla.cli.stopping import Stop, stopping
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.core import Records
-from ottla.client.consumer.member import ConsumerRebalanceListener
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import FencedInstanceIdError, KafkaError, WakeupError
 from ottla.model import OffsetAndMetadata, TopicPartition

@@ -7,7 +7,7 @@ from typing import Any
 from ottla.client.admin.cluster import UpgradeType
 from ottla.client.admin.configs import ConfigSource
 from ottla.client.admin.transactions import ProducerState
-from ottla.client.consumer.member import ConsumerRebalanceListener
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.serializers import StringSerde
 
 AsyncConsumerRebalanceListener = ConsumerRebalanceListener

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from ottla.client.consumer import ranges
+from ottla.client.consumer.fetch import ranges
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records.columns import Columns

@@ -16,7 +16,7 @@ from ottla.cli import topic_options, topics
 from ottla.cli.main import main
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
-from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.client.core.metadata import PartitionInfo, TopicInfo
 from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 

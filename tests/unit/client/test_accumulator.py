@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.futures import RecordFuture
-from ottla.client.metadata import Cluster, PartitionInfo, TopicInfo
+from ottla.client.core.futures import RecordFuture
+from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import ProducerBatch, Ready
 from ottla.errors import NetworkError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.consumer.assignors import (
+from ottla.client.consumer.group.assignors import (
     ASSIGNORS,
     Assignment,
     CooperativeStickyAssignor,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.connections import BackOff, Connections
+from ottla.client.core.connections import BackOff, Connections
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,

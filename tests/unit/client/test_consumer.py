@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
-from ottla.client.consumer import fetch_buffer
+from ottla.client.consumer.fetch import fetch_buffer
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,

@@ -23,7 +23,7 @@ from ottla import (
     aio,
 )
 from ottla.broker.embedded import Broker
-from ottla.client.consumer.consumer_membership import MOVES, ConsumerMembership, State
+from ottla.client.consumer.group.consumer_membership import MOVES, ConsumerMembership, State
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla import KafkaConsumer, TopicPartition, aio
-from ottla.client.client_metrics import APP_INFO
-from ottla.client.consumer.fetch_metrics import GROUP as FETCHING
+from ottla.client.consumer.fetch.fetch_metrics import GROUP as FETCHING
 from ottla.client.consumer.metrics import COORDINATOR_GROUP
 from ottla.client.consumer.metrics import GROUP as CONSUMER
+from ottla.client.core.client_metrics import APP_INFO
 from ottla.metrics.metric import MetricName
 from ottla.net.client.channel_metrics import LEFT_OUT as NO_SELECTOR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

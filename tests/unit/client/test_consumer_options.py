@@ -155,7 +155,7 @@ def test_the_poll_interval_is_the_time_that_the_group_waits_for_this_member(brok
         ("range", ["range"]),
         (["sticky", "roundrobin"], ["sticky", "roundrobin"]),
         ("org.apache.kafka.clients.consumer.CooperativeStickyAssignor", ["cooperative-sticky"]),
-        ("ottla.client.consumer.assignors.RangeAssignor", ["range"]),
+        ("ottla.client.consumer.group.assignors.RangeAssignor", ["range"]),
     ],
 )
 def test_assignors_are_offered_in_the_order_that_was_given(

@@ -13,7 +13,7 @@ import pytest
 
 import ottla
 from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio
-from ottla.client.io_thread import IoThread, run_at_caller
+from ottla.client.core.io_thread import IoThread, run_at_caller
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError, TopicAlreadyExistsError
 from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.produce import ProduceRequest

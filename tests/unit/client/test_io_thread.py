@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ottla.client.io_thread import IoThread
+from ottla.client.core.io_thread import IoThread
 from ottla.errors import KafkaTimeoutError
 
 

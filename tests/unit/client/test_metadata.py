@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.metadata import Cluster, Metadata
+from ottla.client.core.metadata import Cluster, Metadata
 from ottla.errors import BrokerConnectionError, InvalidTopicError, KafkaError, KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.metadata import (

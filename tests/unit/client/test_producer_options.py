@@ -14,8 +14,8 @@ import pytest
 from scripts.tables import DOCS
 
 from ottla import KafkaProducer
-from ottla.client.connections import Connections
-from ottla.client.metadata import Cluster, PartitionInfo, TopicInfo
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
 from ottla.client.producer.core import ProducerCore
 from ottla.clock import ManualClock
 from ottla.config.client import ClientConfig
@@ -204,7 +204,7 @@ def test_bootstrap_servers_are_called_by_their_canonical_names(
     async def names(loop: Any, host: str, port: int) -> list[str]:
         return ["127.0.0.1"] if host == "alias" else []
 
-    monkeypatch.setattr("ottla.client.connections.canonical_names_of", names)
+    monkeypatch.setattr("ottla.client.core.connections.canonical_names_of", names)
     lookup = "resolve_canonical_bootstrap_servers_only"
     with producer(broker, bootstrap_servers=f"alias:{broker.port}", client_dns_lookup=lookup) as p:
         p.send("t", b"v").get(10)

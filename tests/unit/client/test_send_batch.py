@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla import KafkaProducer, TopicPartition, aio
-from ottla.client.producer.columns_in import column
+from ottla.client.producer.columnar import column
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest

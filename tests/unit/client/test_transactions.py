@@ -20,7 +20,7 @@ from ottla import (
     TopicPartition,
     aio,
 )
-from ottla.client.connections import DATA, Connections
+from ottla.client.core.connections import DATA, Connections
 from ottla.errors import (
     BrokerConnectionError,
     ConcurrentTransactionsError,

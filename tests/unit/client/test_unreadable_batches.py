@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla import KafkaConsumer, TopicPartition, aio
-from ottla.client.consumer.fetched import Fetched
-from ottla.client.consumer.ranges import read_range
+from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
+from ottla.client.consumer.fetch.ranges import read_range
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import CorruptBatchError, CorruptMessageError
 from ottla.records import compression, message_set
@@ -173,8 +173,8 @@ def test_unreadable_batch_is_raised_by_each_call_until_the_consumer_seeks(
     assert read_up_to(reader, 30) == list(range(20, 30))
 
 
-def fetched(data: bytes, position: int = 0) -> Fetched:
-    return Fetched(
+def fetched(data: bytes, position: int = 0) -> CompletedFetch:
+    return CompletedFetch(
         PartitionState(TP), memoryview(data), position, limit=1 << 20, check_crc=True, aborted=None,
         max_decompressed_bytes=BOUND,
     )  # fmt: skip

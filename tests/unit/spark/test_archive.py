@@ -25,7 +25,7 @@ def test_a_python_with_nothing_installed_runs_what_is_unpacked(tmp_path: Path) -
     assert not set(LARGE) & set(names)
     with zipfile.ZipFile(packed) as archive:
         archive.extractall(tmp_path / "unpacked")
-    program = "import ottla.client.consumer.ranges, ottla.records; print(ottla.__file__, ottla.records.COMPILED)"
+    program = "import ottla.client.consumer.fetch.ranges, ottla.records; print(ottla.__file__, ottla.records.COMPILED)"
     found = subprocess.run(
         [sys._base_executable, "-S", "-c", program],  # type: ignore[attr-defined]
         env={"PYTHONPATH": str(tmp_path / "unpacked"), "OTTLA_PURE": os.environ.get("OTTLA_PURE", "")},

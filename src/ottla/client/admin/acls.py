@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError
 from ottla.model import ACLOperation
 from ottla.protocol.messages import create_acls as create

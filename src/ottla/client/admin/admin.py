@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.io_thread import IoThread
+from ottla.client.core.io_thread import IoThread
 from ottla.config.admin import AdminConfig
 from ottla.errors import IllegalStateError
 

@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.client.admin.acls import operations_of
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
-from ottla.client.introduction import SOFTWARE
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
+from ottla.client.core.handshake import SOFTWARE
 from ottla.errors import KafkaError, UnsupportedVersionError
 from ottla.model import ACLOperation, Node
 from ottla.protocol.apis import BY_KEY

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ottla.protocol.messages import alter_configs as alter
 from ottla.protocol.messages import describe_configs as describe

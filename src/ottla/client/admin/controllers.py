@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.client.connections import Connections
+from ottla.client.core.connections import Connections
 from ottla.config.admin import CONTROLLERS
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ottla.client.admin.calls import Errors, check, failure
+from ottla.client.admin.driver import Errors, check, failure
 from ottla.client.admin.offsets import OffsetsAdmin, OffsetSpec
-from ottla.client.consumer.group_offsets import NEWEST_COMMIT, NEWEST_OFFSET_FETCH
+from ottla.client.consumer.offsets.committed_offsets import NEWEST_COMMIT, NEWEST_OFFSET_FETCH
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages import alter_share_group_offsets as alter_share

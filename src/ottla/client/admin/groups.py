@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.calls import GROUP, AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import GROUP, AdminCalls, Errors, check, failure
 from ottla.client.admin.group_descriptions import (
     CONSUMER,
     DEAD,

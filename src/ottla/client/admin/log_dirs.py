@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, failure
+from ottla.client.admin.driver import AdminCalls, Errors, failure
 from ottla.client.admin.partitions import Partitions, numbers_by_topic, partitions_of
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, failure
+from ottla.client.admin.driver import AdminCalls, Errors, failure
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
 from ottla.protocol.messages import list_offsets as api

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
 from ottla.errors import ElectionNotNeededError, KafkaError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.protocol.messages import alter_partition_reassignments as alter

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.client.admin.calls import AdminCalls, check
+from ottla.client.admin.driver import AdminCalls, check
 from ottla.protocol.messages import add_raft_voter as add_voter
 from ottla.protocol.messages import describe_quorum as quorum
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest

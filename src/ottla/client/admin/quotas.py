@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError
 from ottla.protocol.messages import alter_client_quotas as alter_quotas
 from ottla.protocol.messages import describe_client_quotas as quotas

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCalls, Errors, check, failure
 from ottla.errors import KafkaError, ResourceNotFoundError
 from ottla.protocol.messages import alter_user_scram_credentials as alter_scram
 from ottla.protocol.messages import describe_user_scram_credentials as scram

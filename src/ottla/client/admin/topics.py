@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla import errors
-from ottla.client.admin.calls import AdminCalls, Errors, failure, throttled
 from ottla.client.admin.configs import ConfigEntry
-from ottla.client.metadata import TopicInfo, partition_info
+from ottla.client.admin.driver import AdminCalls, Errors, failure, throttled
+from ottla.client.core.metadata import TopicInfo, partition_info
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from ottla.protocol.messages import create_partitions as partitions_api
 from ottla.protocol.messages import create_topics as create

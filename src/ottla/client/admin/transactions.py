@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.calls import TRANSACTION, AdminCalls, Errors, failure
+from ottla.client.admin.driver import TRANSACTION, AdminCalls, Errors, failure
 from ottla.client.admin.partitions import numbers_by_topic
 from ottla.errors import (
     KafkaError,

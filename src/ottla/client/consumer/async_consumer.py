@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-from ottla.client import telemetry
 from ottla.client.consumer.core import CommitCallback, ConsumerCore, Records, check_max_records, topic_names
-from ottla.client.consumer.member import GroupMembershipOperation
+from ottla.client.consumer.group.membership import GroupMembershipOperation
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import SubscriptionPattern
-from ottla.client.metadata import PartitionInfo
+from ottla.client.core import telemetry
+from ottla.client.core.metadata import PartitionInfo
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError
 from ottla.model import (

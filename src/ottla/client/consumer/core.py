@@ -13,31 +13,31 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.client.client_metrics import metrics_of
-from ottla.client.connections import Connections
-from ottla.client.consumer.commits import CommitCallback, Commits
-from ottla.client.consumer.consumer_membership import ConsumerMembership
-from ottla.client.consumer.fetch_buffer import FetchBuffer, Records
-from ottla.client.consumer.fetch_metrics import FetchMetrics
-from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.group_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.fetch.fetch_buffer import FetchBuffer, Records
+from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics
+from ottla.client.consumer.fetch.fetcher import Fetcher
+from ottla.client.consumer.fetch.record_iterator import Iteration
+from ottla.client.consumer.fetch.topic_errors import TopicErrors
+from ottla.client.consumer.fetch.topic_metadata import TopicMetadataFetcher
+from ottla.client.consumer.group.classic_membership import ClassicMembership
+from ottla.client.consumer.group.consumer_membership import ConsumerMembership
+from ottla.client.consumer.group.membership import LEAVE_SECONDS, GroupMembershipOperation, Membership
 from ottla.client.consumer.interceptors import ConsumerInterceptors
-from ottla.client.consumer.iteration import Iteration
-from ottla.client.consumer.leader_epochs import LeaderEpochs
-from ottla.client.consumer.lookups import Lookups
-from ottla.client.consumer.member import LEAVE_SECONDS, GroupMembershipOperation, Member
-from ottla.client.consumer.membership import Membership
 from ottla.client.consumer.metrics import CoordinatorMetrics, PollMetrics
-from ottla.client.consumer.offsets import OffsetLookup
-from ottla.client.consumer.positions import Positions
-from ottla.client.consumer.refusals import Refusals
+from ottla.client.consumer.offsets.committed_offsets import GroupOffsets, Offsets
+from ottla.client.consumer.offsets.leader_epochs import LeaderEpochs
+from ottla.client.consumer.offsets.list_offsets import OffsetLookup
+from ottla.client.consumer.offsets.offset_commits import CommitCallback, Commits
+from ottla.client.consumer.offsets.positions import Positions
 from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
-from ottla.client.consumer.wakeups import Wakeups
-from ottla.client.coordinator import Coordinator
-from ottla.client.interceptors import close_politely
-from ottla.client.metadata import Cluster, Metadata, writable
+from ottla.client.consumer.wakeup import WakeupTrigger
+from ottla.client.core.client_metrics import metrics_of
+from ottla.client.core.connections import Connections
+from ottla.client.core.coordinator import Coordinator
+from ottla.client.core.interceptors import close_politely
+from ottla.client.core.metadata import Cluster, Metadata, writable
+from ottla.client.core.telemetry import telemetry_of
 from ottla.client.serializers import find
-from ottla.client.telemetry import telemetry_of
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import IllegalStateError, UnsupportedVersionError
 from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -64,7 +64,7 @@ class ConsumerCore:
         self.client_id = config.client_id or made_up_id(config)
         self.subscription = Subscription()
         self.buffer = FetchBuffer(config.max_decompressed_batch_bytes)
-        self.wakeups = Wakeups()
+        self.wakeups = WakeupTrigger()
         self.iteration = Iteration(self.subscription)
         self._seen_version = 0
         given = {**config.given, "client.id": self.client_id}
@@ -95,7 +95,7 @@ class ConsumerCore:
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
-        self.refusals = Refusals(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
+        self.refusals = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
         self.telemetry = telemetry_of(
             config.enable_metrics_push,
             self.connections,
@@ -120,7 +120,7 @@ class ConsumerCore:
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
             retry_backoff=config.retry_backoff_ms / 1000,
         )
-        self.lookups = Lookups(
+        self.lookups = TopicMetadataFetcher(
             self.connections,
             self.offsets,
             allow_auto_create=config.allow_auto_create_topics,
@@ -138,9 +138,9 @@ class ConsumerCore:
             config.retry_backoff_ms / 1000,
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
         )
-        kind = ConsumerMembership if config.group_protocol == "consumer" else Membership
+        kind = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
         metrics = CoordinatorMetrics(self.metrics, lambda: len(self.subscription.partitions))
-        self.membership: Member = kind(config, coordinator, self.metadata, self.subscription, metrics)
+        self.membership: Membership = kind(config, coordinator, self.metadata, self.subscription, metrics)
         self.group_offsets = GroupOffsets(coordinator, self.membership)
         self.commits = Commits(config, self.group_offsets, self.subscription, self.interceptors)
         self.positions = Positions(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.client.consumer.records import ConsumerRecord
-from ottla.client.interceptors import Interceptors
+from ottla.client.core.interceptors import Interceptors
 from ottla.model import OffsetAndMetadata, TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord]]

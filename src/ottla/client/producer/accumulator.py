@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from ottla.client.futures import Outcome, RecordFuture
-from ottla.client.metadata import Cluster
+from ottla.client.core.futures import Outcome, RecordFuture
+from ottla.client.core.metadata import Cluster
 from ottla.client.producer.batch import NO_SEQUENCE, Headers, PartitionQueue, ProducerBatch, Ready, TopicQueues
 from ottla.client.producer.buffer_pool import BufferPool, closed_error
 from ottla.model import TopicPartition

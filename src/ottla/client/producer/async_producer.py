@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from ottla.client import telemetry
-from ottla.client.futures import RecordFuture
+from ottla.client.core import telemetry
+from ottla.client.core.futures import RecordFuture
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
-from ottla.client.producer.columns_in import BatchFuture
+from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import HURRIED_SECONDS, ProducerCore, ProducerRecord, settle_all
 from ottla.client.producer.transactions import group_of
 from ottla.clock import SYSTEM_CLOCK, Clock

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.client.futures import Outcome, RecordFuture
-from ottla.client.metadata import Cluster
+from ottla.client.core.futures import Outcome, RecordFuture
+from ottla.client.core.metadata import Cluster
 from ottla.client.producer.partitioner import StickyPartition
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition

@@ -12,12 +12,13 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from ottla.client.client_metrics import metrics_of
-from ottla.client.connections import Connections
-from ottla.client.futures import RecordFuture, failed_future
-from ottla.client.interceptors import close_politely
-from ottla.client.metadata import Metadata
-from ottla.client.producer import columns_in
+from ottla.client.core.client_metrics import metrics_of
+from ottla.client.core.connections import Connections
+from ottla.client.core.futures import RecordFuture, failed_future
+from ottla.client.core.interceptors import close_politely
+from ottla.client.core.metadata import Metadata
+from ottla.client.core.telemetry import telemetry_of
+from ottla.client.producer import columnar
 from ottla.client.producer import partitioner as partitioning
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
@@ -28,7 +29,6 @@ from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction_manager import TransactionManager
 from ottla.client.producer.transactions import Transactions
 from ottla.client.serializers import checked_headers, find, to_bytes
-from ottla.client.telemetry import telemetry_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
@@ -202,22 +202,22 @@ class ProducerCore:
                 found.update(cluster, topic, version)
         return found
 
-    def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columns_in.Table:
+    def table(self, values: Any, keys: Any, timestamps_ms: Any) -> columnar.Table:
         """The columns of a call of send_batch, with the clock's time where none is given."""
         given_clock = timestamps_ms is None and self.clock is not SYSTEM_CLOCK
-        return columns_in.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
+        return columnar.table(values, keys, self.clock.now_ms() if given_clock else timestamps_ms)
 
     def batch_steps(
-        self, queues: TopicQueues, given: columns_in.Table, partition: int | None
-    ) -> Generator[int, bytearray, columns_in.BatchFuture]:
+        self, queues: TopicQueues, given: columnar.Table, partition: int | None
+    ) -> Generator[int, bytearray, columnar.BatchFuture]:
         """The way of a table into batches; yields the sizes of the buffers that it needs."""
         parts = []
-        for number, rows in columns_in.rows_of_partitions(given, queues, partition, self.sticky).items():
+        for number, rows in columnar.rows_of_partitions(given, queues, partition, self.sticky).items():
             queue = queues.queues[number]
-            parts += yield from columns_in.append_table(
+            parts += yield from columnar.append_table(
                 self.accumulator, given, queue, rows, self._check_size, self.config.max_request_size
             )
-        return columns_in.BatchFuture(parts)
+        return columnar.BatchFuture(parts)
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
         """Serialize, choose the partition, check the size. Raises SerializationError, MessageTooLargeError…"""

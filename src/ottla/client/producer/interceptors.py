@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.interceptors import Interceptors
+from ottla.client.core.interceptors import Interceptors
 from ottla.model import NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:

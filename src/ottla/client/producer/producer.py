@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from ottla.client import telemetry
-from ottla.client.futures import RecordFuture
-from ottla.client.io_thread import IoThread
+from ottla.client.core import telemetry
+from ottla.client.core.futures import RecordFuture
+from ottla.client.core.io_thread import IoThread
 from ottla.client.producer.batch import Headers, Ready, TopicQueues
-from ottla.client.producer.columns_in import BatchFuture
+from ottla.client.producer.columnar import BatchFuture
 from ottla.client.producer.core import (
     HURRIED_SECONDS,
     ProducerCore,

@@ -12,9 +12,9 @@ from collections import defaultdict
 from typing import Final
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.introduction import Connection
-from ottla.client.metadata import Metadata
+from ottla.client.core.connections import Connections
+from ottla.client.core.handshake import Connection
+from ottla.client.core.metadata import Metadata
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import NO_SEQUENCE, PartitionQueue, ProducerBatch
 from ottla.client.producer.metrics import ProducerMetrics

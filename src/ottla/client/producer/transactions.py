@@ -16,9 +16,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.coordinator import MOVED, TRANSACTION, Coordinator
-from ottla.client.metadata import Metadata
+from ottla.client.core.connections import Connections
+from ottla.client.core.coordinator import MOVED, TRANSACTION, Coordinator
+from ottla.client.core.metadata import Metadata
 from ottla.client.producer.transaction_manager import NO_PRODUCER_ID, TransactionManager
 from ottla.config.client import MAX_INT
 from ottla.config.producer import ProducerConfig

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-from ottla.client.futures import Outcome
+from ottla.client.core.futures import Outcome
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import PartitionQueue, TopicQueues
 from ottla.clock import now_ms

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.metadata import Metadata
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import Metadata
 from ottla.errors import KafkaError, UnsupportedVersionError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (

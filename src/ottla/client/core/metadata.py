@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from ottla import errors
-from ottla.client.connections import NOT_AUTHENTICATED
+from ottla.client.core.connections import NOT_AUTHENTICATED
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition

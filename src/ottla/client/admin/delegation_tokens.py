@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, check
+from ottla.client.admin.driver import AdminCalls, check
 from ottla.protocol.messages import create_delegation_token as create_token
 from ottla.protocol.messages import describe_delegation_token as tokens
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.consumer.fetch_metrics import ResponseTotals
+from ottla.client.consumer.fetch.fetch_metrics import ResponseTotals
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import (
@@ -35,7 +35,7 @@ KEY = ConsumerRecord._fields.index("key")
 _new = tuple.__new__
 
 
-class Fetched:
+class CompletedFetch:
     """What one response had for one partition. Used by one thread at a time."""
 
     __slots__ = (

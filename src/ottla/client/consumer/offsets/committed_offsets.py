@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ottla import errors
-from ottla.client.consumer.member import Committer, Member
-from ottla.client.coordinator import Coordinator, group_error
+from ottla.client.consumer.group.membership import Committer, Membership
+from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndMetadata, TopicPartition
 from ottla.protocol.messages.offset_commit import (
@@ -47,7 +47,7 @@ class GroupOffsets:
     Commits are made one after the other, in the order of the calls: a late one must not take back a later one.
     """
 
-    def __init__(self, coordinator: Coordinator, membership: Member) -> None:
+    def __init__(self, coordinator: Coordinator, membership: Membership) -> None:
         self.coordinator = coordinator
         self.membership = membership
         self.group_id = coordinator.group_id

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ottla.client.io_thread import check_may_wait
+from ottla.client.core.io_thread import check_may_wait
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.model import RecordMetadata, TopicPartition
 

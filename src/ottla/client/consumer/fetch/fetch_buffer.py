@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.client.consumer.fetch_metrics import FetchMetrics
-from ottla.client.consumer.fetched import Convert, Fetched
+from ottla.client.consumer.fetch.completed_fetch import CompletedFetch, Convert
+from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
@@ -29,10 +29,10 @@ class FetchBuffer:
 
     def __init__(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         self.max_decompressed_bytes = max_decompressed_bytes
-        self.completed: deque[Fetched] = deque()
+        self.completed: deque[CompletedFetch] = deque()
         self.is_full = False
         """The fetcher has stopped, as enough is here: who takes something wakes it."""
-        self._current: Fetched | None = None
+        self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
 
     def drop_stale(self) -> None:
@@ -63,7 +63,7 @@ class FetchBuffer:
         """Records that are here, `at_most` so many; positions move behind them. `wake` has the fetcher go on."""
         out: Records = {}
         left = at_most
-        skipped: list[Fetched] = []
+        skipped: list[CompletedFetch] = []
         try:
             while left > 0:
                 fetched = self._next(skipped)
@@ -98,7 +98,7 @@ class FetchBuffer:
         All of it, unless a partition has COLUMN_BYTES by then: the rest waits for the next call.
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
-        skipped: list[Fetched] = []
+        skipped: list[CompletedFetch] = []
         while (fetched := self._next(skipped)) is not None:
             decoder = decoders.get(fetched.tp)
             if decoder is None:
@@ -115,7 +115,7 @@ class FetchBuffer:
         self.completed.extendleft(reversed(skipped))
         return {tp: decoder.take() for tp, decoder in decoders.items() if decoder.row_count}
 
-    def _next(self, skipped: list[Fetched]) -> Fetched | None:
+    def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
         """The one to take from; those of paused partitions are put into `skipped`, those that are stale dropped."""
         while True:
             fetched = self._current
@@ -134,7 +134,7 @@ class FetchBuffer:
             else:
                 return fetched
 
-    def _used_up(self, fetched: Fetched, wake: Callable[[], Any]) -> None:
+    def _used_up(self, fetched: CompletedFetch, wake: Callable[[], Any]) -> None:
         state = fetched.state
         state.taken_bytes += fetched.nbytes
         self._current = None
@@ -143,12 +143,12 @@ class FetchBuffer:
             state.held = False
             wake()
 
-    def _measure(self, fetched: Fetched) -> None:
+    def _measure(self, fetched: CompletedFetch) -> None:
         if self.metrics is not None and fetched.totals is not None:
             self.metrics.used_up(fetched.state, fetched.nbytes, fetched.returned, fetched.totals)
 
 
-def _decode(fetched: Fetched, decoder: ColumnDecoder, end: int) -> bool:
+def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
     """Decode what was fetched before `end`, and move behind it; False where COLUMN_BYTES leave a rest.
 
     Raises CorruptBatchError at a batch that cannot be decoded, having moved behind those before it.

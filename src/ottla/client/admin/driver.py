@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar, cast
 
 from ottla import errors
 from ottla.client.admin.controllers import Controllers
-from ottla.client.client_metrics import metrics_of
-from ottla.client.connections import Connections
-from ottla.client.metadata import Metadata
+from ottla.client.core.client_metrics import metrics_of
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import Metadata
 from ottla.config.admin import AdminConfig
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.client.consumer.group_offsets import GroupOffsets
-from ottla.client.consumer.leader_epochs import EpochEnd, LeaderEpochs
-from ottla.client.consumer.offsets import OffsetLookup
+from ottla.client.consumer.offsets.committed_offsets import GroupOffsets
+from ottla.client.consumer.offsets.leader_epochs import EpochEnd, LeaderEpochs
+from ottla.client.consumer.offsets.list_offsets import OffsetLookup
 from ottla.client.consumer.subscription import PartitionState, Subscription
-from ottla.client.metadata import Cluster, Metadata
+from ottla.client.core.metadata import Cluster, Metadata
 from ottla.clock import now_ms
 from ottla.config.consumer import BY_DURATION, ConsumerConfig, duration_ms
 from ottla.errors import KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError

@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.metadata import Cluster, Metadata
+from ottla.client.core.metadata import Cluster, Metadata
 from ottla.errors import KafkaError
 
 TOLD: Final = (errors.TopicAuthorizationFailedError, errors.InvalidTopicError)
@@ -29,7 +29,7 @@ def refusal(cluster: Cluster, topics: Iterable[str]) -> KafkaError | None:
     return None
 
 
-class Refusals:
+class TopicErrors:
     """Of one consumer. On the loop; `pending` is read by the polling thread, too."""
 
     def __init__(self, metadata: Metadata, subscription: Subscription, ask_after: float) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, check
-from ottla.client.metadata import TopicInfo, partition_info
+from ottla.client.admin.driver import AdminCalls, check
+from ottla.client.core.metadata import TopicInfo, partition_info
 from ottla.model import TopicPartition
 from ottla.protocol.messages import describe_topic_partitions as pages
 

@@ -14,8 +14,8 @@ from typing import Final
 from uuid import UUID
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.metadata import Metadata
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import Metadata
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from ottla.metrics.otlp import Exporter
 from ottla.metrics.registry import Metrics

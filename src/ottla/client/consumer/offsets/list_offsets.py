@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.consumer.refusals import refusal
-from ottla.client.metadata import Metadata
+from ottla.client.consumer.fetch.topic_errors import refusal
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import Metadata
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.protocol.messages.list_offsets import (

@@ -11,7 +11,7 @@ from ottla.errors import WakeupError
 T = TypeVar("T")
 
 
-class Wakeups:
+class WakeupTrigger:
     """Of one consumer, on the loop; `is_wanted` is read by the polling thread, too."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.calls import AdminCalls, Errors, failure
+from ottla.client.admin.driver import AdminCalls, Errors, failure
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.protocol.messages import delete_records as records_api

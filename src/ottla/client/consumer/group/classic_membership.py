@@ -12,13 +12,19 @@ import time
 from typing import Final
 
 from ottla import errors
-from ottla.client.consumer import consumer_protocol as protocol
-from ottla.client.consumer.assignors import Assignor, make_assignors
-from ottla.client.consumer.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
+from ottla.client.consumer.group import consumer_protocol as protocol
+from ottla.client.consumer.group.assignors import Assignor, make_assignors
+from ottla.client.consumer.group.membership import (
+    LEAVE_SECONDS,
+    NOBODY,
+    GroupMembershipOperation,
+    Membership,
+    fenced_instance,
+)
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.coordinator import Coordinator, group_error
-from ottla.client.metadata import Metadata
+from ottla.client.core.coordinator import Coordinator, group_error
+from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
@@ -40,7 +46,7 @@ MAX_REASON: Final = 255
 FENCED: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedInstanceIdError)
 
 
-class Membership(Member):
+class ClassicMembership(Membership):
     """One member of one classic group."""
 
     def __init__(

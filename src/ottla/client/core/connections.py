@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from ottla import logs
-from ottla.client.introduction import Connection, introduce, login_of
+from ottla.client.core.handshake import Connection, introduce, login_of
 from ottla.config.client import ClientConfig
 from ottla.errors import (
     BrokerConnectionError,

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from ottla import errors
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.coordinator import Coordinator
-from ottla.client.io_thread import run_at_caller
+from ottla.client.core.coordinator import Coordinator
+from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import CommitFailedError, KafkaError
 from ottla.model import TopicPartition
@@ -67,7 +67,7 @@ async def nothing() -> None:
     """A hook that nobody has set."""
 
 
-class Member(abc.ABC):
+class Membership(abc.ABC):
     """One member of one group. On the loop; `last_poll` is also written by the thread that polls."""
 
     def __init__(

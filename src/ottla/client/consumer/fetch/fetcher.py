@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla import errors
-from ottla.client.connections import FETCH, Connections
-from ottla.client.consumer.fetch_buffer import FetchBuffer
-from ottla.client.consumer.fetch_metrics import FetchMetrics, ResponseTotals
-from ottla.client.consumer.fetched import Fetched
+from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
+from ottla.client.consumer.fetch.fetch_buffer import FetchBuffer
+from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics, ResponseTotals
 from ottla.client.consumer.subscription import PartitionState, Subscription
-from ottla.client.metadata import Cluster, Metadata
+from ottla.client.core.connections import FETCH, Connections
+from ottla.client.core.metadata import Cluster, Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import CorruptBatchError, KafkaError, MessageTooLargeError, OffsetOutOfRangeError
 from ottla.model import Node, TopicPartition
@@ -254,7 +254,7 @@ class Fetcher:
         committed = self.config.isolation_level == "read_committed"
         assert answer.records is not None
         try:
-            fetched = Fetched(
+            fetched = CompletedFetch(
                 state,
                 answer.records,
                 asked,

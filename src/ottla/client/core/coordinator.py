@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla import errors
-from ottla.client.connections import GROUP, Connections
-from ottla.client.metadata import Metadata
+from ottla.client.core.connections import GROUP, Connections
+from ottla.client.core.metadata import Metadata
 from ottla.errors import InvalidGroupIdError, KafkaError, KafkaTimeoutError
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

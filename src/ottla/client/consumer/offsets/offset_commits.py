@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.consumer.group_offsets import GroupOffsets, Offsets
 from ottla.client.consumer.interceptors import ConsumerInterceptors
+from ottla.client.consumer.offsets.committed_offsets import GroupOffsets, Offsets
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.io_thread import run_at_caller
+from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, RetriableCommitFailedError, StaleMemberEpochError
 from ottla.model import OffsetAndMetadata, TopicPartition

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ottla import errors
-from ottla.client.connections import Connections
-from ottla.client.consumer.offsets import OffsetLookup
-from ottla.client.metadata import PartitionInfo, TopicInfo, topic_info
+from ottla.client.consumer.offsets.list_offsets import OffsetLookup
+from ottla.client.core.connections import Connections
+from ottla.client.core.metadata import PartitionInfo, TopicInfo, topic_info
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndTimestamp, TopicPartition
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -18,7 +18,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 Partitions = tuple[PartitionInfo, ...]
 
 
-class Lookups:
+class TopicMetadataFetcher:
     """Of one consumer. `done` is called when nothing is being looked up any more."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ottla.client.consumer.assignors import Assignor, MemberSubscription, group_by_topic
+from ottla.client.consumer.group.assignors import Assignor, MemberSubscription, group_by_topic
 from ottla.model import TopicPartition
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from ottla.protocol.messages.join_group import JoinGroupResponseMember

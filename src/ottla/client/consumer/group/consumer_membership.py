@@ -16,12 +16,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla import errors
-from ottla.client.consumer.group_heartbeat import GroupHeartbeat
-from ottla.client.consumer.member import LEAVE_SECONDS, NOBODY, GroupMembershipOperation, Member, fenced_instance
+from ottla.client.consumer.group.group_heartbeat import GroupHeartbeat
+from ottla.client.consumer.group.membership import (
+    LEAVE_SECONDS,
+    NOBODY,
+    GroupMembershipOperation,
+    Membership,
+    fenced_instance,
+)
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.coordinator import Coordinator, group_error
-from ottla.client.metadata import Metadata
+from ottla.client.core.coordinator import Coordinator, group_error
+from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, UnsupportedVersionError
 from ottla.model import TopicPartition
@@ -83,7 +89,7 @@ NEEDS_POLL: Final = (State.OUTSIDE, State.FENCED, State.STALE, State.RECONCILING
 IS_MEMBER: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 
-class ConsumerMembership(Member):
+class ConsumerMembership(Membership):
     """One member of one group whose broker assigns."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from ottla.client.introduction import SOFTWARE
+from ottla.client.core.handshake import SOFTWARE
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.client import ClientConfig
 from ottla.metrics.metric import MetricConfig, RecordingLevel
