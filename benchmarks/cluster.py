@@ -24,7 +24,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any, NamedTuple
 
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.local_cluster import LocalCluster
 
 REST_SECONDS = 5.0
 SECONDS = 300.0

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla import KafkaAdminClient, KafkaProducer, NewTopic
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.local_cluster import LocalCluster
 
 TOPIC = "failover"
 QUIET_SECONDS = 1.0

@@ -28,7 +28,7 @@ from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.apis import SERVED
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.main import main as ottla
 from ottla.cluster.interbroker.membership_proof import prove
 from ottla.errors import (

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from ottla import KafkaConsumer, KafkaProducer
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.main import main
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

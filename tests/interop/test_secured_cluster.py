@@ -19,7 +19,7 @@ from scripts import apache_kafka
 from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
-from ottla.cli.local_cluster import LocalCluster
+from ottla.cli.cluster.local_cluster import LocalCluster
 
 from .certified import identities as identities
 from .eventually import eventually as until_found

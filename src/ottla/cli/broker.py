@@ -13,7 +13,7 @@ import sys
 import time
 
 from ottla.broker.main import BrokerNode
-from ottla.cli.stopping import heeded_signals
+from ottla.cli.framework.signals import heeded_signals
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.connection import add_connection, client_options
+from ottla.cli.framework.connection import add_connection, client_options
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.cluster import VersionRange
 from ottla.errors import KafkaError

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ottla.cli.connection import add_connection, as_typed, client_options, is_given
-from ottla.cli.json_answers import partition_errors
-from ottla.cli.json_file import read_list, twice_in
+from ottla.cli.framework.connection import add_connection, as_typed, client_options, is_given
+from ottla.cli.framework.json_answers import partition_errors
+from ottla.cli.framework.json_file import read_list, twice_in
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.partitions import ElectionType
 from ottla.errors import ConfigurationError, KafkaError

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla import logs
-from ottla.cli.stopping import Terminated, terminating
+from ottla.cli.framework.signals import Terminated, terminating
 from ottla.errors import KafkaError
 
 
@@ -24,39 +24,57 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("broker", "broker", "start a broker (kafka-server-start.sh)"),
-    Command("cluster", "cluster", "start and stop ZooKeeper and brokers on this machine, add and kill brokers"),
-    Command("topics", "topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
-    Command("create-topic", "create_topic", "create a topic with the flags of Kafka 0.8 (kafka-create-topic.sh)"),
-    Command("console-producer", "console_producer", "send lines of standard input (kafka-console-producer.sh)"),
-    Command("console-consumer", "console_consumer", "print records (kafka-console-consumer.sh)"),
-    Command("configs", "configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
-    Command("acls", "acls", "add, remove and list access rules (kafka-acls.sh)"),
-    Command("consumer-groups", "consumer_groups", "consumer groups, their offsets and lag (kafka-consumer-groups.sh)"),
-    Command("get-offsets", "get_offsets", "tell the offsets of partitions (kafka-get-offsets.sh)"),
-    Command("delete-records", "delete_records", "delete the first records of partitions (kafka-delete-records.sh)"),
-    Command("reassign-partitions", "reassign_partitions", "move partitions (kafka-reassign-partitions.sh)"),
+    Command("cluster", "cluster.cluster", "start and stop ZooKeeper and brokers on this machine, add and kill brokers"),
+    Command("topics", "topics.topics", "create, list, describe, alter and delete topics (kafka-topics.sh)"),
+    Command(
+        "create-topic", "topics.create_topic", "create a topic with the flags of Kafka 0.8 (kafka-create-topic.sh)"
+    ),
+    Command("console-producer", "console.console_producer", "send lines of standard input (kafka-console-producer.sh)"),
+    Command("console-consumer", "console.console_consumer", "print records (kafka-console-consumer.sh)"),
+    Command("configs", "configs.configs", "describe and alter options, quotas and passwords (kafka-configs.sh)"),
+    Command("acls", "acls.acls", "add, remove and list access rules (kafka-acls.sh)"),
+    Command(
+        "consumer-groups",
+        "consumer_groups.consumer_groups",
+        "consumer groups, their offsets and lag (kafka-consumer-groups.sh)",
+    ),
+    Command("get-offsets", "storage.get_offsets", "tell the offsets of partitions (kafka-get-offsets.sh)"),
+    Command(
+        "delete-records", "storage.delete_records", "delete the first records of partitions (kafka-delete-records.sh)"
+    ),
+    Command(
+        "reassign-partitions",
+        "reassign_partitions.reassign_partitions",
+        "move partitions (kafka-reassign-partitions.sh)",
+    ),
     Command("leader-election", "leader_election", "elect leaders of partitions anew (kafka-leader-election.sh)"),
-    Command("log-dirs", "log_dirs", "tell what lies in the data directories of brokers (kafka-log-dirs.sh)"),
+    Command("log-dirs", "storage.log_dirs", "tell what lies in the data directories of brokers (kafka-log-dirs.sh)"),
     Command("broker-api-versions", "broker_api_versions", "tell what brokers speak (kafka-broker-api-versions.sh)"),
-    Command("transactions", "transactions", "describe, find and end transactions (kafka-transactions.sh)"),
-    Command("producer-perf-test", "producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"),
-    Command("consumer-perf-test", "consumer_perf_test", "measure how quickly is read (kafka-consumer-perf-test.sh)"),
+    Command("transactions", "transactions.transactions", "describe, find and end transactions (kafka-transactions.sh)"),
+    Command(
+        "producer-perf-test", "perf.producer_perf_test", "measure how quickly is sent (kafka-producer-perf-test.sh)"
+    ),
+    Command(
+        "consumer-perf-test", "perf.consumer_perf_test", "measure how quickly is read (kafka-consumer-perf-test.sh)"
+    ),
     Command(
         "verifiable-producer",
-        "verifiable_producer",
+        "perf.verifiable_producer",
         "send numbers, and tell of each whether it arrived (kafka-verifiable-producer.sh)",
     ),
     Command(
         "verifiable-consumer",
-        "verifiable_consumer",
+        "perf.verifiable_consumer",
         "read as a member of a group, and tell what happens (kafka-verifiable-consumer.sh)",
     ),
-    Command("dump-log", "dump_log", "print log and index files (kafka-dump-log.sh)"),
-    Command("metadata", "metadata", "print the metadata of a standalone broker, export it to ZooKeeper or import it"),
+    Command("dump-log", "storage.dump_log", "print log and index files (kafka-dump-log.sh)"),
+    Command(
+        "metadata", "storage.metadata", "print the metadata of a standalone broker, export it to ZooKeeper or import it"
+    ),
     Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
-    Command("spark-submit", "spark_submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
-    Command("spark-archive", "spark_archive", "write what a Spark cluster has to be sent, for --archives"),
-    Command("spark-warm-up", "spark_warm_up", "make Spark sessions on this machine start faster (Java 25)"),
+    Command("spark-submit", "spark.submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
+    Command("spark-archive", "spark.archive", "write what a Spark cluster has to be sent, for --archives"),
+    Command("spark-warm-up", "spark.warm_up", "make Spark sessions on this machine start faster (Java 25)"),
     Command("demo", "demo", "a year of flights through a broker into Spark, with an account of every row"),
 )
 """Every command."""

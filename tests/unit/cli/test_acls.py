@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli import acls as command
+from ottla.cli.acls import acls as command
 from ottla.cli.main import main
 from ottla.errors import ClusterAuthorizationFailedError
 from ottla.model import ACLOperation

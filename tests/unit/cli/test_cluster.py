@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli import detached
-from ottla.cli.cluster import _signal
-from ottla.cli.cluster_status import Status, as_text, status
-from ottla.cli.local_cluster import LocalCluster, defaults, locked
+from ottla.cli.cluster.cluster import _signal
+from ottla.cli.cluster.local_cluster import LocalCluster, defaults, locked
+from ottla.cli.cluster.status import Status, as_text, status
+from ottla.cli.framework import daemon
 from ottla.cli.main import main
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
@@ -141,7 +141,7 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
     cluster = make(tmp_path, 1)
     (broker,) = cluster.brokers
     wait = [sys.executable, "-c", "import time; time.sleep(60)", str(cluster.properties(broker))]
-    broker.pid = detached.start(wait, tmp_path / "log")
+    broker.pid = daemon.start(wait, tmp_path / "log")
     cluster.save()
     try:
         assert not cluster.is_paused(broker)
@@ -157,7 +157,7 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
         whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
         assert not whole.is_whole
     finally:
-        detached.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
+        daemon.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
 
 
 def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
@@ -176,18 +176,18 @@ def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
 
 def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
     wait = [sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path)]
-    pid = detached.start(wait, tmp_path / "log")
+    pid = daemon.start(wait, tmp_path / "log")
     try:
-        assert detached.is_running(pid, str(tmp_path))
-        assert not detached.is_running(pid, "somebody else")
-        assert not detached.send(pid, "somebody else", signal.SIGKILL)
-        assert detached.send(pid, str(tmp_path), signal.SIGSTOP)
-        assert detached.is_stopped(pid, str(tmp_path))
-        assert detached.send(pid, str(tmp_path), signal.SIGCONT)
-        assert not detached.is_stopped(pid, str(tmp_path))
-        assert detached.send(pid, str(tmp_path), signal.SIGSTOP)
-        assert detached.end(pid, str(tmp_path), 10)
+        assert daemon.is_running(pid, str(tmp_path))
+        assert not daemon.is_running(pid, "somebody else")
+        assert not daemon.send(pid, "somebody else", signal.SIGKILL)
+        assert daemon.send(pid, str(tmp_path), signal.SIGSTOP)
+        assert daemon.is_stopped(pid, str(tmp_path))
+        assert daemon.send(pid, str(tmp_path), signal.SIGCONT)
+        assert not daemon.is_stopped(pid, str(tmp_path))
+        assert daemon.send(pid, str(tmp_path), signal.SIGSTOP)
+        assert daemon.end(pid, str(tmp_path), 10)
     finally:
-        detached.send(pid, str(tmp_path), signal.SIGKILL)
-    assert not detached.is_running(pid, str(tmp_path))
-    assert not detached.is_running(os.getpid(), str(tmp_path))
+        daemon.send(pid, str(tmp_path), signal.SIGKILL)
+    assert not daemon.is_running(pid, str(tmp_path))
+    assert not daemon.is_running(os.getpid(), str(tmp_path))

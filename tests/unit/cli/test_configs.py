@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla import Broker, KafkaAdminClient
-from ottla.cli.config_users import java_double
-from ottla.cli.configs import pairs
+from ottla.cli.configs.configs import pairs
+from ottla.cli.configs.users import java_double
 from ottla.cli.main import main
 from ottla.client.admin.scram import ScramMechanism
 from ottla.errors import ConfigurationError

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ottla import Broker, KafkaProducer
-from ottla.cli.consumer_perf_report import DETAILED_HEADER, HEADER
 from ottla.cli.main import main
+from ottla.cli.perf.consumer_report import DETAILED_HEADER, HEADER
 
 COUNT = 1200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla import Broker, KafkaAdminClient
-from ottla.cli import connection
+from ottla.cli.framework import connection
 from ottla.cli.main import main
 
 

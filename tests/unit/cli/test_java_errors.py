@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla import errors
-from ottla.cli.java_errors import OTHERS, java_class
+from ottla.cli.framework.java_errors import OTHERS, java_class
 
 
 @pytest.mark.parametrize(

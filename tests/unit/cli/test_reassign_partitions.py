@@ -11,11 +11,11 @@ import pytest
 from tests.interop.eventually import eventually
 
 from ottla import Broker, KafkaAdminClient, NewTopic
-from ottla.cli import reassignment_throttles as throttles
 from ottla.cli.main import main
-from ottla.cli.reassignment_json import Move
-from ottla.cli.reassignment_plan import proposed, racks_of
-from ottla.cli.reassignment_states import ReplicaState, partition_states
+from ottla.cli.reassign_partitions import throttles as throttles
+from ottla.cli.reassign_partitions.plan import proposed, racks_of
+from ottla.cli.reassign_partitions.plan_json import Move
+from ottla.cli.reassign_partitions.states import ReplicaState, partition_states
 from ottla.client.admin.configs import BROKER, TOPIC, ConfigResource
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment

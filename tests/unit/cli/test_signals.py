@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from ottla.cli.framework.signals import heeded_signals
 from ottla.cli.main import main
-from ottla.cli.stopping import heeded_signals
 
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 

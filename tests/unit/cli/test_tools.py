@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from ottla import Broker, KafkaConsumer, KafkaProducer
-from ottla.cli.console_consumer import Format
-from ottla.cli.console_producer import Lines
+from ottla.cli.console.console_consumer import Format
+from ottla.cli.console.console_producer import Lines
+from ottla.cli.framework.table import lines
 from ottla.cli.main import COMMANDS, main
-from ottla.cli.table import lines
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import ConfigurationError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla import Broker
+from ottla.cli.framework.topic_filter import topic_filter
 from ottla.cli.main import main
-from ottla.cli.topic_filter import topic_filter
 from ottla.errors import ConfigurationError
 
 

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from ottla import Broker
-from ottla.cli import topic_options, topics
 from ottla.cli.main import main
+from ottla.cli.topics import topic_options, topics
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.core.metadata import PartitionInfo, TopicInfo

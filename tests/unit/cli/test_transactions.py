@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaProducer, TopicPartition
-from ottla.cli import hanging_transactions
-from ottla.cli.hanging_transactions import OpenTransaction, hanging
+from ottla.cli.framework.table import tabbed
 from ottla.cli.main import main
-from ottla.cli.table import tabbed
+from ottla.cli.transactions import hanging_transactions
+from ottla.cli.transactions.hanging_transactions import OpenTransaction, hanging
 from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, TransactionDescription
 from ottla.errors import KafkaError
 

@@ -1,0 +1,1 @@
+"""`ottla cluster`: a cluster on this machine."""

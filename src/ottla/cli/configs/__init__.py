@@ -1,0 +1,1 @@
+"""`ottla configs`."""

@@ -1,0 +1,1 @@
+"""Performance tests and verifiable clients."""

@@ -1,0 +1,122 @@
+"""How quickly records were read, as kafka-consumer-perf-test.sh tells it. Times are milliseconds since 1970."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from ottla.cli.framework.java_dates import DateFormat
+from ottla.cli.framework.java_format import decimal, ratio
+from ottla.client.consumer.group.membership import ConsumerRebalanceListener
+from ottla.model import TopicPartition
+
+MIB: Final = 1024 * 1024
+RATES: Final = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+FETCHING: Final = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+HEADER: Final = f"start.time, end.time, {RATES}, {FETCHING}"
+DETAILED_HEADER: Final = f"time, threadId, {RATES}, {FETCHING}"
+THREAD: Final = 0
+"""There is one."""
+
+
+class Read(NamedTuple):
+    """What has been read until a time."""
+
+    at: int
+    records: int = 0
+    size: int = 0
+    """In bytes."""
+    joining: int = 0
+    """Milliseconds without partitions."""
+
+
+class Joining(ConsumerRebalanceListener):
+    """Measures how long the consumer is without partitions."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.ms = 0
+        self._now = now
+        self._since = now()
+        self._partitions: set[TopicPartition] = set()
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Without any, the time begins."""
+        self._partitions -= revoked
+        if not self._partitions:
+            self._since = self._now()
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """With the first ones it is over."""
+        if not self._partitions:
+            self.ms += self._now() - self._since
+        self._partitions |= assigned
+
+
+class Span(NamedTuple):
+    """What was read between two times."""
+
+    begin: Read
+    end: Read
+
+    @property
+    def size(self) -> float:
+        """In MiB."""
+        return (self.end.size - self.begin.size) / MIB
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return self.end.records - self.begin.records
+
+    @property
+    def joining(self) -> int:
+        """Milliseconds without partitions."""
+        return self.end.joining - self.begin.joining
+
+    @property
+    def elapsed(self) -> int:
+        """Milliseconds."""
+        return self.end.at - self.begin.at
+
+    @property
+    def fetching(self) -> int:
+        """Milliseconds with partitions."""
+        return self.elapsed - self.joining
+
+    def line(self, dates: DateFormat) -> str:
+        """The line of a whole run."""
+        seconds, fetching = self.elapsed / 1000, self.fetching / 1000
+        times = f"{dates.text(self.begin.at)}, {dates.text(self.end.at)}"
+        fetched = self._fetched(ratio(self.size, fetching), ratio(self.records, fetching))
+        return f"{times}, {self._line(self, seconds)}, {fetched}"
+
+    def detail(self, dates: DateFormat) -> str:
+        """The line of an interval: all that was read until then, and how quickly since the last one."""
+        whole = Span(Read(0), self.end)
+        seconds = self.elapsed / 1000
+        rates = (
+            (self.size / self.fetching * 1000, self.records / self.fetching * 1000) if self.fetching > 0 else (0.0, 0.0)
+        )
+        return f"{dates.text(self.end.at)}, {THREAD}, {self._line(whole, seconds)}, {self._fetched(*rates)}"
+
+    def _line(self, told: Span, seconds: float) -> str:
+        size, records = decimal(ratio(self.size, seconds), 4), decimal(ratio(self.records, seconds), 4)
+        return f"{decimal(told.size, 4)}, {size}, {told.records}, {records}"
+
+    def _fetched(self, size: float, records: float) -> str:
+        return f"{self.joining}, {self.fetching}, {decimal(size, 4)}, {decimal(records, 4)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs; None where there is no number."""
+        return {
+            "start_time_ms": self.begin.at,
+            "end_time_ms": self.end.at,
+            "records": self.records,
+            "bytes": self.end.size - self.begin.size,
+            "mb_per_second": self.size / self.elapsed * 1000 if self.elapsed else None,
+            "records_per_second": self.records / self.elapsed * 1000 if self.elapsed else None,
+            "rebalance_time_ms": self.joining,
+            "fetch_time_ms": self.fetching,
+            "fetch_mb_per_second": self.size / self.fetching * 1000 if self.fetching else None,
+            "fetch_records_per_second": self.records / self.fetching * 1000 if self.fetching else None,
+        }

@@ -1,0 +1,1 @@
+"""Logs, offsets, data directories and metadata."""

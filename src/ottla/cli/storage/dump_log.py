@@ -1,0 +1,358 @@
+"""Print what is in log segments, indexes, producer snapshots and transaction indexes, as kafka-dump-log.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ottla.errors import CorruptMessageError, KafkaStorageError
+from ottla.records import compression, message_set
+from ottla.records.batch import HEADER_BYTES, BatchHeader, verify
+from ottla.records.decoder import Record, decode_records
+from ottla.storage.files import LogFile
+from ottla.storage.index import CorruptIndexError, Index, OffsetIndex, TimeIndex
+from ottla.storage.producer_state import COMMIT, Producer, ProducerStates, read_marker
+from ottla.storage.scan import headers
+from ottla.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from ottla.storage.txn_index import VERSION, TransactionIndex
+
+MAX_MESSAGE_BYTES = 5 * 1024 * 1024
+TIME_NAMES = ("CreateTime", "LogAppendTime")
+
+Decoder = Callable[[Record], tuple[str | None, str | None]]
+"""Key and value of a record as texts; None for a part that is not printed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `ottla dump-log`."""
+    add = parser.add_argument
+    add("--files", required=True, metavar="FILE1,FILE2", help="the files to print, with commas between them")
+    add("--print-data-log", action="store_true", help="print keys and values of records")
+    add("--deep-iteration", action="store_true", help="print each record; --print-data-log implies it")
+    add("--skip-record-metadata", action="store_true", help="only keys and values, and no control records")
+    add("--offsets-decoder", action="store_true", help="read records as those of __consumer_offsets")
+    add("--transaction-log-decoder", action="store_true", help="read records as those of __transaction_state")
+    add("--index-sanity-check", action="store_true", help="only check indexes as a broker does when it starts")
+    add("--verify-index-only", action="store_true", help="compare indexes with their log and print only differences")
+    add("--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="bytes of batches to read of each log")
+    add("--max-message-size", type=int, default=MAX_MESSAGE_BYTES, metavar="N", help="kept for Kafka's scripts")
+    add("--key-decoder-class", metavar="CLASS", help="Kafka's StringDecoder is known")
+    add("--value-decoder-class", metavar="CLASS", help="Kafka's StringDecoder is known")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print each file; 1 where one cannot be read."""
+    for option in (args.key_decoder_class, args.value_decoder_class):
+        if option is not None and not option.endswith("StringDecoder"):
+            print(f"ottla dump-log: there is no decoder {option}; StringDecoder is the one there is", file=sys.stderr)
+            return 1
+    for name in args.files.split(","):
+        path = Path(name.strip())
+        print(f"Dumping {path}")
+        show = SHOW.get(path.suffix)
+        if show is None:
+            print(f"Ignoring unknown file {path}", file=sys.stderr)
+            continue
+        if not path.is_file():
+            print(f"ottla dump-log: there is no file {path}", file=sys.stderr)
+            return 1
+        try:
+            show(path, args)
+        except (KafkaStorageError, CorruptMessageError, OSError) as error:
+            sys.stdout.flush()
+            print(f"ottla dump-log: {path}: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+# Logs
+
+
+def _show_log(path: Path, args: argparse.Namespace) -> None:
+    print(f"Log starting offset: {_base_offset(path)}")
+    decode = _decoder(args)
+    deep = args.deep_iteration or args.print_data_log or decode is not None
+    if decode is None and args.print_data_log:
+        decode = _as_text
+    file = LogFile(path, writable=False)
+    size = min(file.size(), args.max_bytes)
+    position = 0
+    while size - position >= HEADER_BYTES or _is_old(file, position, size):
+        if _is_old(file, position, size):
+            position = _show_old(file, position, size, decode if deep else None, deep=deep, args=args)
+            break
+        found = next(headers(file, position, size), None)
+        if found is None:
+            break
+        _show_batch(file, *found, deep=deep, decode=decode, args=args)
+        position += found[1].size_in_bytes
+    if position < size and size == file.size():
+        print(f"Found {size - position} invalid bytes at the end of {path.name}")
+
+
+def _is_old(file: LogFile, position: int, size: int) -> bool:
+    """Whether a message of format 0 or 1 lies there."""
+    head = file.read(position, min(17, size - position))
+    return len(head) == 17 and head[16] < 2
+
+
+def _show_batch(
+    file: LogFile,
+    position: int,
+    header: BatchHeader,
+    *,
+    deep: bool,
+    decode: Decoder | None,
+    args: argparse.Namespace,
+) -> None:
+    batch = file.read(position, header.size_in_bytes)
+    sound = _is_sound(batch, header)
+    horizon = f"OptionalLong[{header.base_timestamp}]" if header.has_delete_horizon else "OptionalLong.empty"
+    print(
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
+        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+        f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_java(header.is_transactional)} "
+        f"isControl: {_java(header.is_control)} deleteHorizonMs: {horizon} position: {position} "
+        f"{TIME_NAMES[header.timestamp_type]}: {header.max_timestamp} size: {header.size_in_bytes} "
+        f"magic: {header.magic} compresscodec: {_codec_name(header.codec)} crc: {header.crc} isvalid: {_java(sound)}"
+    )
+    if deep:
+        for record in decode_records(batch, 0, header):
+            _show_record(record, header, decode, args)
+
+
+def _is_sound(batch: bytes, header: BatchHeader) -> bool:
+    try:
+        verify(batch, 0, header)
+    except CorruptMessageError:
+        return False
+    return True
+
+
+def _show_record(record: Record, header: BatchHeader, decode: Decoder | None, args: argparse.Namespace) -> None:
+    if header.is_control and args.skip_record_metadata:
+        print()  # as Kafka's tool does
+        return
+    prefix = "|"
+    if not args.skip_record_metadata:
+        sequence = -1
+        if header.base_sequence >= 0:
+            sequence = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
+        names = ",".join(name for name, _ in record.headers)
+        prefix = (
+            f"| offset: {record.offset} {TIME_NAMES[record.timestamp_type]}: {record.timestamp} "
+            f"keySize: {_size(record.key)} valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{names}]"
+        )
+    if header.is_control:
+        print(prefix + _marker_text(record))
+    else:
+        print(prefix + _contents(record, decode))
+
+
+def _marker_text(record: Record) -> str:
+    marker = read_marker(record)
+    if marker is None:
+        return ""
+    kind = "COMMIT" if marker.type == COMMIT else "ABORT"
+    return f" endTxnMarker: {kind} coordinatorEpoch: {marker.coordinator_epoch}"
+
+
+def _contents(record: Record, decode: Decoder | None) -> str:
+    if decode is None:
+        return ""
+    key, value = decode(record)
+    return (f" key: {key}" if key is not None else "") + (f" payload: {value}" if value is not None else "")
+
+
+def _show_old(
+    file: LogFile, position: int, size: int, decode: Decoder | None, *, deep: bool, args: argparse.Namespace
+) -> int:
+    """Messages of format 0 and 1, up to the first that is not whole; returns the position after them."""
+    data = file.read(position, size - position)
+    for outer in message_set.messages(data):
+        print(
+            f"offset: {outer.offset} position: {position} {_old_time(outer)} size: {outer.size_in_bytes} "
+            f"magic: {outer.magic} compresscodec: {_codec_name(outer.codec)} crc: {outer.crc} "
+            f"isvalid: {_java(outer.is_valid)}"
+        )
+        position += outer.size_in_bytes
+        for m in message_set.open_message(outer) if deep else ():
+            prefix = "|"
+            if not args.skip_record_metadata:
+                prefix = (
+                    f"| offset: {m.offset} {_old_time(m)} keySize: {_size(m.key)} valueSize: {_size(m.value)} "
+                    f"isValid: {_java(m.is_valid)} crc: {m.crc}"
+                )
+            print(prefix + _contents(Record(m.offset, m.timestamp, 0, m.key, m.value, []), decode))
+    return position
+
+
+def _old_time(m: message_set.Message) -> str:
+    name = "NoTimestampType" if m.timestamp_type < 0 else TIME_NAMES[m.timestamp_type]
+    return f"{name}: {m.timestamp}"
+
+
+def _decoder(args: argparse.Namespace) -> Decoder | None:
+    if not (args.offsets_decoder or args.transaction_log_decoder):
+        return None
+    from ottla.cli.framework.record_texts import offsets_texts, transaction_texts
+
+    return offsets_texts if args.offsets_decoder else transaction_texts
+
+
+def _as_text(record: Record) -> tuple[str | None, str | None]:
+    return _text(record.key), _text(record.value)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+# Indexes
+
+
+def _show_index(path: Path, args: argparse.Namespace) -> None:
+    index = _opened(OffsetIndex(path, _base_offset(path), 0), args)
+    if index is None:
+        return
+    log = LogFile(path.with_suffix(LOG_SUFFIX), writable=False)
+    size = log.size()
+    wrong: list[tuple[int, int]] = []
+    for relative, position in _entries(index):
+        offset = index.base_offset + relative
+        header = _header_at(log, position, size)
+        last = -1 if header is None else header.last_offset
+        if last != offset:
+            wrong.append((offset, last))
+        if not args.verify_index_only:
+            print(f"offset: {offset} position: {position}")
+    if wrong:
+        print(f"Mismatches in :{path.absolute()}", file=sys.stderr)
+    for offset, last in reversed(wrong):
+        print(f"  Index offset: {offset}, log offset: {last}", file=sys.stderr)
+
+
+def _show_time_index(path: Path, args: argparse.Namespace) -> None:
+    index = _opened(TimeIndex(path, _base_offset(path), 0), args)
+    if index is None:
+        return
+    log = LogFile(path.with_suffix(LOG_SUFFIX), writable=False)
+    latest = {header.last_offset: header.max_timestamp for _, header in headers(log, 0, log.size())}
+    complaints: dict[str, list[str]] = {}
+    previous = -1
+    for timestamp, relative in _entries(index):
+        offset = index.base_offset + relative
+        if offset not in latest:
+            complaints.setdefault("The following indexed offsets are not found in", []).append(
+                f"Indexed offset: {offset}, found log offset: {min((o for o in latest if o > offset), default=-1)}"
+            )
+        elif latest[offset] != timestamp:
+            complaints.setdefault("Found timestamp mismatch in", []).append(
+                f"  Index timestamp: {timestamp}, log timestamp: {latest[offset]}"
+            )
+        elif timestamp < previous:
+            complaints.setdefault("Found out of order timestamp in", []).append(
+                f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+            )
+        if not args.verify_index_only:
+            print(f"timestamp: {timestamp} offset: {offset}")
+        previous = timestamp
+    for what, lines in complaints.items():
+        print(f"{what} :{path.absolute()}", *lines, sep="\n", file=sys.stderr)
+
+
+def _opened(index: Index, args: argparse.Namespace) -> Index | None:
+    """The index, mapped for reading; None where a check of its form was all that was asked for."""
+    if args.index_sanity_check:
+        index.open(writable=False)
+        index.sanity_check()
+        print(f"{index.path} passed sanity check.")
+        return None
+    size = index.path.stat().st_size
+    if size % index.ENTRY.size:
+        raise CorruptIndexError(f"{size} bytes are no multiple of {index.ENTRY.size}")
+    index.open(writable=False)
+    return index
+
+
+def _entries(index: Index) -> Iterator[tuple[int, int]]:
+    for i in range(index.entries):
+        yield index.entry(i)
+
+
+def _header_at(log: LogFile, position: int, size: int) -> BatchHeader | None:
+    try:
+        found = next(headers(log, position, size), None)
+    except CorruptMessageError:
+        return None
+    return None if found is None else found[1]
+
+
+# Producer snapshots and transaction indexes
+
+
+def _show_snapshot(path: Path, args: argparse.Namespace) -> None:
+    states = ProducerStates(path.parent)
+    states.load_snapshot(path)
+    for producer in states.producers.values():
+        print(_producer_text(producer))
+
+
+def _producer_text(p: Producer) -> str:
+    first = "OptionalLong.empty" if p.first_txn_offset < 0 else f"OptionalLong[{p.first_txn_offset}]"
+    text = (
+        f"producerId: {p.id} producerEpoch: {p.epoch} coordinatorEpoch: {p.coordinator_epoch} "
+        f"currentTxnFirstOffset: {first} lastTimestamp: {p.last_timestamp} "
+    )
+    if p.batches:
+        b = p.batches[-1]
+        text += (
+            f"firstSequence: {b.first_sequence} lastSequence: {b.last_sequence} lastOffset: {b.last_offset} "
+            f"offsetDelta: {b.offset_delta} timestamp: {b.timestamp}"
+        )
+    return text
+
+
+def _show_txn_index(path: Path, args: argparse.Namespace) -> None:
+    for aborted in TransactionIndex(path).entries:
+        print(
+            f"version: {VERSION} producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "
+            f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
+        )
+
+
+SHOW: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    LOG_SUFFIX: _show_log,
+    INDEX_SUFFIX: _show_index,
+    TIME_INDEX_SUFFIX: _show_time_index,
+    SNAPSHOT_SUFFIX: _show_snapshot,
+    TXN_INDEX_SUFFIX: _show_txn_index,
+}
+"""File ending → what prints it."""
+
+
+def _base_offset(path: Path) -> int:
+    if not path.stem.isdigit():
+        raise KafkaStorageError("a segment's file has the offset of its first record as its name")
+    return int(path.stem)
+
+
+def _codec_name(codec: int) -> str:
+    return compression.CODECS[codec].name if codec < len(compression.CODECS) else f"unknown({codec})"
+
+
+def _java(flag: bool) -> str:
+    return str(flag).lower()
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)

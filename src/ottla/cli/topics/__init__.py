@@ -1,0 +1,1 @@
+"""`ottla topics` and `ottla create-topic`."""

@@ -1,0 +1,72 @@
+"""What consumer-perf-test says of times that are given."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.cli.framework.java_dates import DateFormat
+from ottla.cli.perf.consumer_report import MIB, Joining, Read, Span
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+
+ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
+PLAIN = DateFormat("SSS", "--date-format")
+
+
+def test_a_run_is_told_with_and_without_the_time_of_joining() -> None:
+    run = Span(Read(1000), Read(3001, 4002, 4 * MIB, 1001))
+    assert run.line(PLAIN) == "000, 001, 4.0000, 1.9990, 4002, 2000.0000, 1001, 1000, 4.0000, 4002.0000"
+
+
+def test_a_run_without_time_has_no_rates() -> None:
+    run = Span(Read(1000), Read(1000, 1, MIB))
+    assert run.line(PLAIN) == "000, 000, 1.0000, Infinity, 1, Infinity, 0, 0, Infinity, Infinity"
+    assert run.as_json()["records_per_second"] is None
+
+
+def test_an_interval_is_told_with_all_that_was_read_before() -> None:
+    interval = Span(Read(1000, 100, MIB, 50), Read(2000, 300, 3 * MIB, 550))
+    assert interval.detail(PLAIN) == "000, 0, 3.0000, 2.0000, 300, 200.0000, 500, 500, 4.0000, 400.0000"
+
+
+def test_an_interval_of_joining_only_has_no_rates_of_fetching() -> None:
+    assert Span(Read(0), Read(1000, 10, 0, 1000)).detail(PLAIN).endswith(", 1000, 0, 0.0000, 0.0000")
+
+
+def test_joining_ends_with_the_first_partition_and_begins_after_the_last() -> None:
+    clock = SimpleNamespace(now=0)
+    joining = Joining(lambda: clock.now)
+    for clock.now, change, partition, total in (
+        (10, joining.on_partitions_assigned, ONE, 10),
+        (20, joining.on_partitions_assigned, TWO, 10),
+        (30, joining.on_partitions_revoked, ONE, 10),
+        (35, joining.on_partitions_assigned, ONE, 10),
+        (38, joining.on_partitions_revoked, ONE, 10),
+        (40, joining.on_partitions_revoked, TWO, 10),
+        (45, joining.on_partitions_assigned, ONE, 15),
+    ):
+        change({partition})
+        assert joining.ms == total
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("yyyy-MM-dd HH:mm:ss:SSS", "2026-03-04 00:06:07:089"),
+        ("yy/M/d h:m a", "26/3/4 12:6 AM"),
+        ("EEE, dd MMM yyyy K:k:s", "Wed, 04 Mar 2026 0:24:7"),
+        ("EEEE MMMM D u", "Wednesday March 63 3"),
+        ("'at' HH 'o''clock' ''Z", "at 00 o'clock '+0000"),
+    ],
+)
+def test_dates_are_written_as_java_writes_them(pattern: str, text: str) -> None:
+    assert DateFormat(pattern, "--date-format", UTC).text(1_772_582_767_089) == text
+
+
+@pytest.mark.parametrize(("pattern", "words"), [("yyyy 'x", "a quote is not closed"), ("jj", "'j' is no letter")])
+def test_a_pattern_that_java_does_not_know_is_refused(pattern: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--date-format .*{words}"):
+        DateFormat(pattern, "--date-format")

@@ -1,0 +1,116 @@
+"""The files of `ottla reassign-partitions`: what is read, and how a fault in them is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.framework.json_answers import in_one_line
+from ottla.cli.reassign_partitions import plan_json as files
+from ottla.client.admin.log_dirs import TopicPartitionReplica
+from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
+
+
+def one(**fields: object) -> str:
+    """A file with one partition, of which fields differ or (None) are left out."""
+    partition = {"topic": "t", "partition": 0, "replicas": [1, 2], **fields}
+    return json.dumps({"partitions": [{name: value for name, value in partition.items() if value is not None}]})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "moves.json"
+
+
+def test_partitions_have_brokers_and_data_directories(file: Path) -> None:
+    file.write_text(
+        '{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[2,3],"log_dirs":["any","/d"]},'
+        '{"topic":"a","partition":0,"replicas":[1]}]}'
+    )
+    first, second = files.read_moves(str(file))
+    assert first == files.Move(TopicPartition("t", 1), (2, 3), ("any", "/d"), f"{file}: partitions[0]")
+    assert second[:3] == (TopicPartition("a", 0), (1,), ("any",))
+    assert files.wanted_log_dirs([first, second]) == {TopicPartitionReplica("t", 1, 3): "/d"}
+
+
+def test_what_is_written_is_read_again(file: Path) -> None:
+    assignment = {TopicPartition("t", 1): (2, 1), TopicPartition("t", 0): (1, 2)}
+    log_dirs = {TopicPartitionReplica("t", 0, 2): "/d"}
+    text = in_one_line(files.as_json(assignment, log_dirs))
+    assert text.startswith(
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]},{"topic"'
+    )
+    file.write_text(text)
+    moves = files.read_moves(str(file))
+    assert {move.partition: move.replicas for move in moves} == assignment
+    assert files.wanted_log_dirs(moves) == log_dirs
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", ": The input string is not a valid JSON"),
+        ("[" * 100_000, ": The input string is not a valid JSON"),
+        ("[]", ": a list is not allowed: an object is wanted"),
+        ('{"version":2,"partitions":[]}', ": version: Not supported version field value 2"),
+        ('{"version":1}', ': "partitions" is missing'),
+        ('{"partitions":{}}', ": partitions: an object is not allowed: a list is wanted"),
+        ('{"partitions":[]}', ": Partition reassignment list cannot be empty"),
+        ('{"partitions":[7]}', ": partitions[0]: 7 is not allowed: an object is wanted"),
+        (one(topic=None), ': partitions[0]: "topic" is missing'),
+        (one(topic=3), ": partitions[0].topic: 3 is not allowed: a text is wanted"),
+        (one(partition=True), ": partitions[0].partition: true is not allowed: a whole number"),
+        (one(partition=-1), ": partitions[0].partition: -1 is not allowed: a whole number"),
+        (one(partition=2**31), ": partitions[0].partition: 2147483648 is not allowed"),
+        (one(replicas=[]), ": partitions[0].replicas: Partition replica list cannot be empty"),
+        (one(replicas=[1, "2"]), ': partitions[0].replicas[1]: "2" is not allowed: a whole number'),
+        (
+            one(replicas=[1, 2, 1]),
+            ": partitions[0].replicas: Partition replica lists may not contain duplicate entries: "
+            "t-0 contains multiple entries for 1",
+        ),
+        (one(log_dirs=["/d"]), ": partitions[0].log_dirs: Size of replicas list [1, 2] is different from size"),
+        (
+            '{"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}',
+            ": partitions[1]: Partition reassignment contains duplicate topic partitions: t-0",
+        ),
+    ],
+)
+def test_a_fault_is_named_with_file_and_place(file: Path, text: str, words: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        files.read_moves(str(file))
+    assert raised.value.message.startswith(f"{file}{words}")
+    assert "\n" not in raised.value.message
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"moves\.json: cannot be read: No such file"):
+        files.read_moves(str(file))
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        files.read_topics(str(tmp_path))
+    file.write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(ConfigurationError, match="not a valid JSON"):
+        files.read_moves(str(file))
+
+
+def test_topics_to_move_are_named_once(file: Path) -> None:
+    file.write_text('{"topics":[{"topic":"b"},{"topic":"a"}],"version":1}')
+    assert [topic.name for topic in files.read_topics(str(file))] == ["b", "a"]
+    file.write_text('{"topics":[{"topic":"b"},{"topic":"b"}]}')
+    with pytest.raises(ConfigurationError, match=r"topics\[1\]\.topic: List of topics .* duplicate entries: \[b\]"):
+        files.read_topics(str(file))
+    file.write_text('{"topics":[]}')
+    with pytest.raises(ConfigurationError, match="the list of topics is empty"):
+        files.read_topics(str(file))
+
+
+def test_brokers_are_numbers_and_given_once() -> None:
+    assert files.read_brokers("3, 1,2") == [3, 1, 2]
+    with pytest.raises(ConfigurationError, match="--broker-list: 'a,1' is not allowed"):
+        files.read_brokers("a,1")
+    with pytest.raises(ConfigurationError, match=r"--broker-list: Broker list contains duplicate entries: \[1\]"):
+        files.read_brokers("1,2,1")

@@ -1,0 +1,56 @@
+"""`ottla spark-submit`: what spark-submit is given."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.cli.main import main
+from ottla.cli.spark import submit
+
+
+@pytest.fixture
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A spark-submit that writes down its arguments and its environment."""
+    home, seen = tmp_path / "pyspark", tmp_path / "seen"
+    (home / "bin").mkdir(parents=True)
+    script = home / "bin" / "spark-submit"
+    script.write_text(f'#!/bin/sh\nenv > {seen}.env\nfor a do echo "$a"; done > {seen}\nexit 3\n')
+    script.chmod(0o755)
+    monkeypatch.setattr("pyspark.__file__", str(home / "__init__.py"))
+    monkeypatch.setattr("ottla.spark.java.java_home", lambda _: Path("/a/java"))
+    monkeypatch.setenv(submit.ARCHIVE, "hdfs:///made/before.zip")
+    return seen
+
+
+def test_everything_goes_to_spark_submit_with_what_ships_the_code(submitted: Path) -> None:
+    assert main(["spark-submit", "--master", "spark://h:7077", "--help", "job.py", "-x"]) == 3
+    arguments = submitted.read_text().splitlines()
+    assert arguments[-5:] == ["--master", "spark://h:7077", "--help", "job.py", "-x"]
+    assert "spark.archives=hdfs:///made/before.zip#ottla-env" in arguments
+    assert "spark.executorEnv.PYTHONPATH=./ottla-env" in arguments
+
+
+def test_driver_and_executors_get_their_pythons(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3.99")
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    main(["spark-submit", "job.py"])
+    lines = submitted.with_suffix(".env").read_text().splitlines()
+    assert {"JAVA_HOME=/a/java", "PYSPARK_PYTHON=python3.99", f"PYSPARK_DRIVER_PYTHON={sys.executable}"} <= set(lines)
+    [paths] = [line for line in lines if line.startswith("PYTHONPATH=")]
+    assert str(Path(submit.__file__).parents[2]) in paths
+
+
+def test_a_driver_in_the_cluster_gets_no_path_of_ours(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    main(["spark-submit", "--deploy-mode", "cluster", "job.py"])
+    assert "PYSPARK_DRIVER_PYTHON" not in submitted.with_suffix(".env").read_text()
+
+
+def test_without_a_job_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["spark-submit"]) == 2
+    assert "name a job" in capsys.readouterr().err
