@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
+from tests.interop.migration.test_node_exchange import kafka_on_zookeeper, kafka_or_skip
 from tests.interop.old_members import JavaMember, OurMember, Seen, options, seen
 from tests.interop.steady import new_topic
-from tests.interop.test_node_exchange import kafka_on_zookeeper, kafka_or_skip
 
 from ottla import Broker, KafkaProducer
 from ottla.cli.main import main as ottla

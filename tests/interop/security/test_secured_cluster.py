@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from scripts import apache_kafka
-from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
+from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.cluster.local_cluster import LocalCluster

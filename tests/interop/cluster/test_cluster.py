@@ -23,8 +23,8 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from tests.interop.eventually import eventually as until_found
+from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 from tests.interop.old_members import JavaMember, options
-from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.apis import SERVED

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.clients.test_consumer_protocol import Member, until
 from tests.interop.kafka_jars import kafka, run_tool
-from tests.interop.test_consumer_protocol import Member, until
 
 from ottla import KafkaAdminClient, NewTopic
 from ottla.clock import SYSTEM_CLOCK

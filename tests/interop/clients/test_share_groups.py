@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.clients.test_consumer_protocol import until
 from tests.interop.kafka_jars import run_tool
-from tests.interop.test_consumer_protocol import until
 
 from ottla import KafkaAdminClient, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scripts import apache_kafka
 from tests.crash.process import BrokerProcess
+from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_on_zookeeper
 from tests.interop.node_fields import comparable
-from tests.interop.test_node_exchange import WITH_ZOOKEEPER, kafka_on_zookeeper
 
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
