@@ -160,7 +160,7 @@ def listed(*, telemetry: bool, in_cluster: bool) -> tuple[Served, ...]:
 
 LEFT_OUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        "of Kafka's own controllers (KRaft): a node keeps what they would in its store",
+        "of Kafka's own controllers (KRaft): a broker keeps what they would in its metadata store",
         (
             "Vote",
             "BeginQuorumEpoch",

@@ -79,6 +79,9 @@ COMMANDS = (
 )
 """Every command."""
 
+RENAMED = {"registry": "metadata"}
+"""Commands that had another name in an earlier release: old name → name."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl+C, as shells have it."""
 
@@ -105,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     by_name = {command.name: command for command in COMMANDS}
+    if given and given[0] in RENAMED:
+        print(f"ottla: {given[0]} is deprecated: use ottla {RENAMED[given[0]]}", file=sys.stderr)
+        given = [RENAMED[given[0]], *given[1:]]
     command = by_name.get(given[0]) if given else None
     if command is None:
         return _no_command(given)

@@ -53,7 +53,7 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     fetch_min_bytes = Option(1, integer(0, MAX_INT), "A fetch waits for so many bytes.")
     fetch_wait_max_ms = Option(100, integer(0, MAX_INT), "A fetch waits no longer than this.")
     num_consumer_fetchers = Option(1, integer(1, MAX_INT), "Threads that fetch from each broker.")
-    queued_max_message_chunks = Option(2, integer(1, MAX_INT), "CompletedFetch chunks that wait for each stream.")
+    queued_max_message_chunks = Option(2, integer(1, MAX_INT), "Fetched chunks that wait for each stream.")
     refresh_leader_backoff_ms = Option(200, integer(0, MAX_INT), "Pause before a new leader is looked for again.")
     auto_commit_enable = Option(True, boolean, "Whether offsets are committed from time to time.")
     auto_commit_interval_ms = Option(60_000, integer(1, MAX_INT), "Time between commits.")

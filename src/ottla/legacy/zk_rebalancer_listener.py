@@ -98,7 +98,7 @@ class ZKRebalancerListener:
             known = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
             self._offsets.commit(known, retries=retries)
 
-    # ControllerRequestHandler the group
+    # Following the group
 
     def _session_expired(self) -> None:
         self._expired.set()

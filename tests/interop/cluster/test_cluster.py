@@ -42,7 +42,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "legacy" / "page_visits.py"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "legacy" / "page_visits.py"
 SESSION_MS = 2_000
 SECONDS = 60.0
 eventually = partial(until_found, seconds=SECONDS)

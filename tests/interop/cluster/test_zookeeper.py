@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
-from tests.unit.cluster.registry_scenarios import SCENARIOS
+from tests.unit.cluster.store_scenarios import SCENARIOS
 
 from ottla.cli.main import main
 from ottla.cluster.store.metadata_store import (

@@ -42,7 +42,7 @@ def test_driver_and_executors_get_their_pythons(submitted: Path, monkeypatch: py
     lines = submitted.with_suffix(".env").read_text().splitlines()
     assert {"JAVA_HOME=/a/java", "PYSPARK_PYTHON=python3.99", f"PYSPARK_DRIVER_PYTHON={sys.executable}"} <= set(lines)
     [paths] = [line for line in lines if line.startswith("PYTHONPATH=")]
-    assert str(Path(submit.__file__).parents[2]) in paths
+    assert str(Path(submit.__file__).parents[3]) in paths
 
 
 def test_a_driver_in_the_cluster_gets_no_path_of_ours(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:

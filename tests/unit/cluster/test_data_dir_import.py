@@ -233,21 +233,21 @@ def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
     with_broker(second, tmp_path)
 
 
-def test_the_registry_is_printed_while_no_broker_uses_it(tmp_path, capsys):
+def test_metadata_is_printed_while_no_broker_uses_it(tmp_path, capsys):
     async def test(client: Asker) -> None:
-        assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
+        assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
         assert "in use by another process" in capsys.readouterr().err
 
     with_broker(test, tmp_path)
-    assert main(["registry", "dump", "--data", str(tmp_path)]) == 0
+    assert main(["metadata", "dump", "--data", str(tmp_path)]) == 0
     nodes = json.loads(capsys.readouterr().out)
     assert nodes["/controller_epoch"] == "1"
     assert "/controller" not in nodes
 
 
-def test_wrong_wishes_of_the_registry_are_told(tmp_path, capsys):
-    assert main(["registry", "export", "--data", str(tmp_path)]) == 1
-    assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
+def test_metadata_with_wrong_options_fails(tmp_path, capsys):
+    assert main(["metadata", "export", "--data", str(tmp_path)]) == 1
+    assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
     told = capsys.readouterr().err
     assert "--zookeeper is needed" in told
     assert "has no store" in told
@@ -265,3 +265,8 @@ def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):
     (tmp_path / "t-0").mkdir()
     assert asyncio.run(adopted()) == 1
     assert asyncio.run(adopted()) == 0
+
+
+def test_the_old_name_of_the_metadata_command_is_deprecated(tmp_path, capsys):
+    assert main(["registry", "dump", "--data", str(tmp_path)]) == 1
+    assert "registry is deprecated: use ottla metadata" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cluster.registry_scenarios import SCENARIOS
+from tests.unit.cluster.store_scenarios import SCENARIOS
 
 from ottla.cluster.store.metadata_store import Create, MetadataStore
 from ottla.cluster.store.sqlite_store import FILE_NAME, SqliteMetadataStore

@@ -1,4 +1,4 @@
-"""The registry of one node: look at it, bring it to ZooKeeper, or fetch it from there.
+"""The metadata store of a standalone broker: print it, export it to ZooKeeper, or import it from there.
 
 The broker on the data directory must not run. After `export` an Apache Kafka 3.x with the same log.dirs, broker.id and
 zookeeper.connect goes on with all topics, options and offsets; `import` is the way back, into an empty data directory
@@ -23,11 +23,11 @@ NOT_TAKEN = ("/controller", "/controller_epoch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla registry`."""
+    """Add the options of `ottla metadata`."""
     parser.add_argument(
         "action", choices=("dump", "export", "import"), help="print as JSON, to ZooKeeper, from ZooKeeper"
     )
-    parser.add_argument("--data", default="./ottla-data", metavar="DIR", help="the data directory with the registry")
+    parser.add_argument("--data", default="./ottla-data", metavar="DIR", help="the data directory with registry.sqlite")
     parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="ZooKeeper, for export and import")
 
 
@@ -37,20 +37,20 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"--zookeeper is needed to {args.action}")
     data = Path(args.data)
     if args.action != "import" and not (data / "registry.sqlite").exists():
-        raise ConfigurationError(f"--data: {data} has no registry")
+        raise ConfigurationError(f"--data: {data} has no registry.sqlite")
     with LogDir.open(data, broker_id=owner_of(data) or 0):
         return asyncio.run(_run(args, data))
 
 
 async def _run(args: argparse.Namespace, data: Path) -> int:
-    registry = SqliteMetadataStore(data)
-    registry.open()
+    store = SqliteMetadataStore(data)
+    store.open()
     try:
         if args.action == "import":
-            return await _import(registry, args.zookeeper)
-        nodes = await _read(registry, "")
+            return await _import(store, args.zookeeper)
+        nodes = await _read(store, "")
     finally:
-        await registry.close()
+        await store.close()
     if args.action == "dump":
         print(json.dumps({path: value.decode() for path, value in sorted(nodes.items())}, indent=2))
     else:
@@ -59,21 +59,21 @@ async def _run(args: argparse.Namespace, data: Path) -> int:
     return 0
 
 
-async def _import(registry: SqliteMetadataStore, connect: str) -> int:
-    if await registry.get(znodes.CONTROLLER_EPOCH) is not None:
-        raise ConfigurationError("--data: a broker has used this registry already; import goes into a new one")
+async def _import(store: SqliteMetadataStore, connect: str) -> int:
+    if await store.get(znodes.CONTROLLER_EPOCH) is not None:
+        raise ConfigurationError("--data: a broker has used this metadata store already; import into a new one")
     nodes = store_export.read_tree(connect)
-    await registry.multi([Create(path, value) for path, value in nodes.items()])
+    await store.multi([Create(path, value) for path, value in nodes.items()])
     print(f"{len(nodes)} nodes are taken from ZooKeeper at {connect}")
     return 0
 
 
-async def _read(registry: SqliteMetadataStore, path: str) -> dict[str, bytes]:
+async def _read(store: SqliteMetadataStore, path: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    for name in await registry.children(path):
+    for name in await store.children(path):
         child = f"{path}/{name}"
-        node = await registry.get(child)
+        node = await store.get(child)
         if node is not None:
             found[child] = node.value
-            found |= await _read(registry, child)
+            found |= await _read(store, child)
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import ottla.cluster.options
 import pytest
 from tests.unit.cluster.shared_tree import SharedTree
 
+from ottla.cluster.broker import config_store
 from ottla.cluster.broker.config_store import DynamicConfigStore
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store.store_reader import make_persistent_nodes
@@ -39,7 +39,7 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
         await DynamicConfigStore(tree.session(), view).refresh([path, "clients/none", "topics/none"])
         assert view.image.options == {path: {"producer_byte_rate": "1"}}
         away.pause()
-        monkeypatch.setattr(ottla.cluster.broker.config_store, "REFRESH_SECONDS", 0.01)
+        monkeypatch.setattr(config_store, "REFRESH_SECONDS", 0.01)
         await DynamicConfigStore(away, view).refresh([path])
         assert "cannot be read" in caplog.text
 
