@@ -28,11 +28,11 @@ from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
 from ottla.cluster.broker.registration import next_broker_id
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
+from ottla.cluster.image.store_reader import read_topic_options
 from ottla.cluster.interbroker.membership_proof import shared_secret
 from ottla.cluster.migration.data_dir_import import adopt
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
-from ottla.cluster.store.store_reader import read_topic_options
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.group.group_runtime import GroupRuntime

@@ -11,8 +11,9 @@ from tests.unit.broker.asking import Asker, with_broker
 
 from ottla.cluster.broker.registration import Registration
 from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create
 from ottla.model import TopicPartition
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

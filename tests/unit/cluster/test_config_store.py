@@ -10,7 +10,7 @@ from tests.unit.cluster.shared_tree import SharedTree
 from ottla.cluster.broker import config_store
 from ottla.cluster.broker.config_store import DynamicConfigStore
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store.store_reader import make_persistent_nodes
+from ottla.cluster.image.store_reader import make_persistent_nodes
 
 
 def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:

@@ -14,8 +14,9 @@ from ottla.cluster.broker import registration
 from ottla.cluster.broker.lifecycle import BrokerLifecycle
 from ottla.cluster.controller import reassignment_rules
 from ottla.cluster.controller.leader_election import Candidates, Reason
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStoreTimeoutError, Operation, Set
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.errors import (

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
 from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
+from ottla.cluster.image.store_reader import make_persistent_nodes
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Node, Set, Watcher
-from ottla.cluster.store.store_reader import make_persistent_nodes
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 

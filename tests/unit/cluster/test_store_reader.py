@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
-from ottla.cluster.store import config_entities, store_reader, znodes
+from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import Node
 from ottla.config.broker import Endpoint
 from ottla.legacy.zk_client import broker_address

@@ -10,8 +10,9 @@ import pytest
 
 from ottla.cluster.broker.lifecycle import BrokerLifecycle
 from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, Set
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint

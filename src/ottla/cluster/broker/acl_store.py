@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from ottla.cluster.broker.config_store import NOTE_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.image import store_reader
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Create,

@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import config_entities, store_reader, znodes
+from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import (
     Create,
     Delete,

@@ -19,10 +19,11 @@ from ottla.cluster.controller.controller import Controller
 from ottla.cluster.controller.election import ControllerElection, ControllerTerm
 from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance
 from ottla.cluster.controller.znode_watchers import ZNodeChangeHandlers
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError, NotControllerError, StartupError, for_code

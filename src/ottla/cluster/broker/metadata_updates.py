@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.image.image_delta import CHANGES, DELETED, EVERYTHING, PROTOCOL_NUMBERS
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.config.broker import Endpoint
 from ottla.errors import InvalidRequestError, StaleBrokerEpochError, StaleControllerEpochError

@@ -14,9 +14,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError, Set
 from ottla.errors import StartupError
 

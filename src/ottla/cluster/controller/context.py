@@ -18,9 +18,9 @@ from ottla.cluster.controller.channels import ControllerChannels
 from ottla.cluster.controller.election import ControllerTerm
 from ottla.cluster.controller.leader_election import Candidates
 from ottla.cluster.controller.partition_states import States
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import store_reader
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.errors import NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition

@@ -22,9 +22,10 @@ from ottla.cluster.controller.election import ControllerTerm
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.controller.reassignment import PartitionReassignments
 from ottla.cluster.controller.topic_lifecycle import TopicLifecycle
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore, MetadataStoreError, put
 from ottla.errors import BrokerIdNotRegisteredError, KafkaError, NotControllerError, StaleBrokerEpochError
 from ottla.model import TopicPartition

@@ -8,8 +8,9 @@ from dataclasses import replace
 from ottla.cluster.controller import partition_states, reassignment_rules
 from ottla.cluster.controller.context import ControllerContext, all_partitions, with_states
 from ottla.cluster.controller.partition_states import States
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import BadVersionError, Delete, NoNodeError, Operation, Set
 from ottla.errors import InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 from ottla.cluster.controller import leader_election, partition_states, reassignment_rules
 from ottla.cluster.controller.context import ControllerContext
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, Delete, NodeExistsError, Operation, Set, put
 from ottla.errors import InvalidPartitionsError, TopicAlreadyExistsError
 from ottla.model import TopicPartition

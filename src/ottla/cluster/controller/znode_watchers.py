@@ -18,9 +18,11 @@ from typing import Final
 from ottla.cluster.controller import reassignment_rules
 from ottla.cluster.controller.controller import Controller
 from ottla.cluster.controller.leader_election import Reason
+from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.store import store_reader, znodes
+from ottla.cluster.image.store_reader import Item
+from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Create,
@@ -32,7 +34,6 @@ from ottla.cluster.store.metadata_store import (
     NoNodeError,
     Set,
 )
-from ottla.cluster.store.store_reader import Item
 from ottla.errors import InvalidTopicError, KafkaError, NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 from ottla.names import check_topic_name

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.cluster.image.store_reader import make_persistent_nodes
 from ottla.cluster.migration import kraft
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, Operation, Set
-from ottla.cluster.store.store_reader import make_persistent_nodes
 from ottla.errors import StartupError
 from ottla.model import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicPartition
 from ottla.protocol.messages.metadata_records import PartitionRecord

@@ -1,11 +1,10 @@
-"""What a decision leads to: records to append first, answers to give after."""
+"""The result of a coordinator's decision: records to append, then responses. Kafka's `CoordinatorResult`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ottla.coordinator.group.common.group import Group
 from ottla.protocol.message import Response
 
 
@@ -26,8 +25,8 @@ class CoordinatorResult:
 
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
-    converted: Group | None = None
-    """What takes the place of a group that changes its protocol, once the records are in."""
+    converted: Any = None
+    """The Group that replaces one that changes its protocol, once the records are appended."""
 
     def extend(self, more: CoordinatorResult) -> None:
         """Another decision comes after this one."""
