@@ -250,7 +250,7 @@ def test_metadata_with_wrong_options_fails(tmp_path, capsys):
     assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
     told = capsys.readouterr().err
     assert "--zookeeper is needed" in told
-    assert "has no store" in told
+    assert "has no registry.sqlite" in told
 
 
 def test_a_start_that_came_no_further_is_no_hindrance_to_the_next(tmp_path):

@@ -85,7 +85,7 @@ def test_banned_words_only_become_fewer() -> None:
 
 
 def test_banned_words_are_seen_in_prose_names_and_variables() -> None:
-    seen = occurrences('def is_initialized(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
+    seen = occurrences('def was_told(wanted):\n    """Access\n    rules made anew."""\n', is_python=True)
     assert seen == {"told": 1, "anew": 1, "access rules": 1, "name wanted": 1}
     assert occurrences("an access rule, whoever heard", is_python=False) == {"access rule": 1, "whoever": 1, "heard": 1}
 
