@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.kafka_jars import run_tool
+from tests.interop.python_clients import TIMEOUT, module_missing
 
 from ottla import KafkaConsumer, KafkaProducer
-
-from .clients import TIMEOUT, module_missing
-from .kafka_jars import run_tool
 
 Copy = Callable[["Access", str, Sequence[str], Path], list[str]]
 

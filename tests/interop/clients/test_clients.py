@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from tests.interop.clients import CLIENTS, CODECS, Client, Seen
+from tests.interop.python_clients import CLIENTS, CODECS, Client, Seen
 
 from ottla import Broker
 from ottla.records.batch import split

@@ -18,7 +18,7 @@ from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, Topi
 from ottla.cluster.store import znodes
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
-from ottla.coordinator.group.classic.classic_group import Group
+from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import Client
 from ottla.coordinator.group.classic.records import read_key
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -136,7 +136,7 @@ def test_groups_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
         assert len(member.assigned) == 3
         assert group.regexes[member.regex].topics == {TOPIC}
         classic = loaded(log_of(log_dir, "old"), image).by_id["old"]
-        assert isinstance(classic, Group)
+        assert isinstance(classic, ClassicGroup)
         assert len(classic.members) == 1
     with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
         log_dir.load(lambda tp: CONFIG)

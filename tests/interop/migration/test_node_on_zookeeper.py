@@ -130,6 +130,7 @@ def test_the_nodes_are_those_of_apache_kafka(zookeeper: LocalZooKeeper, tmp_path
 
 
 LEFT_OUT = (
+    "/cluster/secret",  # by which our brokers recognise each other
     "/config/groups",  # Kafka has these without ZooKeeper only
     "/config/client-metrics",
     "/feature",  # absent means the highest levels; Kafka 3.9 knows none here

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.interop
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
 SECONDS = 30.0
 OTHERWISE = {
-    "OffsetCommit of the registry": "Kafka without ZooKeeper refuses it",
-    "OffsetFetch of the registry": "Kafka without ZooKeeper refuses it",
+    "OffsetCommit of the store": "Kafka without ZooKeeper refuses it",
+    "OffsetFetch of the store": "Kafka without ZooKeeper refuses it",
     "DescribeShareGroupOffsets": "Kafka looks for the group last, and we before we look at topics",
 }
 """Rows that cannot be compared, and why."""

@@ -15,12 +15,11 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from scripts import apache_kafka
+from tests.interop.kafka_jars import run_tool
+from tests.interop.python_clients import TIMEOUT, module_missing
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
-
-from .clients import TIMEOUT, module_missing
-from .kafka_jars import run_tool
 
 pytestmark = pytest.mark.interop
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.kafka_jars import server
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.errors import SaslAuthenticationFailedError
 from ottla.net.ports import free_port
-
-from .kafka_jars import server
 
 pytestmark = pytest.mark.interop
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.kafka_jars import server
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.errors import SslAuthenticationError
 from ottla.net.ports import free_port
-
-from .kafka_jars import server
 
 pytestmark = [
     pytest.mark.interop,

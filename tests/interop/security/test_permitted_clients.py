@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.interop.python_clients import TIMEOUT, module_missing
+from tests.interop.secured import COPIES, Access, Copy
 
 from ottla import (
     ACL,
@@ -25,9 +27,6 @@ from ottla import (
     TopicPartition,
     errors,
 )
-
-from .clients import TIMEOUT, module_missing
-from .secured import COPIES, Access, Copy
 
 pytestmark = pytest.mark.interop
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 from scripts import apache_kafka
+from tests.interop.certified import identities as identities
+from tests.interop.kafka_jars import run_tool
+from tests.interop.secured import COPIES, Access, Copy
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.broker.embedded import Broker
 from ottla.client.admin.scram import ScramMechanism, UserScramCredentialUpsertion
 from ottla.errors import SaslAuthenticationFailedError, SslAuthenticationError
-
-from .certified import identities as identities
-from .kafka_jars import run_tool
-from .secured import COPIES, Access, Copy
 
 pytestmark = pytest.mark.interop
 

@@ -16,13 +16,12 @@ pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
 from scripts import apache_kafka
+from tests.interop.certified import identities as identities
+from tests.interop.eventually import eventually as until_found
 from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_skip
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.cluster.local_cluster import LocalCluster
-
-from .certified import identities as identities
-from .eventually import eventually as until_found
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

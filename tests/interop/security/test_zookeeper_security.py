@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("pyspark", reason="ZooKeeper's jars come with PySpark")
 pytest.importorskip("kazoo")
 
+from tests.interop.certified import identities as identities
+
 from ottla.cluster.store.metadata_store import Create, MetadataStoreError, Set
 from ottla.cluster.store.zookeeper_store import Security, ZooKeeperMetadataStore
 from ottla.errors import StartupError
 from ottla.net.ports import free_port
 from ottla.testing.zookeeper import LocalZooKeeper
-
-from .certified import identities as identities
 
 pytestmark = pytest.mark.interop
 

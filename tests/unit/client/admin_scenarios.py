@@ -404,7 +404,7 @@ def offsets_of_groups_are_set_told_reset_and_forgotten(admin: KafkaAdminClient, 
     admin.alter_group_offsets(name, {tp: 1})
     assert admin.list_consumer_group_offsets(name)[tp].offset == 1
     with pytest.raises(errors.UnknownTopicOrPartitionError):
-        admin.alter_consumer_group_offsets(name, {TopicPartition(name, 9): 1}, timeout_ms=300)
+        admin.alter_consumer_group_offsets(name, {TopicPartition(name, 9): 1})
     admin.delete_consumer_group_offsets(name, [tp])
     assert admin.list_consumer_group_offsets(name) == {}
     admin.alter_consumer_group_offsets(name, {tp: 2})
