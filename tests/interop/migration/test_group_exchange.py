@@ -22,7 +22,7 @@ from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import Client
 from ottla.coordinator.group.classic.records import read_key
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
-from ottla.coordinator.group.group_coordinator import Membership
+from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.coordinator.runtime.result import Record
 from ottla.model import CONSUMER_OFFSETS, TopicPartition
@@ -63,9 +63,9 @@ def log_of(log_dir: LogDir, group: str) -> Log:
     return log_dir.logs[TopicPartition(CONSUMER_OFFSETS, partition_of(group, OFFSETS_PARTITIONS))]
 
 
-def loaded(log: Log, image: ClusterImage) -> Membership:
+def loaded(log: Log, image: ClusterImage) -> GroupCoordinator:
     """A coordinator that has read a partition of the log."""
-    coordinator = Membership(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
+    coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     for header, data in log.batches_from(log.log_start_offset):
         for record in [] if header.is_control else decode_records(data, 0, header):
             found = read_key(record.key)
@@ -81,7 +81,7 @@ def image_of(topic_id: uuid.UUID) -> ClusterImage:
 
 def ours(image: ClusterImage) -> list[Record]:
     """The records of a group of two members, one of whom waits for what the other has yet to give up."""
-    coordinator = Membership(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
+    coordinator = GroupCoordinator(BrokerConfig({}), SYSTEM_CLOCK, lambda: image)
     records: list[Record] = []
     for member in ("first", "second"):
         request = ConsumerGroupHeartbeatRequest(
