@@ -5,7 +5,8 @@ consumer. Compressed batches are decompressed for that, within message.max.decom
 again if the topic's compression.type is not the producer's, or its message.format.version is that of an old Kafka.
 
 Error codes are Kafka 4's, except that malformed records for which Kafka fails with UNKNOWN_SERVER_ERROR, or which it
-stores although consumers cannot read them, are INVALID_RECORD: tests/interop/clients/test_compared_validation.py lists them.
+stores although consumers cannot read them, are INVALID_RECORD: tests/interop/clients/test_compared_validation.py lists
+them.
 """
 
 from __future__ import annotations
