@@ -77,7 +77,7 @@ def test_batches_behind_one_rejected_by_a_resigned_leader_get_the_same_error(tmp
         assert [await write(client, s) for s in (1, 2, 3)] == [0] * 3
         assert await write(client, 5) == OUT_OF_ORDER
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_that_was_appended_although_rejected_go_on(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_batches_behind_one_that_was_appended_although_rejected_go_on(tmp_path: 
         assert await write(client, 0) == 0, "the producer sends it again"
         assert partition.log.log_end_offset == 2
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_that_was_truncated_get_the_same_error(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_batches_behind_one_that_was_truncated_get_the_same_error(tmp_path: Path
         assert await write(client, 1) == NOT_LEADER
         assert [await write(client, s) for s in (0, 1)] == [0, 0]
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_without_enough_replicas_get_the_same_error(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_batches_behind_one_without_enough_replicas_get_the_same_error(tmp_path:
         assert await write(client, 1) == NotEnoughReplicasError.code
         assert [await write(client, s) for s in (0, 1)] == [0, 0]
 
-    with_broker(test, tmp_path, min_insync_replicas=2)
+    with_broker(test, tmp_path, min_insync_replicas=2, controlled_shutdown_enable="false")
 
 
 def test_a_batch_left_by_its_in_sync_replicas_is_rejected_but_appended(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_batch_left_by_its_in_sync_replicas_is_rejected_but_appended(tmp_path:
         await change(client, replicas=(0,))
         assert [await write(client, s) for s in (1, 0, 2)] == [0] * 3
 
-    with_broker(test, tmp_path, min_insync_replicas=2)
+    with_broker(test, tmp_path, min_insync_replicas=2, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_rejected_before_the_topic_was_known_get_the_same_error(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_batches_behind_one_rejected_before_the_topic_was_known_get_the_same_err
         assert await write(client, 1) == UnknownTopicOrPartitionError.code
         assert [await write(client, s) for s in (0, 1)] == [0, 0]
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_that_timed_out_go_on(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_batches_behind_one_that_timed_out_go_on(tmp_path: Path) -> None:
         await change(client, replicas=(0,), isr=(0,))
         assert await write(client, 1) == 0
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) 
         assert await write(client, 1) == KafkaStorageError.code
         assert [await write(client, s) for s in (0, 1)] == [0, 0]
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
@@ -200,7 +200,7 @@ def test_out_of_order_at_a_leader_that_nobody_follows_is_not_leader(
         await change(client, replicas=(0,))
         assert await write(client, 1) == 0
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
 def test_out_of_order_at_a_leader_with_followers_is_told_after_their_next_fetch(
@@ -223,4 +223,4 @@ def test_out_of_order_at_a_leader_with_followers_is_told_after_their_next_fetch(
         await follow(client, session, 2)
         assert await rejected == OUT_OF_ORDER
 
-    with_broker(test, tmp_path)
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
