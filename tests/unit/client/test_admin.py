@@ -347,7 +347,7 @@ def test_what_is_out_of_reach_says_why() -> None:
 
 def test_ctrl_c_interrupts_a_call(broker: ScriptedBroker) -> None:
     broker.on(CreateTopicsRequest, lambda _: SILENCE, times=10)
-    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+    with KafkaAdminClient(bootstrap_servers=broker.address, request_timeout_ms=300) as admin:
         with ctrl_c(lambda: bool(broker.asked(CreateTopicsRequest))):
             admin.create_topics([NewTopic("new", 1, 1)])
         assert admin.list_topics() == ["t"]
