@@ -48,7 +48,7 @@ SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
 """Brokers are trusted to send no more than there is."""
 T = TypeVar("T")
-UNKNOWN_PARTITION = frozenset(
+SERVED_BEFORE_METADATA = frozenset(
     api.key
     for api in APIS
     if api.name
@@ -166,7 +166,7 @@ class Dispatch:
     def _start(
         self, served: Served, handler: Handler, request: Request[Any], call: Call
     ) -> Response | Awaitable[Response | None] | None:
-        if not (self._following.is_initialized or request.API_KEY in UNKNOWN_PARTITION):
+        if not (self._following.is_initialized or request.API_KEY in SERVED_BEFORE_METADATA):
             return self._when_told(handler, request, call)
         if served.by_controller and self._is_electing:
             return self._when_elected(handler, request, call)

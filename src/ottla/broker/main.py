@@ -230,7 +230,7 @@ class BrokerNode:
         """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
         if self._member is not None and self._services is not None and self._listeners:
             self._services.partitions.leaving = True
-            await self._member.controlled_shutdown_of_this_broker()
+            await self._member.controlled_shutdown()
         for listener in self._listeners:
             listener.stop_accepting()
         if self._housekeeping is not None:

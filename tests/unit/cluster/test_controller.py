@@ -213,7 +213,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
         three_.session.resume()
         await told.wait()
         assert "/brokers/ids/3 belongs to another broker" in reasons[0]
-        await three_.member.controlled_shutdown_of_this_broker()  # does not give away what the other one leads
+        await three_.member.controlled_shutdown()  # does not give away what the other one leads
         assert 3 not in one.member.view.image.leaving
         await cluster.kill(1)
         await cluster.kill(2)
@@ -438,7 +438,7 @@ def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sy
 
 def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other() -> None:
     async def stop(broker: Broker) -> None:
-        await broker.member.controlled_shutdown_of_this_broker()
+        await broker.member.controlled_shutdown()
         await broker.member.close()
         await broker.session.close()
 

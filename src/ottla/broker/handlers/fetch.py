@@ -92,7 +92,7 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | Awaitable[Fetch
     if len(context.partitions) > READ_AT_ONCE:
         return fetch.wait()
     results = fetch.read(context.partitions, Budget(fetch.max_bytes))
-    fetch.is_initialized = True
+    fetch.is_progress_recorded = True
     if request.max_wait_ms <= 0 or fetch.satisfied(results) or not context.partitions:
         return fetch.response(results)
     drop(results)
@@ -121,7 +121,7 @@ class Fetch:
         self._is_follower = self._replica_id != CONSUMER
         self._followed_at = float("-inf") if context.session is None else context.session.answered_at
         self._is_gone = False
-        self.is_initialized = False
+        self.is_progress_recorded = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
         self._may_follow = not self._is_follower or call.is_broker
         topics = () if self._is_follower else (topic for key, _ in context.partitions if (topic := self._topic(key)))
@@ -159,7 +159,7 @@ class Fetch:
             raise
         finally:
             self._is_reading = False
-        self.is_initialized = True
+        self.is_progress_recorded = True
         return results
 
     def satisfied(self, results: list[Result]) -> bool:
@@ -351,7 +351,7 @@ class Fetch:
         if self._is_held_back(partition):
             size, first = 0, False
         data = partition.read_to_end(want.fetch_offset, size, at_least_one=first)
-        if not self.is_initialized:
+        if not self.is_progress_recorded:
             try:
                 wanted.follower = partition.fetched(
                     FollowerFetch(

@@ -130,7 +130,7 @@ class BrokerLifecycle:
             if self.on_expelled is not None:
                 self.on_expelled(error.message)
 
-    async def controlled_shutdown_of_this_broker(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
         config, own = self._config, self.view.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.view.image):
