@@ -18,7 +18,7 @@ ROWS_PER_BATCH: Final = 1000
 
 
 def with_old_formats_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
-    """CompletedFetch bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
+    """Fetched bytes in which messages of formats 0 and 1, from before 0.11, have become v2 batches.
 
     They come first, if at all: a log's format changes once. What precedes a malformed message is returned without it
     and what follows; it raises if nothing precedes it. `max_bytes` bounds what one message may decompress to.

@@ -75,7 +75,9 @@ def _check_name(kind: ResourceType, name: str) -> None:
     if not name:
         raise InvalidRequestError("a rule needs the name of a resource")
     if not znodes.has_place(name):
-        raise InvalidRequestError(f"there can be no rule about {name[:200]!r}: the store cannot keep this name")
+        raise InvalidRequestError(
+            f"there can be no rule about {name[:200]!r}: the metadata store cannot keep this name"
+        )
 
 
 def _check_who(principal: str, host: str) -> None:

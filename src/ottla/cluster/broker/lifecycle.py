@@ -260,7 +260,7 @@ async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
             return await agreed_cluster_id(store, expected)  # another broker was faster
     if expected not in (None, found):
         raise StartupError(
-            f"log.dirs: the data belongs to cluster {expected}, the store to cluster {found}; "
+            f"log.dirs: the data belongs to cluster {expected}, the metadata store to cluster {found}; "
             "use the data directory that belongs to it, or an empty one"
         )
     return found

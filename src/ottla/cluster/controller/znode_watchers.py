@@ -99,10 +99,10 @@ class ZNodeChangeHandlers:
         except NotControllerError:
             pass  # whoever is looks at it, too
         except KafkaError as error:
-            log.warning("a change in the store cannot be followed yet: %s", error)
+            log.warning("a change in the metadata store cannot be followed yet: %s", error)
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._changed.set)
         except Exception:
-            log.exception("a change in the store cannot be followed")
+            log.exception("a change in the metadata store cannot be followed")
 
     async def _topics(self) -> None:
         names = await self._store.children(znodes.TOPICS, self._changed.set)

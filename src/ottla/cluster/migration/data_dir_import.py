@@ -143,9 +143,11 @@ def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
         if znodes.has_place(acl.resource_pattern.resource_name):
             by_pattern.setdefault(acl.resource_pattern, []).append(acl)
         elif acl.permission_type is ACLPermissionType.ALLOW:
-            log.error("%s is left out: the store cannot keep such a name", acl)
+            log.error("%s is left out: the metadata store cannot keep such a name", acl)
         else:
-            raise StartupError(f"log.dirs: {acl} cannot be kept, as the store cannot have such a name; remove it first")
+            raise StartupError(
+                f"log.dirs: {acl} cannot be kept, as the metadata store cannot have such a name; remove it first"
+            )
     if not by_pattern:
         return []
     nodes = dict.fromkeys(znodes.ACL_NODES, b"")

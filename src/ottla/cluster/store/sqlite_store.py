@@ -78,7 +78,7 @@ class SqliteMetadataStore:
             self._reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA query_only = TRUE")
         except (sqlite3.Error, OSError) as error:
-            raise StartupError(f"{self._path}: the store cannot be opened: {error}") from None
+            raise StartupError(f"{self._path}: the metadata store cannot be opened: {error}") from None
         self._db = db
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ottla-store")
 
