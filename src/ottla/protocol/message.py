@@ -31,7 +31,7 @@ R = TypeVar("R", bound="Response")
 class StructType(type):
     """Turns declared fields into slots, and keeps them in FIELDS."""
 
-    def __new__(  # noqa: D102
+    def __new__(
         mcs,
         name: str,
         bases: tuple[type, ...],
