@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.errors import KafkaError, NotControllerError, UnknownServerError, UnknownTopicOrPartitionError, for_code
 from ottla.model import TopicPartition
@@ -30,8 +31,7 @@ log = logging.getLogger("ottla.replication")
 VERSION = 3
 LANE = "isr"
 TIMEOUT_SECONDS = 10.0
-FIRST_PAUSE_SECONDS = 0.02
-MAX_PAUSE_SECONDS = 1.0
+BACKOFF = ExponentialBackoff(0.02, 1.0)
 
 Alter = Callable[[int, TopicPartition, PartitionImage, tuple[int, ...], Mapping[int, int]], Awaitable[PartitionImage]]
 """The controller's own `alter_partition`."""
@@ -92,7 +92,7 @@ class AlterPartitionManager:
             else:
                 failures = 0
                 continue
-            await asyncio.sleep(min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * (1 << min(failures, 16))))
+            await asyncio.sleep(BACKOFF.backoff(failures))
             failures += 1
 
     def _next(self) -> dict[TopicPartition, Wish]:

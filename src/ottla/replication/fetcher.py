@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from ottla.backoff import ExponentialBackoff
 from ottla.errors import KafkaError, UnknownServerError, for_code
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchSession, Place, Terms
@@ -27,8 +28,10 @@ log = logging.getLogger("ottla.replication")
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
-FIRST_PAUSE_SECONDS = 0.05
-"""After a leader was not reached; it doubles up to `replica.fetch.backoff.ms`."""
+LEADER_BACKOFF_SECONDS = 0.05
+"""After the first request that a leader did not answer; it doubles up to `replica.fetch.backoff.ms`."""
+PARTITION_BACKOFF_SECONDS = 0.02
+"""After a partition's first error, likewise. A new leader often learns of its role a moment after its followers."""
 LOOK_AGAIN_SECONDS = 1.0
 """How long throttled replicas rest before the quota is asked again, whose rate may have been raised, or removed."""
 R = TypeVar("R", bound=Response)
@@ -80,6 +83,9 @@ class Fetcher:
         """Set when there is a partition to ask for that the request on its way does not ask for."""
         self._lane = 0
         self._abandoned: asyncio.Task[FetchResponse] | None = None
+        backoff_max = options.backoff_ms / 1000
+        self._backoff = ExponentialBackoff(LEADER_BACKOFF_SECONDS, backoff_max)
+        self._partition_backoff = ExponentialBackoff(PARTITION_BACKOFF_SECONDS, backoff_max)
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -112,11 +118,11 @@ class Fetcher:
             try:
                 await self._round()
             except KafkaError as error:
-                await self._pause(error)
+                await self._back_off(error)
             except Exception as error:
                 # a fault of ours with one leader must not end replication from it
                 log.exception("fetching from broker %d failed", self._leader)
-                await self._pause(UnknownServerError(str(error)))
+                await self._back_off(UnknownServerError(str(error)))
 
     async def _round(self) -> None:
         """Ask once for what is due, and take what comes."""
@@ -218,8 +224,8 @@ class Fetcher:
 
     def _leave_alone(self, follower: Follower, error: KafkaError) -> None:
         now = asyncio.get_running_loop().time()
-        pause = follower.back_off(now, self._options.backoff_ms / 1000)
-        level = logging.INFO if pause < self._options.backoff_ms / 1000 else logging.WARNING
+        delay = follower.delay(now, self._partition_backoff)
+        level = logging.INFO if delay < self._options.backoff_ms / 1000 else logging.WARNING
         log.log(level, "%s: fetching from broker %d: %s", follower.tp, self._leader, describe(error))
 
     async def _offset(self, follower: Follower, time: int) -> int:
@@ -240,7 +246,7 @@ class Fetcher:
             raise for_code(found.error_code)
         return found.offset
 
-    async def _pause(self, error: KafkaError) -> None:
+    async def _back_off(self, error: KafkaError) -> None:
         """The leader was not reached, or cannot answer: try again later, and not in a hurry."""
         log.log(
             logging.WARNING if self._failures == 0 else logging.DEBUG,
@@ -248,9 +254,9 @@ class Fetcher:
             self._leader,
             describe(error),
         )
-        pause = min(self._options.backoff_ms / 1000, FIRST_PAUSE_SECONDS * (1 << min(self._failures, 16)))
+        delay = self._backoff.backoff(self._failures)
         self._failures += 1
-        await asyncio.sleep(pause)
+        await asyncio.sleep(delay)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ottla.backoff import ExponentialBackoff
 from ottla.errors import (
     NONE,
     FencedLeaderEpochError,
@@ -20,9 +21,6 @@ from ottla.protocol.fetch_session import Place
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
-
-FIRST_BACKOFF_SECONDS = 0.02
-"""A new leader often hears of it a moment after its followers."""
 
 
 class Next(Enum):
@@ -114,12 +112,12 @@ class Follower:
         else:
             raise OffsetOutOfRangeError(f"{self.tp}: the leader has {leader_start} to {leader_end}, and not {end}")
 
-    def back_off(self, now: float, most: float) -> float:
-        """Leave it alone for a while, for longer each time; returns for how long."""
-        pause = min(most, FIRST_BACKOFF_SECONDS * (1 << min(self._failures, 16)))
+    def delay(self, now: float, backoff: ExponentialBackoff) -> float:
+        """Fetch nothing for a while, which is returned: longer with each failure in a row."""
+        seconds = backoff.backoff(self._failures)
         self._failures += 1
-        self.due = now + pause
-        return pause
+        self.due = now + seconds
+        return seconds
 
 
 def cut_at(log: Log, diverging: EpochEndOffset) -> int:

@@ -13,6 +13,7 @@ from tests.unit.broker.test_groups_and_offsets import commit, committed, join, p
 from tests.unit.broker.test_transactions import T0, begin
 from tests.unit.broker.transacting import GROUP, at_clock, read_committed, settle
 
+from ottla.backoff import ExponentialBackoff
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime import loader
 from ottla.coordinator.transaction import transaction_completion
@@ -279,5 +280,5 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
         await settle(client)
         assert await read_committed(client, T0) == [b"a"]
 
-    monkeypatch.setattr(transaction_completion, "RETRY_SECONDS", 3600)
+    monkeypatch.setattr(transaction_completion, "BACKOFF", ExponentialBackoff(3600, 3600))
     at_clock(test, tmp_path)

@@ -22,6 +22,7 @@ from tests.unit.broker.transacting import (
     settle,
 )
 
+from ottla.backoff import ExponentialBackoff
 from ottla.broker import transaction_verification
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -218,7 +219,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
         assert not left
         assert await read_committed(client, T0) == [b"a"]
 
-    monkeypatch.setattr(transaction_completion, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(transaction_completion, "BACKOFF", ExponentialBackoff(0, 0))
     at_clock(test, tmp_path)
 
 

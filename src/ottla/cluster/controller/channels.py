@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.image_delta import Stopped
@@ -30,9 +31,8 @@ R = TypeVar("R", bound=Response)
 LANE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
 """Those of Apache Kafka 3.9."""
-FIRST_PAUSE_SECONDS: Final = 0.02
-PAUSE_SECONDS: Final = 0.5
-"""The pauses after a broker could not be told, from the first to the longest."""
+BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
+"""Between requests that a broker does not answer."""
 
 
 class Asks(Protocol):
@@ -216,7 +216,7 @@ class _Channel:
             await self._has_told.wait_for(lambda: self._number >= number)
 
     async def _work(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        failures = 0
         while True:
             await self.news.wait()
             self.news.clear()
@@ -229,11 +229,11 @@ class _Channel:
             except Exception as error:
                 self._anew = self._anew or told is None
                 self._report(error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_SECONDS)
+                await asyncio.sleep(BACKOFF.backoff(failures))
+                failures += 1
                 self.news.set()
                 continue
-            pause = FIRST_PAUSE_SECONDS
+            failures = 0
             async with self._has_told:
                 self._told, self._number = image, number
                 self._has_told.notify_all()

@@ -13,6 +13,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 
+from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.coordinator.runtime.coordinator_log import Producer, until_safe
 from ottla.coordinator.transaction.transaction import Transaction
@@ -29,9 +30,8 @@ from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.coordinator")
 
-RETRY_SECONDS = 0.1
-"""Pause before a marker, or the record of a completion, that could not be written is tried again; it doubles."""
-MAX_RETRY_SECONDS = 5.0
+BACKOFF = ExponentialBackoff(0.1, 5.0)
+"""Between attempts to write markers, or the record of a completion."""
 
 States = dict[TopicPartition, PartitionImage | None]
 """Partitions as the cluster's image has them."""
@@ -101,16 +101,16 @@ class TransactionCompleter:
         """Write the markers until all are there, then that the transaction is complete."""
         await _until_replicated(coordinated, end)
         left: Collection[TopicPartition] = prepared.partitions
-        pause = RETRY_SECONDS
+        failures = 0
         while True:
             states = self._states(left)
             left = await self._write(prepared, left, coordinated.image.leader_epoch)
             if not left and self._try_complete(prepared):
                 return
-            if await self._changed(prepared.id, {tp: states[tp] for tp in left}, pause):
-                pause = RETRY_SECONDS
+            if await self._changed(prepared.id, {tp: states[tp] for tp in left}, BACKOFF.backoff(failures)):
+                failures = 0
             else:
-                pause = min(2 * pause, MAX_RETRY_SECONDS)
+                failures += 1
 
     async def _changed(self, transactional_id: str, states: States, seconds: float) -> bool:
         """Wait before another try; whether a partition has changed, which ends the wait."""
