@@ -1,34 +1,60 @@
-"""Kafka's errors: one class each, with its number on the wire and whether a retry may help.
+"""Kafka's errors: one class per error code, with its retry rules.
 
-Code inside Ottla raises these classes. Only two places turn them into numbers and back: the broker's `dispatch`
-and the client's channel. Whether an error is retriable, and whether a client should refresh its metadata first,
-stands here and nowhere else. Codes and names are Kafka's (`org.apache.kafka.common.protocol.Errors`).
+Ottla's code raises these classes. Only the broker's `dispatch` turns them into codes, and only the client's channel
+turns codes into exceptions. Whether an error is retriable, and whether a client should refresh its metadata first, is
+stated here and nowhere else. Codes and names are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+
+def _upper_case(class_name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", class_name.removesuffix("Error")).upper()
 
 
 class KafkaError(Exception):
     """Base of everything that Ottla raises on purpose.
 
-    Called without a message it speaks its class docstring. `code` is the number on the wire, or None for an error that
-    only exists inside a client (a timeout while waiting for memory, a wrong option).
+    The default message is the first line of the class docstring. Subclasses state their attributes as class arguments:
+    `class X(KafkaError, code=6, retriable=True)`.
     """
 
     code: ClassVar[int | None] = None
+    """The number on the wire; None for an error that exists only inside a client."""
     name: ClassVar[str] = ""
+    """Kafka's name of the code: that of the class in upper case, unless stated otherwise."""
     retriable: ClassVar[bool] = False
+    """Whether the same request may succeed if it is sent again."""
     refresh_metadata: ClassVar[bool] = False
+    """Whether a client should refresh its metadata before it retries."""
+
+    def __init_subclass__(
+        cls,
+        *,
+        code: int | None = None,
+        name: str = "",
+        retriable: bool | None = None,
+        refresh_metadata: bool | None = None,
+    ) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+            cls.name = name or _upper_case(cls.__name__)
+        if retriable is not None:
+            cls.retriable = retriable
+        if refresh_metadata is not None:
+            cls.refresh_metadata = refresh_metadata
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or type(self).__name__).strip().splitlines()[0])
 
     @property
     def message(self) -> str:
-        """The text that is sent along with the code where a response has room for one."""
+        """The error message of a response, for responses that have such a field."""
         return str(self.args[0])
 
 
@@ -43,10 +69,8 @@ class SerializationError(KafkaError, ValueError):
     """A key, value or header could not be serialized or deserialized."""
 
 
-class KafkaTimeoutError(KafkaError, TimeoutError):
+class KafkaTimeoutError(KafkaError, TimeoutError, retriable=True):
     """The call did not complete within its time limit."""
-
-    retriable = True
 
 
 class BufferExhaustedError(KafkaTimeoutError):
@@ -57,18 +81,12 @@ class TransactionAbortedError(KafkaError):
     """The record was not sent: its transaction was aborted."""
 
 
-class BrokerConnectionError(KafkaError, ConnectionError):
+class BrokerConnectionError(KafkaError, ConnectionError, retriable=True, refresh_metadata=True):
     """No connection to a broker could be made or kept."""
 
-    retriable = True
-    refresh_metadata = True
 
-
-class SslAuthenticationError(BrokerConnectionError):
+class SslAuthenticationError(BrokerConnectionError, retriable=False, refresh_metadata=False):
     """The TLS handshake has failed: one side does not trust the other, or they have nothing in common."""
-
-    retriable = False
-    refresh_metadata = False
 
 
 class MalformedMessageError(KafkaError, ValueError):
@@ -100,10 +118,8 @@ class RecordDeserializationError(SerializationError):
         """The ConsumerRecord as it was read: key and value are bytes, with timestamp and headers."""
 
 
-class RetriableCommitFailedError(CommitFailedError):
+class RetriableCommitFailedError(CommitFailedError, retriable=True):
     """An asynchronous commit did not succeed; another one may."""
-
-    retriable = True
 
 
 class WakeupError(KafkaError):
@@ -117,32 +133,20 @@ class StartupError(KafkaError):
 # Errors with a number, in the order of their numbers.
 
 
-class UnknownServerError(KafkaError):
+class UnknownServerError(KafkaError, code=-1, name="UNKNOWN_SERVER_ERROR"):
     """The broker met an unexpected error while it handled the request."""
 
-    code = -1
-    name = "UNKNOWN_SERVER_ERROR"
 
-
-class OffsetOutOfRangeError(KafkaError):
+class OffsetOutOfRangeError(KafkaError, code=1):
     """The offset lies outside the range that the partition holds."""
 
-    code = 1
-    name = "OFFSET_OUT_OF_RANGE"
 
-
-class CorruptMessageError(KafkaError):
+class CorruptMessageError(KafkaError, code=2, retriable=True):
     """The batch fails its CRC check, exceeds a size bound, or is otherwise corrupt."""
 
-    code = 2
-    name = "CORRUPT_MESSAGE"
-    retriable = True
 
-
-class CorruptBatchError(CorruptMessageError):
+class CorruptBatchError(CorruptMessageError, retriable=False):
     """A batch was fetched that cannot be decoded. To go on behind it: seek(topic_partition, next_offset)."""
-
-    retriable = False
 
     def __init__(self, message: str, topic_partition: Any, offset: int, next_offset: int) -> None:
         super().__init__(message)
@@ -153,968 +157,528 @@ class CorruptBatchError(CorruptMessageError):
         """The offset after the batch."""
 
 
-class UnknownTopicOrPartitionError(KafkaError):
+class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_metadata=True):
     """The broker does not host this topic or partition."""
 
-    code = 3
-    name = "UNKNOWN_TOPIC_OR_PARTITION"
-    retriable = True
-    refresh_metadata = True
 
-
-class InvalidFetchSizeError(KafkaError):
+class InvalidFetchSizeError(KafkaError, code=4):
     """The requested fetch size is not valid."""
 
-    code = 4
-    name = "INVALID_FETCH_SIZE"
 
-
-class LeaderNotAvailableError(KafkaError):
+class LeaderNotAvailableError(KafkaError, code=5, retriable=True, refresh_metadata=True):
     """The partition has no leader at the moment, as during an election."""
 
-    code = 5
-    name = "LEADER_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
 
-
-class NotLeaderOrFollowerError(KafkaError):
+class NotLeaderOrFollowerError(KafkaError, code=6, retriable=True, refresh_metadata=True):
     """This broker is not the replica that the request needs for the partition."""
 
-    code = 6
-    name = "NOT_LEADER_OR_FOLLOWER"
-    retriable = True
-    refresh_metadata = True
 
-
-class RequestTimedOutError(KafkaError):
+class RequestTimedOutError(KafkaError, code=7, retriable=True):
     """The request did not complete within its time limit."""
 
-    code = 7
-    name = "REQUEST_TIMED_OUT"
-    retriable = True
 
-
-class BrokerNotAvailableError(KafkaError):
+class BrokerNotAvailableError(KafkaError, code=8):
     """The broker is not available."""
 
-    code = 8
-    name = "BROKER_NOT_AVAILABLE"
 
-
-class ReplicaNotAvailableError(KafkaError):
+class ReplicaNotAvailableError(KafkaError, code=9, retriable=True, refresh_metadata=True):
     """The replica is not available for the partition."""
 
-    code = 9
-    name = "REPLICA_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
 
-
-class MessageTooLargeError(KafkaError):
+class MessageTooLargeError(KafkaError, code=10):
     """The batch is larger than the broker or topic accepts (message.max.bytes, max.message.bytes)."""
 
-    code = 10
-    name = "MESSAGE_TOO_LARGE"
 
-
-class StaleControllerEpochError(KafkaError):
+class StaleControllerEpochError(KafkaError, code=11):
     """The controller has moved to another broker."""
 
-    code = 11
-    name = "STALE_CONTROLLER_EPOCH"
 
-
-class OffsetMetadataTooLargeError(KafkaError):
+class OffsetMetadataTooLargeError(KafkaError, code=12):
     """The metadata string of an offset commit is longer than offset.metadata.max.bytes."""
 
-    code = 12
-    name = "OFFSET_METADATA_TOO_LARGE"
 
-
-class NetworkError(KafkaError):
+class NetworkError(KafkaError, code=13, name="NETWORK_EXCEPTION", retriable=True, refresh_metadata=True):
     """The peer closed the connection before it answered."""
 
-    code = 13
-    name = "NETWORK_EXCEPTION"
-    retriable = True
-    refresh_metadata = True
 
-
-class CoordinatorLoadInProgressError(KafkaError):
+class CoordinatorLoadInProgressError(KafkaError, code=14, retriable=True):
     """The coordinator is still loading its state."""
 
-    code = 14
-    name = "COORDINATOR_LOAD_IN_PROGRESS"
-    retriable = True
 
-
-class CoordinatorNotAvailableError(KafkaError):
+class CoordinatorNotAvailableError(KafkaError, code=15, retriable=True):
     """The coordinator is not available."""
 
-    code = 15
-    name = "COORDINATOR_NOT_AVAILABLE"
-    retriable = True
 
-
-class NotCoordinatorError(KafkaError):
+class NotCoordinatorError(KafkaError, code=16, retriable=True):
     """This broker is not the coordinator of the group or transaction."""
 
-    code = 16
-    name = "NOT_COORDINATOR"
-    retriable = True
 
-
-class InvalidTopicError(KafkaError):
+class InvalidTopicError(KafkaError, code=17, name="INVALID_TOPIC_EXCEPTION"):
     """The topic name is not valid, or the topic may not be written to directly."""
 
-    code = 17
-    name = "INVALID_TOPIC_EXCEPTION"
 
-
-class RecordListTooLargeError(KafkaError):
+class RecordListTooLargeError(KafkaError, code=18):
     """The request holds a batch larger than a log segment."""
 
-    code = 18
-    name = "RECORD_LIST_TOO_LARGE"
 
-
-class NotEnoughReplicasError(KafkaError):
+class NotEnoughReplicasError(KafkaError, code=19, retriable=True):
     """Fewer replicas are in sync than min.insync.replicas asks for."""
 
-    code = 19
-    name = "NOT_ENOUGH_REPLICAS"
-    retriable = True
 
-
-class NotEnoughReplicasAfterAppendError(KafkaError):
+class NotEnoughReplicasAfterAppendError(KafkaError, code=20, retriable=True):
     """The batch was written, but to fewer in-sync replicas than required."""
 
-    code = 20
-    name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-    retriable = True
 
-
-class InvalidRequiredAcksError(KafkaError):
+class InvalidRequiredAcksError(KafkaError, code=21):
     """The produce request's acks is none of -1, 0 and 1."""
 
-    code = 21
-    name = "INVALID_REQUIRED_ACKS"
 
-
-class IllegalGenerationError(KafkaError):
+class IllegalGenerationError(KafkaError, code=22):
     """The generation is not the group's current one."""
 
-    code = 22
-    name = "ILLEGAL_GENERATION"
 
-
-class InconsistentGroupProtocolError(KafkaError):
+class InconsistentGroupProtocolError(KafkaError, code=23):
     """The member shares no protocol with the group, or the protocol type differs."""
 
-    code = 23
-    name = "INCONSISTENT_GROUP_PROTOCOL"
 
-
-class InvalidGroupIdError(KafkaError):
+class InvalidGroupIdError(KafkaError, code=24):
     """The group id is empty or not valid."""
 
-    code = 24
-    name = "INVALID_GROUP_ID"
 
-
-class UnknownMemberIdError(KafkaError):
+class UnknownMemberIdError(KafkaError, code=25):
     """The coordinator does not know this member."""
 
-    code = 25
-    name = "UNKNOWN_MEMBER_ID"
 
-
-class InvalidSessionTimeoutError(KafkaError):
+class InvalidSessionTimeoutError(KafkaError, code=26):
     """The session timeout lies outside group.min.session.timeout.ms and group.max.session.timeout.ms."""
 
-    code = 26
-    name = "INVALID_SESSION_TIMEOUT"
 
-
-class RebalanceInProgressError(KafkaError):
+class RebalanceInProgressError(KafkaError, code=27):
     """The group is rebalancing, so the member has to rejoin."""
 
-    code = 27
-    name = "REBALANCE_IN_PROGRESS"
 
-
-class InvalidCommitOffsetSizeError(KafkaError):
+class InvalidCommitOffsetSizeError(KafkaError, code=28):
     """The offset commit is too large to be stored."""
 
-    code = 28
-    name = "INVALID_COMMIT_OFFSET_SIZE"
 
-
-class TopicAuthorizationFailedError(KafkaError):
+class TopicAuthorizationFailedError(KafkaError, code=29):
     """Access to the topic is denied."""
 
-    code = 29
-    name = "TOPIC_AUTHORIZATION_FAILED"
 
-
-class GroupAuthorizationFailedError(KafkaError):
+class GroupAuthorizationFailedError(KafkaError, code=30):
     """Access to the group is denied."""
 
-    code = 30
-    name = "GROUP_AUTHORIZATION_FAILED"
 
-
-class ClusterAuthorizationFailedError(KafkaError):
+class ClusterAuthorizationFailedError(KafkaError, code=31):
     """The operation on the cluster is denied."""
 
-    code = 31
-    name = "CLUSTER_AUTHORIZATION_FAILED"
 
-
-class InvalidTimestampError(KafkaError):
+class InvalidTimestampError(KafkaError, code=32):
     """The record's timestamp lies outside the bounds that the topic accepts."""
 
-    code = 32
-    name = "INVALID_TIMESTAMP"
 
-
-class UnsupportedSaslMechanismError(KafkaError):
+class UnsupportedSaslMechanismError(KafkaError, code=33):
     """The broker does not offer this SASL mechanism."""
 
-    code = 33
-    name = "UNSUPPORTED_SASL_MECHANISM"
 
-
-class IllegalSaslStateError(KafkaError):
+class IllegalSaslStateError(KafkaError, code=34):
     """The request does not fit the state of the SASL exchange."""
 
-    code = 34
-    name = "ILLEGAL_SASL_STATE"
 
-
-class UnsupportedVersionError(KafkaError):
+class UnsupportedVersionError(KafkaError, code=35):
     """This version of the API is not supported."""
 
-    code = 35
-    name = "UNSUPPORTED_VERSION"
 
-
-class TopicAlreadyExistsError(KafkaError):
+class TopicAlreadyExistsError(KafkaError, code=36):
     """A topic of this name exists already."""
 
-    code = 36
-    name = "TOPIC_ALREADY_EXISTS"
 
-
-class InvalidPartitionsError(KafkaError):
+class InvalidPartitionsError(KafkaError, code=37):
     """The number of partitions is not valid."""
 
-    code = 37
-    name = "INVALID_PARTITIONS"
 
-
-class InvalidReplicationFactorError(KafkaError):
+class InvalidReplicationFactorError(KafkaError, code=38):
     """The replication factor is below 1 or above the number of available brokers."""
 
-    code = 38
-    name = "INVALID_REPLICATION_FACTOR"
 
-
-class InvalidReplicaAssignmentError(KafkaError):
+class InvalidReplicaAssignmentError(KafkaError, code=39):
     """The replica assignment is not valid."""
 
-    code = 39
-    name = "INVALID_REPLICA_ASSIGNMENT"
 
-
-class InvalidConfigError(KafkaError):
+class InvalidConfigError(KafkaError, code=40):
     """The configuration is not valid."""
 
-    code = 40
-    name = "INVALID_CONFIG"
 
-
-class NotControllerError(KafkaError):
+class NotControllerError(KafkaError, code=41, retriable=True, refresh_metadata=True):
     """This broker is not the controller."""
 
-    code = 41
-    name = "NOT_CONTROLLER"
-    retriable = True
-    refresh_metadata = True
 
-
-class InvalidRequestError(KafkaError):
+class InvalidRequestError(KafkaError, code=42):
     """The request is malformed or contradicts itself."""
 
-    code = 42
-    name = "INVALID_REQUEST"
 
-
-class UnsupportedForMessageFormatError(KafkaError):
+class UnsupportedForMessageFormatError(KafkaError, code=43):
     """The log's message format does not support the request."""
 
-    code = 43
-    name = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
-
-class PolicyViolationError(KafkaError):
+class PolicyViolationError(KafkaError, code=44):
     """The request violates a policy of the cluster."""
 
-    code = 44
-    name = "POLICY_VIOLATION"
 
-
-class OutOfOrderSequenceNumberError(KafkaError):
+class OutOfOrderSequenceNumberError(KafkaError, code=45):
     """The batch's sequence number does not follow the producer's last one."""
 
-    code = 45
-    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
-
-class DuplicateSequenceNumberError(KafkaError):
+class DuplicateSequenceNumberError(KafkaError, code=46):
     """The batch's sequence number was written before."""
 
-    code = 46
-    name = "DUPLICATE_SEQUENCE_NUMBER"
 
-
-class InvalidProducerEpochError(KafkaError):
+class InvalidProducerEpochError(KafkaError, code=47):
     """The producer's epoch is older than the one the broker knows."""
 
-    code = 47
-    name = "INVALID_PRODUCER_EPOCH"
 
-
-class InvalidTxnStateError(KafkaError):
+class InvalidTxnStateError(KafkaError, code=48):
     """The transactional operation does not fit the transaction's state."""
 
-    code = 48
-    name = "INVALID_TXN_STATE"
 
-
-class InvalidProducerIdMappingError(KafkaError):
+class InvalidProducerIdMappingError(KafkaError, code=49):
     """The producer id is not the one assigned to the transactional id."""
 
-    code = 49
-    name = "INVALID_PRODUCER_ID_MAPPING"
 
-
-class InvalidTransactionTimeoutError(KafkaError):
+class InvalidTransactionTimeoutError(KafkaError, code=50):
     """The transaction timeout is above transaction.max.timeout.ms."""
 
-    code = 50
-    name = "INVALID_TRANSACTION_TIMEOUT"
 
-
-class ConcurrentTransactionsError(KafkaError):
+class ConcurrentTransactionsError(KafkaError, code=51, retriable=True):
     """The transaction is being changed by another operation."""
 
-    code = 51
-    name = "CONCURRENT_TRANSACTIONS"
-    retriable = True
 
-
-class TransactionCoordinatorFencedError(KafkaError):
+class TransactionCoordinatorFencedError(KafkaError, code=52):
     """A newer transaction coordinator has taken over."""
 
-    code = 52
-    name = "TRANSACTION_COORDINATOR_FENCED"
 
-
-class TransactionalIdAuthorizationFailedError(KafkaError):
+class TransactionalIdAuthorizationFailedError(KafkaError, code=53):
     """Access to the transactional id is denied."""
 
-    code = 53
-    name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
-
-class SecurityDisabledError(KafkaError):
+class SecurityDisabledError(KafkaError, code=54):
     """Security features are disabled on the broker."""
 
-    code = 54
-    name = "SECURITY_DISABLED"
 
-
-class OperationNotAttemptedError(KafkaError):
+class OperationNotAttemptedError(KafkaError, code=55):
     """The broker did not attempt this part of the request because another part failed."""
 
-    code = 55
-    name = "OPERATION_NOT_ATTEMPTED"
 
-
-class KafkaStorageError(KafkaError):
+class KafkaStorageError(KafkaError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True, refresh_metadata=True):
     """The log directory failed while the broker used it."""
 
-    code = 56
-    name = "KAFKA_STORAGE_ERROR"
-    retriable = True
-    refresh_metadata = True
 
-
-class LogDirNotFoundError(KafkaError):
+class LogDirNotFoundError(KafkaError, code=57):
     """The broker has no such log directory."""
 
-    code = 57
-    name = "LOG_DIR_NOT_FOUND"
 
-
-class SaslAuthenticationFailedError(KafkaError):
+class SaslAuthenticationFailedError(KafkaError, code=58):
     """SASL authentication failed."""
 
-    code = 58
-    name = "SASL_AUTHENTICATION_FAILED"
 
-
-class UnknownProducerIdError(KafkaError):
+class UnknownProducerIdError(KafkaError, code=59):
     """The broker no longer holds state for this producer id."""
 
-    code = 59
-    name = "UNKNOWN_PRODUCER_ID"
 
-
-class ReassignmentInProgressError(KafkaError):
+class ReassignmentInProgressError(KafkaError, code=60):
     """A reassignment of the partition is in progress."""
 
-    code = 60
-    name = "REASSIGNMENT_IN_PROGRESS"
 
-
-class DelegationTokenAuthDisabledError(KafkaError):
+class DelegationTokenAuthDisabledError(KafkaError, code=61):
     """Delegation tokens are disabled."""
 
-    code = 61
-    name = "DELEGATION_TOKEN_AUTH_DISABLED"
 
-
-class DelegationTokenNotFoundError(KafkaError):
+class DelegationTokenNotFoundError(KafkaError, code=62):
     """The broker does not know the delegation token."""
 
-    code = 62
-    name = "DELEGATION_TOKEN_NOT_FOUND"
 
-
-class DelegationTokenOwnerMismatchError(KafkaError):
+class DelegationTokenOwnerMismatchError(KafkaError, code=63):
     """The delegation token belongs to another principal."""
 
-    code = 63
-    name = "DELEGATION_TOKEN_OWNER_MISMATCH"
 
-
-class DelegationTokenRequestNotAllowedError(KafkaError):
+class DelegationTokenRequestNotAllowedError(KafkaError, code=64):
     """Delegation token requests are not allowed on this connection."""
 
-    code = 64
-    name = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 
-
-class DelegationTokenAuthorizationFailedError(KafkaError):
+class DelegationTokenAuthorizationFailedError(KafkaError, code=65):
     """Access to delegation tokens is denied."""
 
-    code = 65
-    name = "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
 
-
-class DelegationTokenExpiredError(KafkaError):
+class DelegationTokenExpiredError(KafkaError, code=66):
     """The delegation token has expired."""
 
-    code = 66
-    name = "DELEGATION_TOKEN_EXPIRED"
 
-
-class InvalidPrincipalTypeError(KafkaError):
+class InvalidPrincipalTypeError(KafkaError, code=67):
     """The principal type is not supported."""
 
-    code = 67
-    name = "INVALID_PRINCIPAL_TYPE"
 
-
-class NonEmptyGroupError(KafkaError):
+class NonEmptyGroupError(KafkaError, code=68):
     """The group still has members."""
 
-    code = 68
-    name = "NON_EMPTY_GROUP"
 
-
-class GroupIdNotFoundError(KafkaError):
+class GroupIdNotFoundError(KafkaError, code=69):
     """There is no such group."""
 
-    code = 69
-    name = "GROUP_ID_NOT_FOUND"
 
-
-class FetchSessionIdNotFoundError(KafkaError):
+class FetchSessionIdNotFoundError(KafkaError, code=70, retriable=True):
     """The broker does not know the fetch session."""
 
-    code = 70
-    name = "FETCH_SESSION_ID_NOT_FOUND"
-    retriable = True
 
-
-class InvalidFetchSessionEpochError(KafkaError):
+class InvalidFetchSessionEpochError(KafkaError, code=71, retriable=True):
     """The fetch session's epoch is not the expected one."""
 
-    code = 71
-    name = "INVALID_FETCH_SESSION_EPOCH"
-    retriable = True
 
-
-class ListenerNotFoundError(KafkaError):
+class ListenerNotFoundError(KafkaError, code=72, retriable=True, refresh_metadata=True):
     """The leader has no listener of the name on which the request came."""
 
-    code = 72
-    name = "LISTENER_NOT_FOUND"
-    retriable = True
-    refresh_metadata = True
 
-
-class TopicDeletionDisabledError(KafkaError):
+class TopicDeletionDisabledError(KafkaError, code=73):
     """Topic deletion is disabled (delete.topic.enable)."""
 
-    code = 73
-    name = "TOPIC_DELETION_DISABLED"
 
-
-class FencedLeaderEpochError(KafkaError):
+class FencedLeaderEpochError(KafkaError, code=74, retriable=True, refresh_metadata=True):
     """The request's leader epoch is older than the broker's."""
 
-    code = 74
-    name = "FENCED_LEADER_EPOCH"
-    retriable = True
-    refresh_metadata = True
 
-
-class UnknownLeaderEpochError(KafkaError):
+class UnknownLeaderEpochError(KafkaError, code=75, retriable=True, refresh_metadata=True):
     """The request's leader epoch is newer than the broker's."""
 
-    code = 75
-    name = "UNKNOWN_LEADER_EPOCH"
-    retriable = True
-    refresh_metadata = True
 
-
-class UnsupportedCompressionTypeError(KafkaError):
+class UnsupportedCompressionTypeError(KafkaError, code=76):
     """The compression type is not supported for this request version."""
 
-    code = 76
-    name = "UNSUPPORTED_COMPRESSION_TYPE"
 
-
-class StaleBrokerEpochError(KafkaError):
+class StaleBrokerEpochError(KafkaError, code=77):
     """The broker's epoch has changed."""
 
-    code = 77
-    name = "STALE_BROKER_EPOCH"
 
-
-class OffsetNotAvailableError(KafkaError):
+class OffsetNotAvailableError(KafkaError, code=78, retriable=True, refresh_metadata=True):
     """The leader's high watermark has not caught up since its election."""
 
-    code = 78
-    name = "OFFSET_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
 
-
-class MemberIdRequiredError(KafkaError):
+class MemberIdRequiredError(KafkaError, code=79):
     """The member has to rejoin with the member id that the coordinator gave it."""
 
-    code = 79
-    name = "MEMBER_ID_REQUIRED"
 
-
-class PreferredLeaderNotAvailableError(KafkaError):
+class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refresh_metadata=True):
     """The preferred leader is not available."""
 
-    code = 80
-    name = "PREFERRED_LEADER_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
 
-
-class GroupMaxSizeReachedError(KafkaError):
+class GroupMaxSizeReachedError(KafkaError, code=81):
     """The group has as many members as group.max.size allows."""
 
-    code = 81
-    name = "GROUP_MAX_SIZE_REACHED"
 
-
-class FencedInstanceIdError(KafkaError):
+class FencedInstanceIdError(KafkaError, code=82):
     """Another member has registered the same group.instance.id."""
 
-    code = 82
-    name = "FENCED_INSTANCE_ID"
 
-
-class EligibleLeadersNotAvailableError(KafkaError):
+class EligibleLeadersNotAvailableError(KafkaError, code=83, retriable=True, refresh_metadata=True):
     """No eligible leader is available."""
 
-    code = 83
-    name = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
 
-
-class ElectionNotNeededError(KafkaError):
+class ElectionNotNeededError(KafkaError, code=84, retriable=True, refresh_metadata=True):
     """The partition needs no leader election."""
 
-    code = 84
-    name = "ELECTION_NOT_NEEDED"
-    retriable = True
-    refresh_metadata = True
 
-
-class NoReassignmentInProgressError(KafkaError):
+class NoReassignmentInProgressError(KafkaError, code=85):
     """No reassignment of the partition is in progress."""
 
-    code = 85
-    name = "NO_REASSIGNMENT_IN_PROGRESS"
 
-
-class GroupSubscribedToTopicError(KafkaError):
+class GroupSubscribedToTopicError(KafkaError, code=86):
     """The group is subscribed to the topic, so its offsets cannot be deleted."""
 
-    code = 86
-    name = "GROUP_SUBSCRIBED_TO_TOPIC"
 
-
-class InvalidRecordError(KafkaError):
+class InvalidRecordError(KafkaError, code=87):
     """The broker refused the record."""
 
-    code = 87
-    name = "INVALID_RECORD"
 
-
-class UnstableOffsetCommitError(KafkaError):
+class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
     """Offsets of an open transaction are still to be decided."""
 
-    code = 88
-    name = "UNSTABLE_OFFSET_COMMIT"
-    retriable = True
 
-
-class ThrottlingQuotaExceededError(KafkaError):
+class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
     """The throttling quota is exceeded."""
 
-    code = 89
-    name = "THROTTLING_QUOTA_EXCEEDED"
-    retriable = True
 
-
-class ProducerFencedError(KafkaError):
+class ProducerFencedError(KafkaError, code=90):
     """A newer producer uses the same transactional id."""
 
-    code = 90
-    name = "PRODUCER_FENCED"
 
-
-class ResourceNotFoundError(KafkaError):
+class ResourceNotFoundError(KafkaError, code=91):
     """The request names a resource that does not exist."""
 
-    code = 91
-    name = "RESOURCE_NOT_FOUND"
 
-
-class DuplicateResourceError(KafkaError):
+class DuplicateResourceError(KafkaError, code=92):
     """The request names the same resource twice."""
 
-    code = 92
-    name = "DUPLICATE_RESOURCE"
 
-
-class UnacceptableCredentialError(KafkaError):
+class UnacceptableCredentialError(KafkaError, code=93):
     """The credential does not meet the requirements."""
 
-    code = 93
-    name = "UNACCEPTABLE_CREDENTIAL"
 
-
-class InconsistentVoterSetError(KafkaError):
+class InconsistentVoterSetError(KafkaError, code=94):
     """The voter set differs from the expected one."""
 
-    code = 94
-    name = "INCONSISTENT_VOTER_SET"
 
-
-class InvalidUpdateVersionError(KafkaError):
+class InvalidUpdateVersionError(KafkaError, code=95):
     """The update version is not valid."""
 
-    code = 95
-    name = "INVALID_UPDATE_VERSION"
 
-
-class FeatureUpdateFailedError(KafkaError):
+class FeatureUpdateFailedError(KafkaError, code=96):
     """The feature could not be updated."""
 
-    code = 96
-    name = "FEATURE_UPDATE_FAILED"
 
-
-class PrincipalDeserializationFailureError(KafkaError):
+class PrincipalDeserializationFailureError(KafkaError, code=97):
     """The forwarded principal could not be read."""
 
-    code = 97
-    name = "PRINCIPAL_DESERIALIZATION_FAILURE"
 
-
-class SnapshotNotFoundError(KafkaError):
+class SnapshotNotFoundError(KafkaError, code=98):
     """There is no such snapshot."""
 
-    code = 98
-    name = "SNAPSHOT_NOT_FOUND"
 
-
-class PositionOutOfRangeError(KafkaError):
+class PositionOutOfRangeError(KafkaError, code=99):
     """The position lies outside the snapshot."""
 
-    code = 99
-    name = "POSITION_OUT_OF_RANGE"
 
-
-class UnknownTopicIdError(KafkaError):
+class UnknownTopicIdError(KafkaError, code=100, retriable=True, refresh_metadata=True):
     """The broker hosts no topic of this id."""
 
-    code = 100
-    name = "UNKNOWN_TOPIC_ID"
-    retriable = True
-    refresh_metadata = True
 
-
-class DuplicateBrokerRegistrationError(KafkaError):
+class DuplicateBrokerRegistrationError(KafkaError, code=101):
     """A broker of this id is registered already."""
 
-    code = 101
-    name = "DUPLICATE_BROKER_REGISTRATION"
 
-
-class BrokerIdNotRegisteredError(KafkaError):
+class BrokerIdNotRegisteredError(KafkaError, code=102):
     """The broker id is not registered."""
 
-    code = 102
-    name = "BROKER_ID_NOT_REGISTERED"
 
-
-class InconsistentTopicIdError(KafkaError):
+class InconsistentTopicIdError(KafkaError, code=103, retriable=True, refresh_metadata=True):
     """The topic's id in the request differs from the broker's."""
 
-    code = 103
-    name = "INCONSISTENT_TOPIC_ID"
-    retriable = True
-    refresh_metadata = True
 
-
-class InconsistentClusterIdError(KafkaError):
+class InconsistentClusterIdError(KafkaError, code=104):
     """The cluster id differs from the broker's."""
 
-    code = 104
-    name = "INCONSISTENT_CLUSTER_ID"
 
-
-class TransactionalIdNotFoundError(KafkaError):
+class TransactionalIdNotFoundError(KafkaError, code=105):
     """There is no such transactional id."""
 
-    code = 105
-    name = "TRANSACTIONAL_ID_NOT_FOUND"
 
-
-class FetchSessionTopicIdError(KafkaError):
+class FetchSessionTopicIdError(KafkaError, code=106, name="FETCH_SESSION_TOPIC_ID_ERROR", retriable=True):
     """Topic ids were used in some requests of the fetch session and not in others."""
 
-    code = 106
-    name = "FETCH_SESSION_TOPIC_ID_ERROR"
-    retriable = True
 
-
-class IneligibleReplicaError(KafkaError):
+class IneligibleReplicaError(KafkaError, code=107):
     """The replica may not join the in-sync replicas."""
 
-    code = 107
-    name = "INELIGIBLE_REPLICA"
 
-
-class NewLeaderElectedError(KafkaError):
+class NewLeaderElectedError(KafkaError, code=108):
     """The partition change led to a new leader."""
 
-    code = 108
-    name = "NEW_LEADER_ELECTED"
 
-
-class OffsetMovedToTieredStorageError(KafkaError):
+class OffsetMovedToTieredStorageError(KafkaError, code=109):
     """The offset has moved to tiered storage."""
 
-    code = 109
-    name = "OFFSET_MOVED_TO_TIERED_STORAGE"
 
-
-class FencedMemberEpochError(KafkaError):
+class FencedMemberEpochError(KafkaError, code=110):
     """The coordinator has fenced this member's epoch."""
 
-    code = 110
-    name = "FENCED_MEMBER_EPOCH"
 
-
-class UnreleasedInstanceIdError(KafkaError):
+class UnreleasedInstanceIdError(KafkaError, code=111):
     """The group.instance.id is still held by another member."""
 
-    code = 111
-    name = "UNRELEASED_INSTANCE_ID"
 
-
-class UnsupportedAssignorError(KafkaError):
+class UnsupportedAssignorError(KafkaError, code=112):
     """The group coordinator does not offer this assignor."""
 
-    code = 112
-    name = "UNSUPPORTED_ASSIGNOR"
 
-
-class StaleMemberEpochError(KafkaError):
+class StaleMemberEpochError(KafkaError, code=113):
     """The member's epoch is not current, so it has to heartbeat first."""
 
-    code = 113
-    name = "STALE_MEMBER_EPOCH"
 
-
-class MismatchedEndpointTypeError(KafkaError):
+class MismatchedEndpointTypeError(KafkaError, code=114):
     """The request went to an endpoint of the wrong type."""
 
-    code = 114
-    name = "MISMATCHED_ENDPOINT_TYPE"
 
-
-class UnsupportedEndpointTypeError(KafkaError):
+class UnsupportedEndpointTypeError(KafkaError, code=115):
     """The endpoint type is not supported."""
 
-    code = 115
-    name = "UNSUPPORTED_ENDPOINT_TYPE"
 
-
-class UnknownControllerIdError(KafkaError):
+class UnknownControllerIdError(KafkaError, code=116):
     """The controller id is not known."""
 
-    code = 116
-    name = "UNKNOWN_CONTROLLER_ID"
 
-
-class UnknownSubscriptionIdError(KafkaError):
+class UnknownSubscriptionIdError(KafkaError, code=117):
     """The telemetry subscription is not current."""
 
-    code = 117
-    name = "UNKNOWN_SUBSCRIPTION_ID"
 
-
-class TelemetryTooLargeError(KafkaError):
+class TelemetryTooLargeError(KafkaError, code=118):
     """The telemetry push is too large."""
 
-    code = 118
-    name = "TELEMETRY_TOO_LARGE"
 
-
-class InvalidRegistrationError(KafkaError):
+class InvalidRegistrationError(KafkaError, code=119):
     """The broker registration is not valid."""
 
-    code = 119
-    name = "INVALID_REGISTRATION"
 
-
-class TransactionAbortableError(KafkaError):
+class TransactionAbortableError(KafkaError, code=120):
     """The transaction met an error and has to be aborted."""
 
-    code = 120
-    name = "TRANSACTION_ABORTABLE"
 
-
-class InvalidRecordStateError(KafkaError):
+class InvalidRecordStateError(KafkaError, code=121):
     """The share group's record is in the wrong state for the acknowledgement."""
 
-    code = 121
-    name = "INVALID_RECORD_STATE"
 
-
-class ShareSessionNotFoundError(KafkaError):
+class ShareSessionNotFoundError(KafkaError, code=122, retriable=True):
     """The broker does not know the share session."""
 
-    code = 122
-    name = "SHARE_SESSION_NOT_FOUND"
-    retriable = True
 
-
-class InvalidShareSessionEpochError(KafkaError):
+class InvalidShareSessionEpochError(KafkaError, code=123, retriable=True):
     """The share session's epoch is not the expected one."""
 
-    code = 123
-    name = "INVALID_SHARE_SESSION_EPOCH"
-    retriable = True
 
-
-class FencedStateEpochError(KafkaError):
+class FencedStateEpochError(KafkaError, code=124):
     """The share coordinator has fenced this state epoch."""
 
-    code = 124
-    name = "FENCED_STATE_EPOCH"
 
-
-class InvalidVoterKeyError(KafkaError):
+class InvalidVoterKeyError(KafkaError, code=125):
     """The voter key does not fit the receiving replica."""
 
-    code = 125
-    name = "INVALID_VOTER_KEY"
 
-
-class DuplicateVoterError(KafkaError):
+class DuplicateVoterError(KafkaError, code=126):
     """The voter is already part of the voter set."""
 
-    code = 126
-    name = "DUPLICATE_VOTER"
 
-
-class VoterNotFoundError(KafkaError):
+class VoterNotFoundError(KafkaError, code=127):
     """The voter is not part of the voter set."""
 
-    code = 127
-    name = "VOTER_NOT_FOUND"
 
-
-class InvalidRegularExpressionError(KafkaError):
+class InvalidRegularExpressionError(KafkaError, code=128):
     """The regular expression is not valid."""
 
-    code = 128
-    name = "INVALID_REGULAR_EXPRESSION"
 
-
-class RebootstrapRequiredError(KafkaError):
+class RebootstrapRequiredError(KafkaError, code=129):
     """The client has to bootstrap again."""
 
-    code = 129
-    name = "REBOOTSTRAP_REQUIRED"
 
-
-class StreamsInvalidTopologyError(KafkaError):
+class StreamsInvalidTopologyError(KafkaError, code=130):
     """The topology is not valid."""
 
-    code = 130
-    name = "STREAMS_INVALID_TOPOLOGY"
 
-
-class StreamsInvalidTopologyEpochError(KafkaError):
+class StreamsInvalidTopologyEpochError(KafkaError, code=131):
     """The topology epoch is not valid."""
 
-    code = 131
-    name = "STREAMS_INVALID_TOPOLOGY_EPOCH"
 
-
-class StreamsTopologyFencedError(KafkaError):
+class StreamsTopologyFencedError(KafkaError, code=132):
     """The topology epoch is outdated."""
 
-    code = 132
-    name = "STREAMS_TOPOLOGY_FENCED"
 
-
-class ShareSessionLimitReachedError(KafkaError):
+class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
     """The broker holds as many share sessions as it allows."""
-
-    code = 133
-    name = "SHARE_SESSION_LIMIT_REACHED"
-    retriable = True
 
 
 # Errors without a number that are kinds of those above.
@@ -1123,7 +687,7 @@ class ShareSessionLimitReachedError(KafkaError):
 class LogTruncationError(OffsetOutOfRangeError):
     """The log was truncated before positions of this consumer, and auto.offset.reset is none."""
 
-    code = None  # type: ignore[assignment]
+    code = None
     name = ""
 
     def __init__(self, divergent: Mapping[Any, Any]) -> None:
@@ -1134,29 +698,29 @@ class LogTruncationError(OffsetOutOfRangeError):
             )
         )
         self.divergent_offsets = dict(divergent)
-        """By partition: OffsetAndMetadata of the first offset that differs; None where it is not known."""
+        """By partition: OffsetAndMetadata of the first divergent offset, or None if it is unknown."""
 
 
 NONE = 0
 """The code of success."""
 
 BY_CODE: dict[int, type[KafkaError]] = {
-    error.code: error
+    code: error
     for error in globals().copy().values()
-    if isinstance(error, type) and issubclass(error, KafkaError) and error.code is not None and "code" in vars(error)
+    if isinstance(error, type) and issubclass(error, KafkaError) and (code := vars(error).get("code")) is not None
 }
-"""Every error that has a number, by its number."""
+"""The error class of each code."""
 
 
 def for_code(code: int) -> type[KafkaError]:
-    """The error class of a non-zero code; an unknown one is UnknownServerError, as in Kafka."""
+    """Return the error class of a non-zero code, UnknownServerError for an unknown one, as in Kafka."""
     return BY_CODE.get(code, UnknownServerError)
 
 
 def code_of(error: BaseException) -> int:
-    """The number that tells a client of this error; UNKNOWN_SERVER_ERROR for what has none."""
-    code = getattr(error, "code", None) if isinstance(error, KafkaError) else None
-    return UnknownServerError.code if code is None else code
+    """Return the error code of an exception, UNKNOWN_SERVER_ERROR (-1) if it has none."""
+    code = error.code if isinstance(error, KafkaError) else None
+    return -1 if code is None else code
 
 
 # Names that kafka-python gives them, for programs that change nothing but the import.

@@ -70,13 +70,13 @@ async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Cod
         return dict.fromkeys(partitions, code_of(error))
     refused = {tp: code_of(why) for tp in partitions if (why := denied.get(tp.topic) or _refusal(tp, call))}
     if refused:
-        return {tp: refused.get(tp, OperationNotAttemptedError.code) for tp in partitions}
+        return {tp: refused.get(tp, code_of(OperationNotAttemptedError())) for tp in partitions}
     producer = Producer(wanted.producer_id, wanted.producer_epoch)
     runtime = call.services.transactions
     try:
         if wanted.verify_only:
             missing = runtime.missing(wanted.transactional_id, producer, partitions)
-            return {tp: TransactionAbortableError.code if tp in missing else 0 for tp in partitions}
+            return {tp: code_of(TransactionAbortableError()) if tp in missing else 0 for tp in partitions}
         version = EPOCH_PER_TRANSACTION if call.version >= SEVERAL_SINCE else CLASSIC
         with in_known_terms(call.version):
             await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
