@@ -95,7 +95,7 @@ class BrokerNode:
         self._housekeeping: BackgroundTasks | None = None
         self._session: StaleSessionCleaner | None = None
         self._fetchers: Fetchers | None = None
-        self._isr_changes: AlterPartitionManager | None = None
+        self._isr_updates: AlterPartitionManager | None = None
         self._scram_secret = b""
         """What credentials of unknown users are made of, so that answers do not tell who exists."""
         self._telling: asyncio.Task[None] | None = None
@@ -149,7 +149,7 @@ class BrokerNode:
                 following=member.following,
                 controller=member.controller,
                 options=member.options,
-                peers=member.peers,
+                peers=member.interbroker,
                 partitions=partitions,
                 producer_ids=producer_ids,
                 groups=groups,
@@ -200,7 +200,7 @@ class BrokerNode:
             if member.controller.is_active or view.image.topics:
                 await partitions.start(view.image)
             view.on_change(self._take_options)
-            view.on_change(member.peers.follow)
+            view.on_change(member.interbroker.on_image_changed)
             view.on_change(partitions.change)
             view.on_change(transactions.endings.follow)
             view.on_change(self._forget_deleted)
@@ -242,8 +242,8 @@ class BrokerNode:
             if self._fetchers is not None:
                 self._fetchers.close()
             await self._services.partitions.close()
-            if self._isr_changes is not None:
-                self._isr_changes.close()
+            if self._isr_updates is not None:
+                self._isr_updates.close()
             if self._telling is not None:
                 self._telling.cancel()
         await self._drain()
@@ -289,11 +289,11 @@ class BrokerNode:
             return -1 if own is None else own.epoch
 
         partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
-        partitions.isr_changes = self._isr_changes = AlterPartitionManager(
-            own_id, member.peers.ask, lambda: view.image, member.controller.proposals.alter_partition
+        partitions.isr_updates = self._isr_updates = AlterPartitionManager(
+            own_id, member.interbroker, lambda: view.image, member.controller.proposals.alter_partition
         )
         partitions.followers = self._fetchers = Fetchers(
-            own_id, member.peers.ask, epoch, options, partitions.follower_quota
+            own_id, member.interbroker, epoch, options, partitions.follower_quota
         )
 
         def disk_failed(gone: list[TopicPartition]) -> None:
@@ -404,8 +404,8 @@ class BrokerNode:
         from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
         timeout, view = self.config.request_timeout_ms / 1000, member.view
-        markers = TransactionMarkerChannel(self.broker_id, local, member.peers, lambda: view.image, timeout)
-        return markers, AddPartitions(member.peers, timeout)
+        markers = TransactionMarkerChannel(self.broker_id, local, member.interbroker, lambda: view.image, timeout)
+        return markers, AddPartitions(member.interbroker, timeout)
 
     def _authorizer(self, store: MetadataStore) -> Authorizer | None:
         """What says who may do what, where the options name it; it goes by the rules in the store."""
@@ -511,7 +511,9 @@ class BrokerNode:
         self._admission.limits = connection_limits(self._live.current, after)
 
     def _renew_certificates(self) -> None:
-        certificates.renew(self._live.current, self._listeners, None if self._member is None else self._member.peers)
+        certificates.renew(
+            self._live.current, self._listeners, None if self._member is None else self._member.interbroker
+        )
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())

@@ -136,7 +136,7 @@ async def _ask_controller(services: Services, wish: Plan) -> None:
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=services.config.request_timeout_ms)
     controller_id = services.image.controller_id
-    answer = await services.peers.ask(controller_id, request, FORWARDED_VERSION, timeout=seconds, lane="forward")
+    answer = await services.peers.send(controller_id, request, FORWARDED_VERSION, timeout=seconds, purpose="forward")
     for result in answer.topics:
         if result.error_code not in (0, TopicAlreadyExistsError.code):
             raise for_code(result.error_code)(result.error_message)

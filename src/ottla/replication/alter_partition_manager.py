@@ -1,7 +1,7 @@
-"""Leaders' wishes for other ISRs, carried to the controller: AlterPartition, one request at a time (KIP-497).
+"""ISR updates of leaders on their way to the controller: AlterPartition, one request at a time (KIP-497).
 
-What comes while a request is on its way goes with the next one, so a broker whose follower dies asks once for all of
-its partitions. Until the controller answers, whoever it is by then, it is asked again. Loop thread.
+Updates that arrive during a request go into the next one, so a broker whose follower dies sends one request for all of
+its partitions. Each is repeated until a controller, whichever it is by then, has answered.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
-from ottla.errors import KafkaError, NotControllerError, UnknownServerError, UnknownTopicOrPartitionError, for_code
+from ottla.cluster.interbroker.client import RequestSender
+from ottla.cluster.interbroker.request_batcher import RequestBatcher
+from ottla.errors import KafkaError, NotControllerError, UnknownTopicOrPartitionError, for_code
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionBrokerState,
@@ -24,159 +27,154 @@ from ottla.protocol.messages.alter_partition import (
     AlterPartitionResult,
     AlterPartitionTopic,
 )
-from ottla.replication.fetcher import Ask
 
 log = logging.getLogger("ottla.replication")
 
 VERSION = 3
-LANE = "isr"
+PURPOSE = "isr"
 TIMEOUT_SECONDS = 10.0
 BACKOFF = ExponentialBackoff(0.02, 1.0)
+FAILURES_TO_WARN = 6
 
-Alter = Callable[[int, TopicPartition, PartitionImage, tuple[int, ...], Mapping[int, int]], Awaitable[PartitionImage]]
+AlterPartition = Callable[
+    [int, TopicPartition, PartitionImage, tuple[int, ...], Mapping[int, int]], Awaitable[PartitionImage]
+]
 """The controller's own `alter_partition`."""
 
 
-@dataclass(eq=False, slots=True)
-class Wish:
-    """One proposal and who waits for what becomes of it."""
+class PendingUpdate(NamedTuple):
+    """One ISR that a leader has requested. `epochs`: the broker epochs in which its members have fetched."""
 
     tp: TopicPartition
     image: PartitionImage
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    answer: asyncio.Future[PartitionImage]
+
+
+Answer = PartitionImage | KafkaError | None
+"""The new state, the error of the partition, or None if the controller has not answered for it."""
 
 
 class AlterPartitionManager:
-    """`IsrChanges` of one broker."""
+    """The `IsrUpdates` of one broker. Not thread-safe: event loop only."""
 
-    def __init__(self, own_id: int, ask: Ask, image: Callable[[], ClusterImage], alter: Alter) -> None:
+    def __init__(
+        self, own_id: int, sender: RequestSender, image: Callable[[], ClusterImage], alter: AlterPartition
+    ) -> None:
         self._own_id = own_id
-        self._ask = ask
+        self._sender = sender
         self._image = image
         self._alter = alter
-        self._wishes: list[Wish] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._batcher: RequestBatcher[PendingUpdate, Answer] = RequestBatcher(self._send)
+        self._failures = 0
+        """Requests in a row that the controller has not answered."""
+        self._closed = False
 
-    async def propose(
+    async def submit(
         self, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
     ) -> PartitionImage:
-        """Ask for this ISR; the state that the controller has written."""
-        loop = asyncio.get_running_loop()
-        wish = Wish(tp, image, isr, epochs, loop.create_future())
-        self._wishes.append(wish)
-        if self._sending is None or self._sending.done():
-            self._sending = loop.create_task(self._send_all())
-        return await wish.answer
-
-    def close(self) -> None:
-        """Ask for nothing more."""
-        if self._sending is not None:
-            self._sending.cancel()
-        for wish in self._wishes:
-            wish.answer.cancel()
-        self._wishes.clear()
-
-    async def _send_all(self) -> None:
+        """Request an ISR. Return the state that the controller has written; raise the error of its answer."""
+        update = PendingUpdate(tp, image, isr, epochs)
         failures = 0
-        while wishes := self._next():
+        while not self._closed:
             try:
-                await self._send(wishes)
-            except KafkaError as error:
-                level = logging.WARNING if failures == 5 else logging.DEBUG
-                log.log(level, "the controller %d does not answer: %s", self._image().controller_id, error)
-            except Exception:
-                # a fault of ours must not leave leaders without an answer for good
-                log.exception("the controller cannot be asked for other in-sync replicas")
-            else:
-                failures = 0
-                continue
+                answer = await self._batcher.submit(self._image().controller_id, update)
+            except KafkaError:
+                answer = None
+            if isinstance(answer, KafkaError):
+                raise answer
+            if answer is not None:
+                return answer
             await asyncio.sleep(BACKOFF.backoff(failures))
             failures += 1
+        raise asyncio.CancelledError
 
-    def _next(self) -> dict[TopicPartition, Wish]:
-        """The wishes that somebody still waits for, one per partition."""
-        self._wishes = [wish for wish in self._wishes if not wish.answer.done()]
-        return {wish.tp: wish for wish in self._wishes}
+    def close(self) -> None:
+        """Cancel all updates."""
+        self._closed = True
+        self._batcher.close()
 
-    async def _send(self, wishes: dict[TopicPartition, Wish]) -> None:
-        controller = self._image().controller_id
-        if controller == self._own_id:
-            await asyncio.gather(*(self._decide(wish) for wish in wishes.values()))
-            return
-        if controller < 0:
-            raise NotControllerError("there is none")
-        request = self._request(wishes)
-        response = await self._ask(controller, request, VERSION, timeout=TIMEOUT_SECONDS, lane=LANE)
+    async def _send(self, controller_id: int, updates: list[PendingUpdate]) -> list[Answer]:
+        try:
+            answers = await self._answers(controller_id, updates)
+        except KafkaError as error:
+            self._failures += 1
+            level = logging.WARNING if self._failures == FAILURES_TO_WARN else logging.DEBUG
+            log.log(level, "Controller %d does not answer AlterPartition: %s", controller_id, error)
+            raise
+        self._failures = 0
+        return answers
+
+    async def _answers(self, controller_id: int, updates: list[PendingUpdate]) -> list[Answer]:
+        if controller_id == self._own_id:
+            return await asyncio.gather(*map(self._alter_here, updates))
+        if controller_id < 0:
+            raise NotControllerError("the cluster has no controller")
+        request = self._request(updates)
+        response = await self._sender.send(controller_id, request, VERSION, timeout=TIMEOUT_SECONDS, purpose=PURPOSE)
         if response.error_code:
             raise for_code(response.error_code)
-        self._answer(response, wishes)
-        if not all(wish.answer.done() for wish in wishes.values()):
-            raise UnknownServerError("it has left partitions out")
+        topics = self._image().topics
+        results = _results(response, self._image().names)
+        return [
+            _answer(update, results.get(update.tp)) if update.tp.topic in topics else UnknownTopicOrPartitionError()
+            for update in updates
+        ]
 
-    async def _decide(self, wish: Wish) -> None:
-        """This broker is the controller."""
+    async def _alter_here(self, update: PendingUpdate) -> Answer:
+        """Alter the partition on this broker, which is the controller."""
         try:
-            image = await self._alter(self._own_id, wish.tp, wish.image, wish.isr, wish.epochs)
+            return await self._alter(self._own_id, *update)
         except NotControllerError:
-            raise
+            return None
         except KafkaError as error:
-            _tell(wish, error)
-        else:
-            _tell(wish, image)
+            return error
 
-    def _request(self, wishes: dict[TopicPartition, Wish]) -> AlterPartitionRequest:
+    def _request(self, updates: list[PendingUpdate]) -> AlterPartitionRequest:
         image = self._image()
         own = image.brokers.get(self._own_id)
         own_epoch = -1 if own is None else own.epoch
-        topics: dict[str, list[AlterPartitionData]] = {}
-        for tp, wish in wishes.items():
-            topic = image.topics.get(tp.topic)
+        topics: dict[UUID, list[AlterPartitionData]] = {}
+        for update in updates:
+            topic = image.topics.get(update.tp.topic)
             if topic is None:
-                _tell(wish, UnknownTopicOrPartitionError())
                 continue
             data = AlterPartitionData(
-                partition_index=tp.partition,
-                leader_epoch=wish.image.leader_epoch,
+                partition_index=update.tp.partition,
+                leader_epoch=update.image.leader_epoch,
                 new_isr_with_epochs=[
                     AlterPartitionBrokerState(
-                        broker_id=i, broker_epoch=own_epoch if i == self._own_id else wish.epochs.get(i, -1)
+                        broker_id=i, broker_epoch=own_epoch if i == self._own_id else update.epochs.get(i, -1)
                     )
-                    for i in wish.isr
+                    for i in update.isr
                 ],
-                partition_epoch=wish.image.state_version,
+                partition_epoch=update.image.state_version,
             )
-            topics.setdefault(tp.topic, []).append(data)
+            topics.setdefault(topic.id, []).append(data)
         return AlterPartitionRequest(
             broker_id=self._own_id,
             broker_epoch=own_epoch,
-            topics=[AlterPartitionTopic(topic_id=image.topics[n].id, partitions=p) for n, p in topics.items()],
+            topics=[AlterPartitionTopic(topic_id=i, partitions=partitions) for i, partitions in topics.items()],
         )
 
-    def _answer(self, response: AlterPartitionResponse, wishes: dict[TopicPartition, Wish]) -> None:
-        names: Mapping[UUID, str] = self._image().names
-        for topic in response.topics:
-            for result in topic.partitions:
-                wish = wishes.get(TopicPartition(names.get(topic.topic_id, ""), result.partition_index))
-                if wish is not None:
-                    _tell(wish, for_code(result.error_code)() if result.error_code else _state(wish.image, result))
+
+def _results(response: AlterPartitionResponse, names: Mapping[UUID, str]) -> dict[TopicPartition, AlterPartitionResult]:
+    return {
+        TopicPartition(names.get(topic.topic_id, ""), result.partition_index): result
+        for topic in response.topics
+        for result in topic.partitions
+    }
 
 
-def _state(before: PartitionImage, result: AlterPartitionResult) -> PartitionImage:
+def _answer(update: PendingUpdate, result: AlterPartitionResult | None) -> Answer:
+    if result is None:
+        return None
+    if result.error_code:
+        return for_code(result.error_code)()
     return replace(
-        before,
+        update.image,
         leader=result.leader_id,
         leader_epoch=result.leader_epoch,
         isr=tuple(result.isr),
         state_version=result.partition_epoch,
     )
-
-
-def _tell(wish: Wish, answer: PartitionImage | KafkaError) -> None:
-    if wish.answer.done():
-        return
-    if isinstance(answer, KafkaError):
-        wish.answer.set_exception(answer)
-    else:
-        wish.answer.set_result(answer)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.backoff import ExponentialBackoff
+from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, UnknownServerError, for_code
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ottla.protocol.fetch_session import FetchSession, Place, Terms
-from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.replication.follower import Follower, Next, describe
@@ -34,15 +34,6 @@ PARTITION_BACKOFF_SECONDS = 0.02
 """After a partition's first error, likewise. A new leader often learns of its role a moment after its followers."""
 LOOK_AGAIN_SECONDS = 1.0
 """How long throttled replicas rest before the quota is asked again, whose rate may have been raised, or removed."""
-R = TypeVar("R", bound=Response)
-
-
-class Ask(Protocol):
-    """Asks another broker: `InterBrokerClient.ask`."""
-
-    async def __call__(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
-        """Its response."""
-        ...
 
 
 class FetchOptions(NamedTuple):
@@ -65,7 +56,7 @@ class Fetcher:
         own_id: int,
         leader: int,
         number: int,
-        ask: Ask,
+        sender: RequestSender,
         epoch: Callable[[], int],
         options: FetchOptions,
         quota: ReplicationQuota,
@@ -73,7 +64,7 @@ class Fetcher:
         self._own_id = own_id
         self._leader = leader
         self._number = number
-        self._ask = ask
+        self._sender = sender
         self._epoch = epoch
         self._options = options
         self._quota = quota
@@ -81,7 +72,7 @@ class Fetcher:
         self._session = FetchSession()
         self._news = asyncio.Event()
         """Set when there is a partition to ask for that the request on its way does not ask for."""
-        self._lane = 0
+        self._connection = 0
         self._abandoned: asyncio.Task[FetchResponse] | None = None
         backoff_max = options.backoff_ms / 1000
         self._backoff = ExponentialBackoff(LEADER_BACKOFF_SECONDS, backoff_max)
@@ -166,8 +157,10 @@ class Fetcher:
         )
         request, _ = self._session.request(places, terms)
         timeout = (options.timeout_ms + options.wait_max_ms) / 1000
-        lane = f"fetch-{self._number}-{self._lane}"
-        asking = asyncio.ensure_future(self._ask(self._leader, request, FETCH_VERSION, timeout=timeout, lane=lane))
+        purpose = f"fetch-{self._number}-{self._connection}"
+        asking = asyncio.ensure_future(
+            self._sender.send(self._leader, request, FETCH_VERSION, timeout=timeout, purpose=purpose)
+        )
         news = asyncio.ensure_future(self._news.wait())
         try:
             await asyncio.wait((asking, news), return_when=asyncio.FIRST_COMPLETED)
@@ -189,7 +182,7 @@ class Fetcher:
         """Go on over the other connection: on this one the leader answers nothing else before."""
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._abandoned = asking
-        self._lane = 1 - self._lane
+        self._connection = 1 - self._connection
         self._session.restart()
 
     async def _take(self, response: FetchResponse, asked: dict[TopicPartition, Follower]) -> None:
@@ -234,12 +227,12 @@ class Fetcher:
         request = ListOffsetsRequest(
             replica_id=self._own_id, topics=[ListOffsetsTopic(name=tp.topic, partitions=[want])]
         )
-        response = await self._ask(
+        response = await self._sender.send(
             self._leader,
             request,
             LIST_OFFSETS_VERSION,
             timeout=self._options.timeout_ms / 1000,
-            lane=f"fetch-{self._number}-{self._lane}",
+            purpose=f"fetch-{self._number}-{self._connection}",
         )
         found = response.topics[0].partitions[0]
         if found.error_code:
@@ -269,12 +262,17 @@ class Fetchers:
     """All fetchers of this broker: what `Partitions` tells of the partitions that others lead."""
 
     def __init__(
-        self, own_id: int, ask: Ask, epoch: Callable[[], int], options: FetchOptions, quota: ReplicationQuota
+        self,
+        own_id: int,
+        sender: RequestSender,
+        epoch: Callable[[], int],
+        options: FetchOptions,
+        quota: ReplicationQuota,
     ) -> None:
         """`epoch`: of this broker's registration."""
         self._quota = quota
         self._own_id = own_id
-        self._ask = ask
+        self._sender = sender
         self._epoch = epoch
         self._options = options
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
@@ -296,7 +294,7 @@ class Fetchers:
             return  # only its replicas have changed
         if fetcher is None:
             fetcher = self._fetchers[key] = Fetcher(
-                self._own_id, leader, key[1], self._ask, self._epoch, self._options, self._quota
+                self._own_id, leader, key[1], self._sender, self._epoch, self._options, self._quota
             )
         self._places[tp] = key
         fetcher.add(partition)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,17 +28,3 @@ class Followers(Protocol):
 
     def leave(self, tp: TopicPartition) -> None:
         """Fetch it no more."""
-
-
-class IsrChanges(Protocol):
-    """The leader's way to the controller, which alone writes who is in sync."""
-
-    async def propose(
-        self, tp: TopicPartition, image: PartitionImage, isr: tuple[int, ...], epochs: Mapping[int, int]
-    ) -> PartitionImage:
-        """Ask for this ISR in place of that of `image`; the state that the controller has written.
-
-        `epochs`: in which registrations its members have fetched.
-
-        Raises KafkaError where it has not: FencedLeaderEpoch, InvalidUpdateVersion, IneligibleReplica and others.
-        """

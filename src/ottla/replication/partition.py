@@ -29,9 +29,8 @@ from ottla.model import TopicPartition
 from ottla.net.flood import FloodFilter
 from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_state import LeaderState
-from ottla.replication.listeners import IsrChanges
+from ottla.replication.isr_updates import IsrUpdates, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
-from ottla.replication.proposals import carry_through
 from ottla.replication.replica import Replica
 from ottla.storage.files import SCARCE, DiskFailedError, DiskFullError, FileSlice, ResourcesExhaustedError
 from ottla.storage.log import Appended, Log
@@ -90,7 +89,7 @@ class Partition:
         self._leadership: LeaderState | None = None
         """What is known of the followers; None for a lone replica, and while this one follows."""
         self._proposing: asyncio.Task[None] | None = None
-        self.isr_changes: IsrChanges | None = None
+        self.isr_updates: IsrUpdates | None = None
         self.topic_id = ZERO_UUID
         self.lag_seconds = LAG_SECONDS
         self.throttled_leader = False
@@ -362,11 +361,11 @@ class Partition:
             self._propose(leadership, isr)
 
     def _propose(self, leadership: LeaderState, isr: tuple[int, ...]) -> None:
-        if self.isr_changes is not None:
+        if self.isr_updates is not None:
             leadership.propose(isr)
             if self._proposing is not None:
                 self._proposing.cancel()  # overtaken by a newer state
-            asking = carry_through(self.isr_changes, self.topic_partition, leadership, isr)
+            asking = submit_until_settled(self.isr_updates, self.topic_partition, leadership, isr)
             self._proposing = asyncio.get_running_loop().create_task(self._await_answer(leadership, asking))
 
     async def _await_answer(self, leadership: LeaderState, asking: Awaitable[PartitionImage | None]) -> None:

@@ -20,7 +20,8 @@ from ottla.errors import (
     UnknownTopicOrPartitionError,
 )
 from ottla.model import TopicPartition
-from ottla.replication.listeners import Followers, IsrChanges, LeadershipListener
+from ottla.replication.isr_updates import IsrUpdates
+from ottla.replication.listeners import Followers, LeadershipListener
 from ottla.replication.log_dir_move import LogDirMove
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.replication.rejected_batches import RejectedBatches
@@ -82,7 +83,7 @@ class Partitions:
         self.leaving = False
         """This broker is about to stop. What it is not in sync with any more is not followed anew: the next leader
         would wait for it, and take it back."""
-        self.isr_changes: IsrChanges | None = None
+        self.isr_updates: IsrUpdates | None = None
         """How leaders ask for another ISR; set before `start`."""
         self.lag_seconds = LAG_SECONDS
         self.rejected_batches = RejectedBatches(clock)
@@ -286,7 +287,7 @@ class Partitions:
         self._unusable.discard(tp)
         partition = self._partitions[tp] = Partition(found, image, 1, self._workers)
         partition.topic_id = topic.id
-        partition.isr_changes = self.isr_changes
+        partition.isr_updates = self.isr_updates
         partition.lag_seconds = self.lag_seconds
         partition.on_disk_failure = self._on_disk_failure
         return partition

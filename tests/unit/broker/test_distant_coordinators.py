@@ -59,7 +59,7 @@ class Coordinator:
         self.before: Callable[[], Any] = lambda: None
         self.asked: list[tuple[bool, list[str]]] = []
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str) -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
         assert broker_id == OTHER
         if self.unreached:
             raise NetworkError
@@ -241,7 +241,7 @@ class Controller:
         self.told = True
         self.making = type(self.controller.topics).create
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str) -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
         request = decode(CreateTopicsRequest, encode(request, version), version)
         (topic,) = request.topics
         self.asked.append(topic)
@@ -308,7 +308,7 @@ def test_a_controller_that_is_not_reached_makes_clients_ask_again(
         async def unreached(*_: Any, **__: Any) -> None:
             raise error
 
-        other.ask = unreached  # type: ignore[assignment, method-assign]
+        other.send = unreached  # type: ignore[assignment, method-assign]
         assert await find(client) == CoordinatorNotAvailableError.code
         answer = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="new")]), 8)
         assert answer.topics[0].error_code == LeaderNotAvailableError.code

@@ -79,7 +79,7 @@ class Broker:
             stop=self.stop,
             unclean_allowed=lambda topic: topic.get("unclean.leader.election.enable") == "true",
         )
-        self.member.peers = cluster  # type: ignore[assignment]
+        self.member.interbroker = cluster  # type: ignore[assignment]
         self.image = BrokerImage(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),))
 
     @property
@@ -156,7 +156,7 @@ class Cluster:
         await broker.start()
         return broker
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str = "") -> Any:
         broker = self.brokers[broker_id]
         await asyncio.sleep(0)
         if not broker.reachable:

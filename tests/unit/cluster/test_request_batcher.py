@@ -34,12 +34,12 @@ def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) ->
 
 
 def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
-    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
-        asked = [asyncio.create_task(gathering.ask(1, 2))]
+    async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
+        asked = [asyncio.create_task(batcher.submit(1, 2))]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        asked += [asyncio.create_task(gathering.ask(1, question)) for question in (3, 4)]
-        asked.append(asyncio.create_task(gathering.ask(2, 5)))  # who waits for one broker keeps no other waiting
+        asked += [asyncio.create_task(batcher.submit(1, question)) for question in (3, 4)]
+        asked.append(asyncio.create_task(batcher.submit(2, 5)))  # who waits for one broker keeps no other waiting
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert brokers.requests == [(1, [2]), (2, [5])]
@@ -51,11 +51,11 @@ def test_what_comes_up_during_a_request_goes_together_in_the_next() -> None:
 
 
 def test_who_gave_up_is_not_asked_for() -> None:
-    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
-        first = asyncio.create_task(gathering.ask(1, 2))
+    async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
+        first = asyncio.create_task(batcher.submit(1, 2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        second, third = asyncio.create_task(gathering.ask(1, 3)), asyncio.create_task(gathering.ask(1, 4))
+        second, third = asyncio.create_task(batcher.submit(1, 3)), asyncio.create_task(batcher.submit(1, 4))
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.sleep(0)
@@ -68,12 +68,12 @@ def test_who_gave_up_is_not_asked_for() -> None:
 
 @pytest.mark.parametrize(("error", "told"), [(NetworkError(), NetworkError), (ValueError(), UnknownServerError)])
 def test_all_of_a_request_hear_of_its_failure_and_the_next_is_tried(error: Exception, told: type[Exception]) -> None:
-    async def test(brokers: Brokers, gathering: RequestBatcher[int, int]) -> None:
+    async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
         brokers.error = error
         brokers.may_answer.set()
-        results = await asyncio.gather(*[gathering.ask(1, question) for question in (2, 3)], return_exceptions=True)
+        results = await asyncio.gather(*[batcher.submit(1, question) for question in (2, 3)], return_exceptions=True)
         assert [type(result) for result in results] == [told, told]
         brokers.error = None
-        assert await gathering.ask(1, 4) == 16
+        assert await batcher.submit(1, 4) == 16
 
     run(test)

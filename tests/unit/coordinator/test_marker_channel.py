@@ -57,7 +57,7 @@ class Others:
         self.silent: set[TopicPartition] = set()
         self.gone: set[int] = set()
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str) -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str) -> Any:
         if broker_id in self.gone:
             raise NetworkError
         request = decode(WriteTxnMarkersRequest, encode(request, version), version)

@@ -59,11 +59,11 @@ class Broker:
         )
         self.partitions.lag_seconds = LAG_SECONDS
         self.fetchers = Fetchers(
-            broker_id, self.ask, lambda: 1, FetchOptions(timeout_ms=3000), self.partitions.follower_quota
+            broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), self.partitions.follower_quota
         )
         self.partitions.followers = self.fetchers
-        self.changes = AlterPartitionManager(broker_id, self.ask, lambda: self.image, brokers.alter)
-        self.partitions.isr_changes = self.changes
+        self.changes = AlterPartitionManager(broker_id, self, lambda: self.image, brokers.alter)
+        self.partitions.isr_updates = self.changes
         self.services: Any = SimpleNamespace(
             sessions=FetchSessions(100, self.clock.monotonic),
             config=SimpleNamespace(fetch_max_bytes=10**7, replica_selector_class=None),
@@ -91,7 +91,7 @@ class Broker:
     def partition(self) -> Partition | None:
         return self.partitions.get(TP)
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str = "") -> Any:
         frame = bytearray()
         encode(request, version, frame)
         asked: Any = decode(type(request), memoryview(frame), version)

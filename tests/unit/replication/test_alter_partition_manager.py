@@ -38,12 +38,12 @@ class Wire:
         self.image = ClusterImage("c", controller_id=CONTROLLER, brokers=brokers).with_topics(
             {"t": TopicImage("t", TOPIC_ID, (P, P))}
         )
-        self.changes = AlterPartitionManager(OWN, self.ask, lambda: self.image, self.alter)
+        self.changes = AlterPartitionManager(OWN, self, lambda: self.image, self.alter)
 
     async def alter(self, *asked: Any) -> PartitionImage:
         raise AssertionError("another broker is the controller")
 
-    async def ask(self, broker_id: int, request: Any, version: int, *, timeout: float, lane: str = "") -> Any:
+    async def send(self, broker_id: int, request: Any, version: int, *, timeout: float, purpose: str = "") -> Any:
         assert broker_id == CONTROLLER
         data = bytearray()
         encode(request, version, data)
@@ -69,7 +69,7 @@ def test_wishes_go_together_with_the_registrations_in_which_members_have_fetched
     async def test() -> None:
         refused = AlterPartitionResult(partition_index=1, error_code=IneligibleReplicaError.code or 0)
         wire = Wire(answer(grown(0), refused))
-        asking = [asyncio.ensure_future(wire.changes.propose(tp, P, (1, 2), {2: 55})) for tp in (T0, T1)]
+        asking = [asyncio.ensure_future(wire.changes.submit(tp, P, (1, 2), {2: 55})) for tp in (T0, T1)]
         assert await asking[0] == replace(P, isr=(1, 2), state_version=8)
         with pytest.raises(IneligibleReplicaError):
             await asking[1]
@@ -87,7 +87,7 @@ def test_the_controller_is_asked_until_it_answers_whatever_happens() -> None:
     async def test() -> None:
         left_out = answer()
         wire = Wire(BrokerConnectionError(), left_out, RuntimeError("a fault of ours"), answer(grown(0)))
-        assert (await wire.changes.propose(T0, P, (1, 2), {})).isr == (1, 2)
+        assert (await wire.changes.submit(T0, P, (1, 2), {})).isr == (1, 2)
         assert len(wire.asked) == 4
 
     asyncio.run(asyncio.wait_for(test(), 10))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.cluster")
 
 SHUTDOWN_VERSION: Final = 3
-LANE: Final = "shutdown"
+PURPOSE: Final = "shutdown"
 RETRY_SECONDS: Final = 0.1
 """The pause after the store could not be written to."""
 
@@ -70,7 +70,7 @@ class BrokerLifecycle:
         self.view = MetadataCache()
         self.following = ControllerRequestHandler(store, self.view, broker_id)
         self.options = DynamicConfigStore(store, self.view)
-        self.peers = InterBrokerClient(
+        self.interbroker = InterBrokerClient(
             self._broker,
             config.inter_broker_listener_name,
             f"broker-{broker_id}",
@@ -161,7 +161,7 @@ class BrokerLifecycle:
         request = ControlledShutdownRequest(broker_id=own.id, broker_epoch=own.epoch)
         timeout = self._config.request_timeout_ms / 1000
         controller_id = self.view.image.controller_id
-        answer = await self.peers.ask(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, lane=LANE)
+        answer = await self.interbroker.send(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, purpose=PURPOSE)
         if answer.error_code:
             raise for_code(answer.error_code)
         return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
@@ -186,7 +186,7 @@ class BrokerLifecycle:
         """Be a member no more; the session's end, which comes after this, tells the others."""
         await self._contest.close()
         await self.options.close()
-        self.peers.close()
+        self.interbroker.close()
 
     def _broker(self, broker_id: int) -> BrokerImage | None:
         return self.view.image.brokers.get(broker_id)
@@ -194,7 +194,7 @@ class BrokerLifecycle:
     def _channels(self, controller: Controller) -> ControllerChannels:
         return ControllerChannels(
             self.view,
-            self.peers,
+            self.interbroker,
             self._broker_id,
             self._stop,
             controller.topics.replicas_deleted,

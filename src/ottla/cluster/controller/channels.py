@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.image_delta import Stopped
 from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, KafkaStorageError, for_code
 from ottla.model import TopicPartition
 from ottla.protocol.message import Request, Response
@@ -28,19 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.cluster")
 
 R = TypeVar("R", bound=Response)
-LANE: Final = "controller"
+PURPOSE: Final = "controller"
 VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "StopReplica": 4})
 """Those of Apache Kafka 3.9."""
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """Between requests that a broker does not answer."""
-
-
-class Asks(Protocol):
-    """How a request gets to a broker (see `InterBrokerClient`)."""
-
-    async def ask(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
-        """The broker's answer."""
-        ...
 
 
 Tell = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
@@ -59,7 +52,7 @@ class ControllerChannels:
     def __init__(
         self,
         view: MetadataCache,
-        asks: Asks,
+        sender: RequestSender,
         broker_id: int,
         stop: Stop,
         deleted: Deleted,
@@ -74,7 +67,7 @@ class ControllerChannels:
         `deleted` and `failed` hear what brokers answer: which logs they have deleted, and which have lost their disk.
         """
         self._view = view
-        self._asks = asks
+        self._sender = sender
         self._own_id = broker_id
         self._stop = stop
         self._deleted = deleted
@@ -159,7 +152,7 @@ class ControllerChannels:
 
     async def _ask(self, broker: BrokerImage, request: Request[R]) -> R:
         version = VERSIONS[request.NAME]
-        answer = await self._asks.ask(broker.id, request, version, timeout=self._timeout, lane=LANE)
+        answer = await self._sender.send(broker.id, request, version, timeout=self._timeout, purpose=PURPOSE)
         code: int = getattr(answer, "error_code")  # noqa: B009 - each of the three has it, their base has not
         if code:
             raise for_code(code)

@@ -1,15 +1,15 @@
-"""Connections to the other brokers, made when needed. Kafka's `BrokerBlockingSender` and `InterBrokerSendThread`.
+"""Connections to the other brokers, opened when needed. Kafka's `BrokerBlockingSender` and `InterBrokerSendThread`.
 
-A broker answers one request of a connection at a time, so who may wait for long has a lane of its own: one connection
-per broker and lane. Versions are fixed by who asks; nothing is negotiated. Nothing is tried again here, either: who
-asks knows whether and when that makes sense. Everything runs on the loop's thread.
+A broker answers one request of a connection at a time, so a request that may wait for long has a connection of its own:
+there is one per broker and purpose. The caller fixes the version, nothing is negotiated. Nothing is retried here: the
+caller knows whether and when that makes sense.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.interbroker.membership_proof import prove
@@ -25,40 +25,48 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 DEFAULT_PROTOCOL = "PLAINTEXT"
-"""What brokers speak among themselves where no listener is named. Kafka's default of security.inter.broker.protocol."""
+"""Kafka's default of `security.inter.broker.protocol`."""
 
 LOGIN_SECONDS: Final = 30.0
-"""How long another broker may take to know us; who asks has a limit of his own."""
+"""How long the other broker may take for each step of the authentication; the caller has a timeout of its own."""
 REPLACED: Final = 0.85
-"""When a connection that is good for some time (KIP-368) is replaced, as a part of this time."""
+"""The share of a session's lifetime (KIP-368) after which its connection is replaced."""
+
+
+class RequestSender(Protocol):
+    """Sends requests to other brokers: `InterBrokerClient`."""
+
+    async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
+        """Return the response, or raise KafkaError."""
+        ...
 
 
 class BrokerConnection:
-    """The way to one broker on one lane."""
+    """The connection to one broker for one purpose."""
 
-    __slots__ = ("channel", "dialling")
+    __slots__ = ("channel", "connecting")
 
     def __init__(self) -> None:
         self.channel: Channel | None = None
-        self.dialling = asyncio.Lock()
-        """Who holds it makes the connection; the others wait for it, and try themselves when that came to nothing."""
+        self.connecting = asyncio.Lock()
+        """Held while a connection is opened; the next holder uses it, or tries again if that failed."""
 
     def fits(self, endpoint: Endpoint | None) -> bool:
-        """Whether there is a connection, and to this address."""
+        """Whether there is an open connection to this address."""
         channel = self.channel
         if channel is None or endpoint is None:
             return False
         return channel.is_open and (channel.host, channel.port) == endpoint[1:3]
 
     def close(self) -> None:
-        """End the connection; who waits for an answer gets an error."""
+        """Close the connection; requests in flight fail."""
         if self.channel is not None:
             self.channel.close()
             self.channel = None
 
 
 class InterBrokerClient:
-    """All connections of this broker to others. `broker` tells where one is; None: it does not live."""
+    """All connections of this broker to the others. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -71,11 +79,15 @@ class InterBrokerClient:
         login: Login | None = None,
         secret: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        """`options`: of the sockets, with TLS where `protocol`, the security protocol between brokers, has it.
+        """Open no connection yet.
 
-        `login`: who this broker is, where the protocol asks for that.
+        `broker`: returns a broker's registration, or None if it is not alive.
 
-        `secret`: of the cluster, by which the others know that this is one of its brokers; None: they are not told.
+        `options`: of the sockets, with TLS if `protocol`, the security protocol between brokers, requires it.
+
+        `login`: this broker's credentials, if the protocol requires SASL.
+
+        `secret`: of the cluster, which proves to the others that this is one of its brokers; None: no proof is sent.
         """
         self._login = login
         self._secret = secret
@@ -84,64 +96,63 @@ class InterBrokerClient:
         self._protocol = protocol
         self._client_id = client_id
         self.options = options
-        """Of the next connections; replaced when certificates are renewed."""
-        self._links: dict[tuple[int, str], BrokerConnection] = {}
+        """Of new connections; replaced when certificates are renewed."""
+        self._connections: dict[tuple[int, str], BrokerConnection] = {}
         self._replaced: set[Channel] = set()
         self._closed = False
 
-    async def ask(self, broker_id: int, request: Request[R], version: int, *, timeout: float, lane: str = "") -> R:
-        """The broker's response. `timeout` seconds bound all of it, connecting included.
+    async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
+        """Send a request and return the response. `timeout` in seconds includes the time to connect.
 
-        Raises BrokerNotAvailableError for a broker that does not live, BrokerConnectionError where it is not reached,
-        NetworkError or RequestTimedOutError where the request may have been carried out.
+        Raises BrokerNotAvailableError if the broker is not alive, BrokerConnectionError if it cannot be reached,
+        NetworkError or RequestTimedOutError if it may have handled the request.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
             async with asyncio.timeout_at(deadline):
-                channel = await self._channel(broker_id, lane)
+                channel = await self._channel(broker_id, purpose)
         except TimeoutError:
             raise BrokerConnectionError(f"broker {broker_id} was not reached within {timeout:g} s") from None
         return await channel.ask(request, version, deadline - loop.time())
 
-    async def follow(self, _before: ClusterImage, _after: ClusterImage) -> None:
-        """End the connections to brokers that are gone or have moved: nobody has to wait for their answers."""
-        for (broker_id, _), link in list(self._links.items()):
-            channel, broker = link.channel, self._broker(broker_id)
+    async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
+        """Close the connections to brokers that have left or moved, so that their requests fail at once."""
+        for (broker_id, _), connection in list(self._connections.items()):
+            channel, broker = connection.channel, self._broker(broker_id)
             if broker is None:
-                self._forget(broker_id)
-            elif channel is not None and not link.fits(self._address(broker)):
-                link.close()
+                self._remove(broker_id)
+            elif channel is not None and not connection.fits(self._address(broker)):
+                connection.close()
 
     def close(self) -> None:
-        """End all connections, for good."""
+        """Close all connections and open no others."""
         self._closed = True
-        for link in self._links.values():
-            link.close()
-        self._links.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
         for channel in list(self._replaced):
             channel.close()
 
-    async def _channel(self, broker_id: int, lane: str) -> Channel:
-        """An open connection to where the broker is now."""
-        key = broker_id, lane
+    async def _channel(self, broker_id: int, purpose: str) -> Channel:
+        key = broker_id, purpose
         while True:
             endpoint = self._endpoint(broker_id)
-            link = self._links.setdefault(key, BrokerConnection())
-            if link.fits(endpoint):
-                assert link.channel is not None
-                return link.channel
-            async with link.dialling:
-                if not link.fits(endpoint):
-                    await self._dial(link, endpoint)
-            if self._links.get(key) is not link:
-                link.close()  # the broker has gone meanwhile, or this one stops
+            connection = self._connections.setdefault(key, BrokerConnection())
+            if connection.fits(endpoint):
+                assert connection.channel is not None
+                return connection.channel
+            async with connection.connecting:
+                if not connection.fits(endpoint):
+                    await self._connect(connection, endpoint)
+            if self._connections.get(key) is not connection:
+                connection.close()  # meanwhile the broker has left, or this one is stopping
 
-    async def _dial(self, link: BrokerConnection, endpoint: Endpoint) -> None:
-        from ottla.net.client.channel import Channel  # a broker by itself starts without it
+    async def _connect(self, connection: BrokerConnection, endpoint: Endpoint) -> None:
+        from ottla.net.client.channel import Channel  # a standalone broker starts without it
         from ottla.net.client.connect import SocketOptions
 
-        link.close()
+        connection.close()
         loop, options = asyncio.get_running_loop(), self.options or SocketOptions()
         channel = Channel(
             loop,
@@ -153,23 +164,23 @@ class InterBrokerClient:
         )
         await channel.connect()
         try:
-            lifetime = await self._introduce(channel)
+            lifetime = await self._authenticate(channel)
         except BaseException:
             channel.close()
             raise
-        link.channel = channel
+        connection.channel = channel
         if lifetime:
-            loop.call_later(REPLACED * lifetime, self._replace, link, channel)
+            loop.call_later(REPLACED * lifetime, self._replace, connection, channel)
             loop.call_later(lifetime, channel.close)
 
-    def _replace(self, link: BrokerConnection, channel: Channel) -> None:
-        """Have the next who asks make a new connection; on this one only answers are waited for."""
-        if link.channel is channel and channel.is_open:
-            link.channel = None
+    def _replace(self, connection: BrokerConnection, channel: Channel) -> None:
+        """Open a new connection for the next request; on this one only responses are awaited."""
+        if connection.channel is channel and channel.is_open:
+            connection.channel = None
             self._replaced.add(channel)
 
-    async def _introduce(self, channel: Channel) -> float:
-        """Say who we are, and that we belong to the cluster; for how many seconds that holds, 0 for ever."""
+    async def _authenticate(self, channel: Channel) -> float:
+        """Log in, and prove membership of the cluster. Return the session's lifetime in seconds, 0 if unlimited."""
         lifetime = 0.0
         if self._login is not None:
             from ottla.net.client.sasl_login import log_in
@@ -182,24 +193,24 @@ class InterBrokerClient:
 
     def _endpoint(self, broker_id: int) -> Endpoint:
         if self._closed:
-            raise BrokerNotAvailableError("this broker stops")
+            raise BrokerNotAvailableError("this broker is stopping")
         broker = self._broker(broker_id)
         if broker is None:
-            self._forget(broker_id)
-            raise BrokerNotAvailableError(f"broker {broker_id} does not live")
+            self._remove(broker_id)
+            raise BrokerNotAvailableError(f"broker {broker_id} is not alive")
         address = self._address(broker)
         if address is None:
             raise BrokerNotAvailableError(
-                f"broker {broker_id} has neither a listener {self._listener} nor one that speaks {self._protocol}"
+                f"broker {broker_id} has neither a listener {self._listener} nor one with protocol {self._protocol}"
             )
         return address
 
     def _address(self, broker: BrokerImage) -> Endpoint | None:
-        """On the listener for brokers, else on one that speaks its protocol."""
+        """Return the inter-broker listener, or else one with its protocol."""
         by_name = (e for e in broker.endpoints if e.name == self._listener)
         by_protocol = (e for e in broker.endpoints if e.protocol == self._protocol)
         return next(by_name, None) or next(by_protocol, None)
 
-    def _forget(self, broker_id: int) -> None:
-        for key in [key for key in self._links if key[0] == broker_id]:
-            self._links.pop(key).close()
+    def _remove(self, broker_id: int) -> None:
+        for key in [key for key in self._connections if key[0] == broker_id]:
+            self._connections.pop(key).close()

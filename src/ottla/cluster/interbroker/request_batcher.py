@@ -1,7 +1,7 @@
-"""Small questions to other brokers, asked together: what comes up while a request is under way goes into the next one.
+"""Requests to other brokers with many items each: items that arrive during a request go into the next one.
 
-A broker works on one request of a connection at a time. Were every question a request of its own, each would wait for
-all before it; so the busier it gets, the more go together. Loop thread.
+A broker works on one request of a connection at a time. If every item were a request of its own, each would wait for
+all before it. With one request in flight per broker, batches grow with the load.
 """
 
 from __future__ import annotations
@@ -15,60 +15,73 @@ from ottla.errors import KafkaError, UnknownServerError
 
 log = logging.getLogger("ottla.cluster")
 
-Q = TypeVar("Q")
-A = TypeVar("A")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-AT_MOST: Final = 1000
-"""Questions in one request."""
+MAX_BATCH: Final = 1000
+"""Items in one request."""
 
 
-class RequestBatcher(Generic[Q, A]):
-    """Questions of one kind. `send` asks a broker several of them, and gives their answers in their order.
+class RequestBatcher(Generic[Item, Result]):
+    """Batches the items of one kind of request per broker. Not thread-safe: event loop only.
 
-    It ends with what it sends through: nothing runs on when every `send` fails.
+    `send` sends one request and returns the results of its items in their order.
     """
 
-    def __init__(self, send: Callable[[int, list[Q]], Awaitable[list[A]]]) -> None:
+    def __init__(self, send: Callable[[int, list[Item]], Awaitable[list[Result]]]) -> None:
         self._send = send
-        self._waiting: dict[int, list[tuple[Q, asyncio.Future[A]]]] = {}
+        self._pending: dict[int, list[tuple[Item, asyncio.Future[Result]]]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
 
-    async def ask(self, broker_id: int, question: Q) -> A:
-        """The answer. Raises the error of the request that the question was in."""
+    async def submit(self, broker_id: int, item: Item) -> Result:
+        """Return the item's result. Raises the error of its request."""
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[A] = loop.create_future()
-        self._waiting.setdefault(broker_id, []).append((question, answered))
+        future: asyncio.Future[Result] = loop.create_future()
+        self._pending.setdefault(broker_id, []).append((item, future))
         if broker_id not in self._senders:
             self._senders[broker_id] = loop.create_task(self._send_all(broker_id))
-        return await answered
+        return await future
+
+    def close(self) -> None:
+        """Cancel the requests in flight and all pending items."""
+        for sender in self._senders.values():
+            sender.cancel()
+        for pending in self._pending.values():
+            for _, future in pending:
+                future.cancel()
 
     async def _send_all(self, broker_id: int) -> None:
-        waiting = self._waiting[broker_id]
+        pending = self._pending[broker_id]
         try:
-            while waiting:
-                together = [asked for asked in waiting[:AT_MOST] if not asked[1].done()]
-                del waiting[:AT_MOST]
-                if together:
-                    await self._send_some(broker_id, together)
+            while pending:
+                batch = [entry for entry in pending[:MAX_BATCH] if not entry[1].done()]
+                del pending[:MAX_BATCH]
+                if batch:
+                    await self._send_batch(broker_id, batch)
         finally:
-            del self._senders[broker_id], self._waiting[broker_id]
+            del self._senders[broker_id], self._pending[broker_id]
 
-    async def _send_some(self, broker_id: int, together: list[tuple[Q, asyncio.Future[A]]]) -> None:
+    async def _send_batch(self, broker_id: int, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        futures = [future for _, future in batch]
         try:
-            answers = await self._send(broker_id, [question for question, _ in together])
+            results = await self._send(broker_id, [item for item, _ in batch])
         except KafkaError as error:
-            _fail(together, error)
+            _fail(futures, error)
         except Exception:
-            # a bug: who waits must not wait for ever
-            log.exception("broker %d could not be asked", broker_id)
-            _fail(together, UnknownServerError())
+            # a bug, but callers must not wait forever
+            log.exception("Cannot send a request to broker %d", broker_id)
+            _fail(futures, UnknownServerError())
+        except asyncio.CancelledError:
+            for future in futures:
+                future.cancel()
+            raise
         else:
-            for (_, answered), answer in zip(together, answers, strict=True):
-                if not answered.done():
-                    answered.set_result(answer)
+            for future, result in zip(futures, results, strict=True):
+                if not future.done():
+                    future.set_result(result)
 
 
-def _fail(together: list[tuple[Q, asyncio.Future[A]]], error: KafkaError) -> None:
-    for _, answered in together:
-        if not answered.done():
-            answered.set_exception(error)
+def _fail(futures: list[asyncio.Future[Result]], error: KafkaError) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.client import RequestSender
 from ottla.cluster.interbroker.request_batcher import RequestBatcher
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import KafkaError, UnknownServerError, for_code
@@ -23,7 +23,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 
 VERSION: Final = 5
 """Of AddPartitionsToTxn; the newest that Kafka 3.9 knows."""
-LANE: Final = "transactions"
+PURPOSE: Final = "transactions"
 
 Answers = dict[TopicPartition, KafkaError | None]
 """Per partition why it has no part in the transaction; None where it has."""
@@ -41,18 +41,18 @@ class Wish(NamedTuple):
 class AddPartitions:
     """Questions to other coordinators."""
 
-    def __init__(self, peers: InterBrokerClient, timeout: float) -> None:
-        self._peers = peers
+    def __init__(self, sender: RequestSender, timeout: float) -> None:
+        self._sender = sender
         self._timeout = timeout
-        self._gathering: RequestBatcher[Wish, Answers] = RequestBatcher(self._send)
+        self._batcher: RequestBatcher[Wish, Answers] = RequestBatcher(self._send)
 
     async def ask(self, broker_id: int, wish: Wish) -> Answers:
         """The coordinator's answer. Raises where it is not reached."""
-        return await self._gathering.ask(broker_id, wish)
+        return await self._batcher.submit(broker_id, wish)
 
     async def _send(self, broker_id: int, wishes: list[Wish]) -> list[Answers]:
         request = AddPartitionsToTxnRequest(transactions=[_transaction(wish) for wish in wishes])
-        response = await self._peers.ask(broker_id, request, VERSION, timeout=self._timeout, lane=LANE)
+        response = await self._sender.send(broker_id, request, VERSION, timeout=self._timeout, purpose=PURPOSE)
         if response.error_code:
             raise for_code(response.error_code)
         codes = _codes(response)

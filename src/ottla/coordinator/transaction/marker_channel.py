@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
-from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.cluster.interbroker.client import RequestSender
 from ottla.cluster.interbroker.request_batcher import RequestBatcher
 from ottla.coordinator.transaction.transaction_markers import Ending, LocalMarkers, Results
 from ottla.errors import KafkaError, LeaderNotAvailableError, UnknownServerError, for_code
@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
 
 VERSION: Final = 1
 """Of WriteTxnMarkers; the newest that Kafka 3.9 knows."""
-LANE: Final = "markers"
+PURPOSE: Final = "markers"
 
 
 class Wanted(NamedTuple):
@@ -42,16 +42,16 @@ class TransactionMarkerChannel:
         self,
         broker_id: int,
         local: LocalMarkers,
-        peers: InterBrokerClient,
+        sender: RequestSender,
         image: Callable[[], ClusterImage],
         timeout: float,
     ) -> None:
         self._broker_id = broker_id
         self._local = local
-        self._peers = peers
+        self._sender = sender
         self._image = image
         self._timeout = timeout
-        self._gathering: RequestBatcher[Wanted, Results] = RequestBatcher(self._send)
+        self._batcher: RequestBatcher[Wanted, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""
@@ -77,13 +77,13 @@ class TransactionMarkerChannel:
         if leader == NO_LEADER:
             return dict.fromkeys(wanted.partitions, LeaderNotAvailableError())
         try:
-            return await self._gathering.ask(leader, wanted)
+            return await self._batcher.submit(leader, wanted)
         except KafkaError as error:
             return dict.fromkeys(wanted.partitions, error)
 
     async def _send(self, broker_id: int, questions: list[Wanted]) -> list[Results]:
         request = WriteTxnMarkersRequest(markers=[_marker(wanted) for wanted in questions])
-        response = await self._peers.ask(broker_id, request, VERSION, timeout=self._timeout, lane=LANE)
+        response = await self._sender.send(broker_id, request, VERSION, timeout=self._timeout, purpose=PURPOSE)
         codes = _codes(response)
         return [
             {tp: _error(codes.get((wanted.ending.producer.id, tp))) for tp in wanted.partitions} for wanted in questions

@@ -69,19 +69,19 @@ async def served() -> AsyncIterator[Broker]:
 
 
 @contextlib.asynccontextmanager
-async def peers_of(
+async def interbroker_client(
     brokers: dict[int, BrokerImage], listener: str | None = None, protocol: str = "PLAINTEXT"
 ) -> AsyncIterator[InterBrokerClient]:
-    peers = InterBrokerClient(brokers.get, listener, "broker-9", protocol=protocol)
+    interbroker = InterBrokerClient(brokers.get, listener, "broker-9", protocol=protocol)
     try:
-        yield peers
+        yield interbroker
     finally:
-        peers.close()
+        interbroker.close()
 
 
-async def beat(peers: InterBrokerClient, *, lane: str = "", timeout: float = 5) -> int:
+async def beat(interbroker: InterBrokerClient, *, purpose: str = "", timeout: float = 5) -> int:
     """Ask broker 1; the number of the connection that the request came through."""
-    return (await peers.ask(1, HeartbeatRequest(), 1, timeout=timeout, lane=lane)).error_code
+    return (await interbroker.send(1, HeartbeatRequest(), 1, timeout=timeout, purpose=purpose)).error_code
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -90,9 +90,9 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 def test_those_who_ask_at_once_share_one_connection() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
-            assert await asyncio.gather(*[beat(peers) for _ in range(20)]) == [1] * 20
-            assert await beat(peers) == 1
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            assert await asyncio.gather(*[beat(interbroker) for _ in range(20)]) == [1] * 20
+            assert await beat(interbroker) == 1
             assert broker.client_ids == {"broker-9"}
 
     run(test)
@@ -100,12 +100,12 @@ def test_those_who_ask_at_once_share_one_connection() -> None:
 
 def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
-            slow = asyncio.create_task(beat(peers, lane="fetcher"))
+            slow = asyncio.create_task(beat(interbroker, purpose="fetcher"))
             await broker.asked.wait()
             broker.asked.clear()
-            quick = asyncio.create_task(beat(peers, lane="markers"))
+            quick = asyncio.create_task(beat(interbroker, purpose="markers"))
             await broker.asked.wait()
             broker.may_answer.set()
             assert {await slow, await quick} == {1, 2}
@@ -115,15 +115,15 @@ def test_a_long_wait_on_one_lane_keeps_no_other_waiting() -> None:
 
 def test_a_connection_that_broke_is_made_again() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
-            waiting = asyncio.create_task(beat(peers))
+            waiting = asyncio.create_task(beat(interbroker))
             await broker.asked.wait()
             broker.hang_up()
             with pytest.raises(NetworkError):
                 await waiting
             broker.may_answer.set()
-            assert await beat(peers) == 2
+            assert await beat(interbroker) == 2
 
     run(test)
 
@@ -132,10 +132,10 @@ def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
     async def test() -> None:
         async with served() as old, served() as new:
             brokers = {1: old.image()}
-            async with peers_of(brokers) as peers:
-                await beat(peers)
+            async with interbroker_client(brokers) as interbroker:
+                await beat(interbroker)
                 brokers[1] = new.image()
-                await beat(peers)
+                await beat(interbroker)
                 assert (old.connections, new.connections) == (1, 1)
 
     run(test)
@@ -145,13 +145,13 @@ def test_a_broker_that_does_not_live_is_not_asked() -> None:
     async def test() -> None:
         async with served() as broker:
             brokers = {1: broker.image()}
-            async with peers_of(brokers) as peers:
+            async with interbroker_client(brokers) as interbroker:
                 broker.may_answer.clear()
-                waiting = asyncio.create_task(beat(peers))
+                waiting = asyncio.create_task(beat(interbroker))
                 await broker.asked.wait()
                 del brokers[1]
                 with pytest.raises(BrokerNotAvailableError, match="broker 1"):
-                    await beat(peers)
+                    await beat(interbroker)
                 with pytest.raises(NetworkError):  # its connections are closed
                     await waiting
 
@@ -163,17 +163,17 @@ def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
         async with served() as broker, served() as elsewhere:
             for after in ({}, {1: elsewhere.image()}):
                 brokers = {1: broker.image()}
-                async with peers_of(brokers) as peers:
+                async with interbroker_client(brokers) as interbroker:
                     broker.may_answer.clear()
                     broker.asked.clear()
-                    waiting = asyncio.create_task(beat(peers))
+                    waiting = asyncio.create_task(beat(interbroker))
                     await broker.asked.wait()
                     image = ClusterImage("c")
-                    await peers.follow(image, image)
+                    await interbroker.on_image_changed(image, image)
                     assert not waiting.done(), "nothing has changed"
                     brokers.clear()
                     brokers.update(after)
-                    await peers.follow(image, image)
+                    await interbroker.on_image_changed(image, image)
                     with pytest.raises(NetworkError):
                         await waiting
 
@@ -182,12 +182,12 @@ def test_nobody_waits_for_a_broker_that_is_gone_or_has_moved() -> None:
 
 def test_no_answer_in_time_is_an_error_and_the_next_is_asked_anew() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
             with pytest.raises(RequestTimedOutError):
-                await beat(peers, timeout=0.05)
+                await beat(interbroker, timeout=0.05)
             broker.may_answer.set()
-            assert await beat(peers) == 2
+            assert await beat(interbroker) == 2
 
     run(test)
 
@@ -196,8 +196,8 @@ def test_a_broker_that_nobody_hears_on_its_port_is_not_reached() -> None:
     async def test() -> None:
         async with served() as broker:
             image = broker.image()
-        async with peers_of({1: image}) as peers:
-            results = await asyncio.gather(*[beat(peers) for _ in range(3)], return_exceptions=True)
+        async with interbroker_client({1: image}) as interbroker:
+            results = await asyncio.gather(*[beat(interbroker) for _ in range(3)], return_exceptions=True)
             assert [type(result) for result in results] == [BrokerConnectionError] * 3
 
     run(test)
@@ -205,8 +205,8 @@ def test_a_broker_that_nobody_hears_on_its_port_is_not_reached() -> None:
 
 def test_the_first_who_gives_up_leaves_the_dialling_to_the_next() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
-            first, second = asyncio.create_task(beat(peers)), asyncio.create_task(beat(peers))
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            first, second = asyncio.create_task(beat(interbroker)), asyncio.create_task(beat(interbroker))
             await asyncio.sleep(0)
             first.cancel()
             assert await second == broker.connections
@@ -216,14 +216,14 @@ def test_the_first_who_gives_up_leaves_the_dialling_to_the_next() -> None:
 
 def test_closing_fails_who_waits_and_who_comes_later() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}) as peers:
+        async with served() as broker, interbroker_client({1: broker.image()}) as interbroker:
             broker.may_answer.clear()
-            waiting = asyncio.create_task(beat(peers))
+            waiting = asyncio.create_task(beat(interbroker))
             await broker.asked.wait()
-            dialling = asyncio.create_task(beat(peers, lane="other"))
+            dialling = asyncio.create_task(beat(interbroker, purpose="other"))
             await asyncio.sleep(0)
-            peers.close()
-            for asked in waiting, dialling, asyncio.create_task(beat(peers)):
+            interbroker.close()
+            for asked in waiting, dialling, asyncio.create_task(beat(interbroker)):
                 with pytest.raises((NetworkError, BrokerNotAvailableError)):
                     await asked
 
@@ -249,17 +249,17 @@ def test_brokers_meet_on_their_listener_or_on_one_of_their_protocol(
                 Endpoint(name, "127.0.0.1", broker.port if name == expected else 1, spoken)
                 for name, spoken in names.items()
             )
-            async with peers_of({1: BrokerImage(1, endpoints)}, listener, protocol) as peers:
-                assert await beat(peers) == 1
+            async with interbroker_client({1: BrokerImage(1, endpoints)}, listener, protocol) as interbroker:
+                assert await beat(interbroker) == 1
 
     run(test)
 
 
 def test_a_broker_is_not_spoken_to_on_a_listener_with_less_security() -> None:
     async def test() -> None:
-        async with served() as broker, peers_of({1: broker.image()}, protocol="SSL") as peers:
+        async with served() as broker, interbroker_client({1: broker.image()}, protocol="SSL") as interbroker:
             with pytest.raises(BrokerNotAvailableError, match="broker 1 has neither a listener SSL"):
-                await beat(peers)
+                await beat(interbroker)
             assert broker.connections == 0
 
     run(test)
