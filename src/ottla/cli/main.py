@@ -1,4 +1,8 @@
-"""The command `ottla`: one row per command in the table, one file per command beside it."""
+"""The command `ottla`: a table with a row per command, and a module per command.
+
+Applications on top of Ottla add their commands through the entry point group `ottla.commands`; each entry is a tuple of
+`Command`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,13 @@ from ottla.errors import KafkaError
 
 
 class Command(NamedTuple):
-    """One command: its name, the module that has `add_arguments` and `run`, and what it is for."""
+    """A command of `ottla`."""
 
     name: str
     module: str
+    """The module in `package` that defines `add_arguments(parser)` and `run(args) -> exit code`."""
     help: str
+    package: str = "ottla.cli"
 
 
 COMMANDS = (
@@ -71,13 +77,11 @@ COMMANDS = (
     Command(
         "metadata", "storage.metadata", "print the metadata of a standalone broker, export it to ZooKeeper or import it"
     ),
-    Command("pipeline", "pipeline", "make, check and run declarative pipelines on Spark"),
     Command("spark-submit", "spark.submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
     Command("spark-archive", "spark.archive", "write what a Spark cluster has to be sent, for --archives"),
     Command("spark-warm-up", "spark.warm_up", "make Spark sessions on this machine start faster (Java 25)"),
-    Command("demo", "demo", "a year of flights through a broker into Spark, with an account of every row"),
 )
-"""Every command."""
+"""The commands of Ottla itself."""
 
 RENAMED = {"registry": "metadata"}
 """Commands that had another name in an earlier release: old name → name."""
@@ -107,20 +111,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    by_name = {command.name: command for command in COMMANDS}
     if given and given[0] in RENAMED:
         print(f"ottla: {given[0]} is deprecated: use ottla {RENAMED[given[0]]}", file=sys.stderr)
         given = [RENAMED[given[0]], *given[1:]]
-    command = by_name.get(given[0]) if given else None
+    command = _command(given[0]) if given else None
     if command is None:
         return _no_command(given)
-    module = importlib.import_module(f"ottla.cli.{command.module}")
+    module = importlib.import_module(f"{command.package}.{command.module}")
     parser = argparse.ArgumentParser(
         prog=f"ottla {command.name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(parser)
     code: int = module.run(parser.parse_args(given[1:]))
     return code
+
+
+def _command(name: str) -> Command | None:
+    own = {command.name: command for command in COMMANDS}
+    # Reading entry points takes as long as starting a command, so they are read only if the name is not in the table.
+    return own.get(name) or {command.name: command for command in all_commands()}.get(name)
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Return the commands of Ottla and of the applications that are installed with it."""
+    from importlib.metadata import entry_points
+
+    added = (entry.load() for entry in entry_points(group="ottla.commands"))
+    return (*COMMANDS, *(command for commands in added for command in commands))
 
 
 def _no_command(given: list[str]) -> int:
@@ -133,18 +150,18 @@ def _no_command(given: list[str]) -> int:
     if given and not asked:
         from ottla.config.options import nearest
 
-        print(
-            f"ottla: there is no command {given[0]!r}{nearest(given[0], [c.name for c in COMMANDS])}", file=sys.stderr
-        )
+        suggestion = nearest(given[0], [command.name for command in all_commands()])
+        print(f"ottla: there is no command {given[0]!r}{suggestion}", file=sys.stderr)
     print(_usage(), file=sys.stdout if asked else sys.stderr)
     return 0 if asked else 2
 
 
 def _usage() -> str:
-    width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
+    commands = all_commands()
+    width = max(len(command.name) for command in commands)
+    lines = [f"  {command.name:<{width}}  {command.help}" for command in commands]
     return "\n".join(
-        ["usage: ottla COMMAND [OPTIONS]", "", *lines, "", "ottla COMMAND --help tells a command's options."]
+        ["usage: ottla COMMAND [OPTIONS]", "", *lines, "", "`ottla COMMAND --help` lists the options of a command."]
     )
 
 

@@ -8,8 +8,8 @@ pytest.importorskip("sqlalchemy")
 
 from rich.console import Console
 
-from ottla.cli import demo as command
 from ottla.errors import ConfigurationError
+from ottla.pipelines.cli import demo as command
 from ottla.pipelines.demo import finished_rates, prepare, resume_hint
 from ottla.pipelines.refine.store import Store
 from ottla.pipelines.run import Run

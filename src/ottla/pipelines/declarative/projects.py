@@ -30,7 +30,6 @@ class Template(NamedTuple):
 
 
 TEMPLATES: Final = (
-    Template("flights", "flights", "a year of departures, joined with the weather; statistics of delays"),
     Template("page-visits", "page_visits", "a web server's log; sessions, pages, referrers, visitors per minute"),
     Template("empty", "empty", "one topic as a table"),
 )

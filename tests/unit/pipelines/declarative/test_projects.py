@@ -32,7 +32,7 @@ def test_a_directory_with_files_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_unknown_template_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=r"no 'page-visit'.*page-visits.*flights, page-visits, empty"):
+    with pytest.raises(ConfigurationError, match=r"no 'page-visit'.*page-visits.*page-visits, empty"):
         template("page-visit")
 
 
@@ -42,7 +42,7 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_specification_is_found_from_within(tmp_path: Path) -> None:
-    create(tmp_path / "mine", TEMPLATES[2])
+    create(tmp_path / "mine", TEMPLATES[1])
     spec = tmp_path / "mine" / "spark-pipeline.yml"
     assert find_spec(tmp_path / "mine" / "transformations") == spec
     assert find_spec(spec) == spec
@@ -55,19 +55,19 @@ def test_the_specification_is_found_from_within(tmp_path: Path) -> None:
 
 def test_a_directory_whose_name_spark_would_change_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has a blank"):
-        create(tmp_path / "my projects" / "mine", TEMPLATES[2])
+        create(tmp_path / "my projects" / "mine", TEMPLATES[1])
     assert not list(tmp_path.iterdir())
 
 
 def test_the_storage_is_told_as_it_is_spelled(tmp_path: Path) -> None:
     """Spark takes %C3%BC for six characters."""
-    create(tmp_path / "für-alle" / "mine", TEMPLATES[2])
+    create(tmp_path / "für-alle" / "mine", TEMPLATES[1])
     assert "/für-alle/mine/pipeline-storage" in (tmp_path / "für-alle" / "mine" / "spark-pipeline.yml").read_text()
 
 
 def test_here_is_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert create(Path(), TEMPLATES[2])
+    assert create(Path(), TEMPLATES[1])
 
 
 def test_a_storage_elsewhere_is_somebodys_wish_unless_it_is_another_projects(tmp_path: Path) -> None:

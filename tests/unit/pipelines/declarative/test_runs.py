@@ -128,7 +128,7 @@ def test_what_spark_does_not_expect_is_told_in_a_line(
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
     """It would take the first one for killed, and remove what that has not told the catalog yet."""
     pytest.importorskip("yaml")
-    create(tmp_path / "mine", TEMPLATES[2])
+    create(tmp_path / "mine", TEMPLATES[1])
     with locked(tmp_path / "mine", ""), pytest.raises(ConfigurationError, match="another `ottla pipeline` is at work"):
         run(options(tmp_path / "mine"), print)
 
@@ -136,7 +136,7 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
 def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     """Spark's client tries for ten minutes. The token that may follow the address is not told."""
     pytest.importorskip("grpc")
-    create(tmp_path / "mine", TEMPLATES[2])
+    create(tmp_path / "mine", TEMPLATES[1])
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         remote = f"sc://127.0.0.1:{unused.getsockname()[1]}/;token=secret"
@@ -147,7 +147,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> N
 @pytest.mark.parametrize("remote", ["host", "host:15002", "sc://", "sc://host:port", "http://host:1"])
 def test_an_address_that_is_no_connect_servers_is_told(tmp_path: Path, remote: str) -> None:
     pytest.importorskip("grpc")
-    create(tmp_path / "mine", TEMPLATES[2])
+    create(tmp_path / "mine", TEMPLATES[1])
     with pytest.raises(ConfigurationError, match=r"^--remote: .*sc://HOST:PORT is wanted"):
         run(options(tmp_path / "mine", remote=remote), print)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import main
-from ottla.cli.pipeline import reads_topics
+from ottla.pipelines.cli.pipeline import reads_topics
 from ottla.pipelines.run import locked
 
 
@@ -95,7 +95,7 @@ def test_a_second_demo_is_told_that_one_runs(project: Path, capsys: pytest.Captu
 def test_brokers_that_are_not_there_are_told_before_spark_starts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.cli.pipeline.REACH_MS", 300)
+    monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -108,7 +108,7 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark would try each flow ten times, a minute each."""
-    monkeypatch.setattr("ottla.cli.pipeline.REACH_MS", 300)
+    monkeypatch.setattr("ottla.pipelines.cli.pipeline.REACH_MS", 300)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="init|run|dry-run")
     init = actions.add_parser("init", help="write a project that runs as it is")
     init.add_argument("name", metavar="NAME", type=Path, help="the project and its directory")
-    init.add_argument("--template", default="empty", metavar="flights|page-visits|empty", help="default: %(default)s")
+    init.add_argument("--template", default="empty", metavar="page-visits|empty", help="default: %(default)s")
     run_ = actions.add_parser("run", help="compute what has come since the last run")
     _add_common(run_)
     run_.add_argument("--demo", action="store_true", help="with a broker and input of the project's own")

@@ -1,0 +1,13 @@
+"""The commands `ottla demo` and `ottla pipeline`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.cli.main import Command
+
+COMMANDS: Final = (
+    Command("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
+    Command("demo", "demo", "run a year of flights through a broker into Spark and account for every row", __name__),
+)
+"""Entry point of the group `ottla.commands`."""
