@@ -28,7 +28,7 @@ from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
 from ottla.cluster.broker.registration import next_broker_id
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
-from ottla.cluster.image.store_reader import read_topic_options
+from ottla.cluster.image.store_reader import read_topic_configs
 from ottla.cluster.interbroker.membership_proof import shared_secret
 from ottla.cluster.migration.data_dir_import import adopt
 from ottla.cluster.store.metadata_store import MetadataStore
@@ -176,7 +176,7 @@ class BrokerNode:
             if self._acls is not None:
                 await self._acls.start()
             await self._take_options(ClusterImage(""), view.image)
-            topic_options = await read_topic_options(store)
+            topic_options = await read_topic_configs(store)
             for log_dir in self._log_dirs:
                 try:
                     log_dir.load(

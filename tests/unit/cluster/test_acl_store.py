@@ -14,7 +14,7 @@ from tests.unit.cluster.shared_tree import SharedTree
 
 from ottla.cluster.broker import acl_store
 from ottla.cluster.broker.acl_store import AclStore
-from ottla.cluster.store import znodes
+from ottla.cluster.store import change_notifications, znodes
 from ottla.cluster.store.metadata_store import Create, Delete, MetadataStore, Set
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.errors import InvalidRequestError
@@ -156,7 +156,7 @@ def test_a_rule_that_is_there_already_is_no_change() -> None:
 
 
 def test_brokers_do_not_undo_what_others_add_to_the_same_resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acl_store, "TRY_SECONDS", 0)
+    monkeypatch.setattr(acl_store, "RETRY_SECONDS", 0)
 
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         brokers = [await Broker(tree.session()).start() for _ in range(4)]
@@ -301,12 +301,12 @@ def test_notes_go_after_a_while_and_who_may_have_missed_some_reads_everything() 
         await store.multi([Create("/kafka-acl/Topic/orders", znodes.acls_value([rule()]))])
         await broker.store.refresh()
         assert broker.rules == set()  # nobody has told
-        now[0] += acl_store.NOTE_SECONDS / 2 + 1
+        now[0] += change_notifications.EXPIRY_SECONDS / 2 + 1
         await broker.store.refresh()
         assert broker.rules == {rule()}
         await broker.store.add([rule(PREFIX)])
         await broker.store.refresh()
-        now[0] += acl_store.NOTE_SECONDS - 1
+        now[0] += change_notifications.EXPIRY_SECONDS - 1
         await broker.store.refresh()
         assert len(await notes(store)) == 1
         now[0] += 2

@@ -1,10 +1,9 @@
-"""Access rules in the store, as Kafka's AclAuthorizer keeps them: a node per resource, or per beginning of names.
+"""ACLs in the metadata store, as Kafka's AclAuthorizer keeps them: a znode per resource, or per prefix of names.
 
-Whichever broker is asked writes; all follow. With a change goes a note, as Kafka's brokers and tools leave them, and
-what it is about is read again. Where it cannot be known what has changed, everything is read.
+The broker that receives a change writes it, with a change notification as Kafka's brokers and tools write them; all
+brokers read the resource again. A broker that may have missed notifications reads everything.
 
-Rules that cannot be read forbid everything that they are about: which of them would have forbidden it is not known.
-Loop thread.
+If a znode cannot be parsed, all access to its resource is denied: it is unknown which ACL would have denied it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from ottla.cluster.broker.config_store import NOTE_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
+from ottla.cluster.broker.config_store import REFRESH_SECONDS
 from ottla.cluster.image import store_reader
 from ottla.cluster.store import znodes
+from ottla.cluster.store.change_notifications import EXPIRY_SECONDS, ChangeListener, ChangeNotifications
 from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Create,
@@ -37,269 +37,239 @@ from ottla.security.acl import ACL, WILDCARD, ACLFilter, ACLPermissionType, Reso
 
 log = logging.getLogger("ottla.cluster")
 
-TRIES: Final = 10
-"""How often a change is made anew because another broker was faster. Kafka's, too."""
-TRY_SECONDS: Final = 0.1
-AT_ONCE: Final = 100
-"""Nodes that are changed at the same time."""
+ATTEMPTS: Final = 10
+"""How often a change is repeated because another broker has written the znode meanwhile. Kafka's, too."""
+RETRY_SECONDS: Final = 0.1
+MAX_CONCURRENT: Final = 100
+"""Znodes that are changed at the same time."""
 MAX_NODE_BYTES: Final = 1_000_000
-"""What one node may hold: ZooKeeper ends the connection on which more comes."""
+"""The largest value of a znode: ZooKeeper closes the connection of a larger request."""
 
 Listener = Callable[[Collection[ACL]], None]
-Rules = frozenset[ACL]
+ACLs = frozenset[ACL]
 
 
 class AclStore:
-    """The rules that this broker knows of."""
+    """The ACLs that this broker has read. Not thread-safe: event loop only."""
 
     def __init__(
         self, store: MetadataStore, listener: Listener, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """`listener` is told all rules whenever they are others."""
+        """`listener` is called with all ACLs after each change."""
         self._store = store
         self._listener = listener
         self._monotonic = monotonic
-        self._rules: dict[ResourcePattern, Rules] = {}
+        self._acls: dict[ResourcePattern, ACLs] = {}
         self._unreadable: set[ResourcePattern] = set()
-        self._is_told = True
-        """Whether the listener knows of all that is here."""
-        self._notes: dict[str, float] = {}
-        """Those that were heard of, and when."""
-        self._heard: float | None = None
-        """When notes were looked for last."""
-        self._changed = asyncio.Event()
+        self._is_published = True
+        """Whether the listener has been called since the last change."""
+        self._notifications = ChangeNotifications(store, list(znodes.ACL_CHANGES.values()), monotonic)
+        self._last_read: float | None = None
+        """When notifications were read last."""
         self._lock = asyncio.Lock()
-        """Held from reading until what was read is taken: nothing older is taken after something newer."""
-        self._task: asyncio.Task[None] | None = None
+        """Held from reading until what was read is applied, so that nothing older is applied after something newer."""
+        self._changes = ChangeListener("ACLs", self._read_changes)
 
     async def start(self) -> None:
-        """Make the nodes that are missing, read all rules, and follow what changes from now on."""
+        """Create missing znodes, read all ACLs, and apply changes from now on."""
         await store_reader.make_persistent_nodes(self._store, znodes.ACL_NODES)
-        await self._hear()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        await self._read_changes()
+        self._changes.start()
 
     async def close(self) -> None:
-        """Follow no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        """Apply no more changes."""
+        await self._changes.close()
 
     async def refresh(self) -> None:
-        """Hear what another broker was told a moment ago. Not where the store is away."""
+        """Read changes of other brokers a moment ago. Does nothing if the store is not reachable."""
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
-                await self._hear()
+                await self._read_changes()
         except (TimeoutError, KafkaError) as error:
-            log.warning("the access rules of now cannot be read: %s", error)
+            log.warning("ACLs cannot be read; using the last that were read: %s", error)
 
-    def matching(self, wanted: ACLFilter) -> list[ACL]:
-        """The rules that are looked for, sorted by their resources."""
-        resources = ResourcePatternFilter(*wanted.resource_pattern)
-        found = (acls for pattern, acls in self._rules.items() if resources.matches(pattern))
-        return sorted((acl for acls in found for acl in acls if wanted.matches(acl)), key=_by_resource)
+    def matching(self, acl_filter: ACLFilter) -> list[ACL]:
+        """Return the ACLs that match, sorted by resource."""
+        resources = ResourcePatternFilter(*acl_filter.resource_pattern)
+        matching = (acls for pattern, acls in self._acls.items() if resources.matches(pattern))
+        return sorted((acl for acls in matching for acl in acls if acl_filter.matches(acl)), key=_by_resource)
 
     async def add(self, acls: Sequence[ACL]) -> list[KafkaError | None]:
-        """Add valid rules; what went wrong with each. One that is there already is no error."""
-        wanted: dict[ResourcePattern, set[ACL]] = {}
+        """Add valid ACLs. Return the error of each; an ACL that exists is none."""
+        added: dict[ResourcePattern, set[ACL]] = {}
         for acl in acls:
-            wanted.setdefault(acl.resource_pattern, set()).add(acl)
+            added.setdefault(acl.resource_pattern, set()).add(acl)
         async with self._lock:
-            outcomes = await self._change_each(wanted, lambda pattern, rules: rules | wanted[pattern])
-        found = {pattern: error for pattern, (_, error) in outcomes.items()}
-        return [found[acl.resource_pattern] for acl in acls]
+            outcomes = await self._change_each(added, lambda pattern, existing: existing | added[pattern])
+        return [outcomes[acl.resource_pattern][1] for acl in acls]
 
     async def remove(self, filters: Sequence[ACLFilter]) -> list[list[tuple[ACL, KafkaError | None]]]:
-        """Remove the rules that filters look for; which those were, for each filter, and what went wrong with them."""
-        await self._hear()
+        """Remove the ACLs that match. Return, for each filter, the matching ACLs with their errors."""
+        await self._read_changes()
         async with self._lock:
-            resources = [await self._resources(wanted) for wanted in filters]
-            about: dict[ResourcePattern, list[ACLFilter]] = {}
-            for wanted, patterns in zip(filters, resources, strict=True):
+            resources = [await self._resources(acl_filter) for acl_filter in filters]
+            filters_of: dict[ResourcePattern, list[ACLFilter]] = {}
+            for acl_filter, patterns in zip(filters, resources, strict=True):
                 for pattern in patterns:
-                    about.setdefault(pattern, []).append(wanted)
+                    filters_of.setdefault(pattern, []).append(acl_filter)
 
-            def without(pattern: ResourcePattern, rules: Rules) -> Rules:
-                return frozenset(acl for acl in rules if not any(f.matches(acl) for f in about[pattern]))
+            def without(pattern: ResourcePattern, acls: ACLs) -> ACLs:
+                return frozenset(acl for acl in acls if not any(f.matches(acl) for f in filters_of[pattern]))
 
-            outcomes = await self._change_each(about, without)
+            outcomes = await self._change_each(filters_of, without)
         return [
             [
                 (acl, outcomes[pattern][1])
                 for pattern in patterns
                 for acl in sorted(outcomes[pattern][0])
-                if wanted.matches(acl)
+                if acl_filter.matches(acl)
             ]
-            for wanted, patterns in zip(filters, resources, strict=True)
+            for acl_filter, patterns in zip(filters, resources, strict=True)
         ]
 
-    async def _resources(self, wanted: ACLFilter) -> list[ResourcePattern]:
-        """What a filter may find rules about."""
-        resources = ResourcePatternFilter(*wanted.resource_pattern)
-        kind, name, how = resources
-        if name is not None and kind in znodes.ACL_KINDS and how in znodes.ACLS:
-            exact = ResourcePattern(kind, name, how)
-            return [exact] if exact in self._rules else []
-        await asyncio.sleep(0)  # each of many filters looks at every resource: others have their turn in between
-        return sorted(pattern for pattern in self._rules if resources.matches(pattern))
+    async def _resources(self, acl_filter: ACLFilter) -> list[ResourcePattern]:
+        """Return the resources that may have matching ACLs."""
+        resources = ResourcePatternFilter(*acl_filter.resource_pattern)
+        resource_type, name, pattern_type = resources
+        if name is not None and resource_type in znodes.ACL_KINDS and pattern_type in znodes.ACLS:
+            exact = ResourcePattern(resource_type, name, pattern_type)
+            return [exact] if exact in self._acls else []
+        await asyncio.sleep(0)  # each of many filters scans every resource: let other requests run in between
+        return sorted(pattern for pattern in self._acls if resources.matches(pattern))
 
-    # Changing
+    # Changes by this broker
 
     async def _change_each(
-        self, patterns: Iterable[ResourcePattern], change: Callable[[ResourcePattern, Rules], Rules]
-    ) -> dict[ResourcePattern, tuple[Rules, KafkaError | None]]:
-        """Change the rules about several resources: those that are gone from each, or would have, and what failed."""
-        gate = asyncio.Semaphore(AT_ONCE)
+        self, patterns: Iterable[ResourcePattern], change: Callable[[ResourcePattern, ACLs], ACLs]
+    ) -> dict[ResourcePattern, tuple[ACLs, KafkaError | None]]:
+        """Change the ACLs of resources. Return, for each, what was or should have been removed, and the error."""
+        semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
-        async def one(pattern: ResourcePattern) -> tuple[Rules, KafkaError | None]:
-            gone: Rules = frozenset()
+        async def one(pattern: ResourcePattern) -> tuple[ACLs, KafkaError | None]:
+            removed: ACLs = frozenset()
 
-            def noted(rules: Rules) -> Rules:
-                nonlocal gone
-                after = change(pattern, rules)
-                gone = rules - after
+            def changed(acls: ACLs) -> ACLs:
+                nonlocal removed
+                after = change(pattern, acls)
+                removed = acls - after
                 return after
 
-            async with gate:
+            async with semaphore:
                 try:
-                    await self._change(pattern, noted)
+                    await self._change(pattern, changed)
                 except KafkaError as error:
-                    log.warning("access rules about %s cannot be changed: %s", znodes.acls(pattern), error)
-                    return gone, error
-            return gone, None
+                    log.warning("Cannot change the ACLs at %s: %s", znodes.acls(pattern), error)
+                    return removed, error
+            return removed, None
 
         try:
             async with asyncio.TaskGroup() as changes:
                 tasks = {pattern: changes.create_task(one(pattern)) for pattern in patterns}
         finally:
-            self._tell()
+            self._publish()
         return {pattern: task.result() for pattern, task in tasks.items()}
 
-    async def _change(self, pattern: ResourcePattern, change: Callable[[Rules], Rules]) -> None:
-        """Replace the rules about resources by what `change` makes of those of now, whichever broker wrote these."""
+    async def _change(self, pattern: ResourcePattern, change: Callable[[ACLs], ACLs]) -> None:
+        """Replace a resource's ACLs by what `change` makes of the current ones, even if another broker changes them."""
         path = znodes.acls(pattern)
-        for attempt in range(TRIES):
+        for attempt in range(ATTEMPTS):
             if attempt:
-                await asyncio.sleep(TRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
             node = await self._store.get(path)
             before = frozenset() if node is None else znodes.acls_of(pattern, node.value)
             after = change(before)
             if after != before:
-                note = f"{znodes.ACL_CHANGES[pattern.pattern_type]}/acl_changes_"
-                writes = [_write(path, node, after), Create(note, znodes.acl_change(pattern), sequence=True)]
+                notification = f"{znodes.ACL_CHANGES[pattern.pattern_type]}/acl_changes_"
+                writes = [_write(path, node, after), Create(notification, znodes.acl_change(pattern), sequence=True)]
                 try:
                     await self._store.multi(writes)
                 except (BadVersionError, NodeExistsError):
                     continue  # another broker was faster
-                except NoNodeError:  # as before, or it is the first rule about this type of resources
+                except NoNodeError:  # likewise, or it is the first ACL of this resource type
                     await store_reader.make_persistent_nodes(self._store, [path.rpartition("/")[0]])
                     continue
-                log.info("access rules about %s: %d added, %d removed", path, len(after - before), len(before - after))
-            self._take(pattern, after)
+                log.info("ACLs at %s: %d added, %d removed", path, len(after - before), len(before - after))
+            self._apply(pattern, after)
             return
-        raise MetadataStoreError(f"{path} is changed by others again and again")
+        raise MetadataStoreError(f"{path} was changed by other brokers {ATTEMPTS} times in a row; try again")
 
-    def _take(self, pattern: ResourcePattern, rules: Rules) -> None:
-        """These are the rules about resources now."""
-        if self._rules.get(pattern, frozenset()) == rules and pattern not in self._unreadable:
+    def _apply(self, pattern: ResourcePattern, acls: ACLs) -> None:
+        if self._acls.get(pattern, frozenset()) == acls and pattern not in self._unreadable:
             return
         self._unreadable.discard(pattern)
-        if rules:
-            self._rules[pattern] = rules
+        if acls:
+            self._acls[pattern] = acls
         else:
-            self._rules.pop(pattern, None)
-        self._is_told = False
+            self._acls.pop(pattern, None)
+        self._is_published = False
 
-    def _take_node(self, pattern: ResourcePattern, node: Node | None) -> None:
+    def _apply_node(self, pattern: ResourcePattern, node: Node | None) -> None:
         try:
-            self._take(pattern, frozenset() if node is None else znodes.acls_of(pattern, node.value))
+            self._apply(pattern, frozenset() if node is None else znodes.acls_of(pattern, node.value))
         except UnreadableNodeError as error:
-            log.error("%s; none but super users may do anything with what they are about", error)
-            self._take(pattern, frozenset())
+            log.error("Cannot parse ACLs: %s. Access to the resource is denied to everyone but super users.", error)
+            self._apply(pattern, frozenset())
             self._unreadable.add(pattern)
-            self._is_told = False
+            self._is_published = False
 
-    def _tell(self) -> None:
-        """Tell the listener where there is something new."""
-        if not self._is_told:
-            self._is_told = True
+    def _publish(self) -> None:
+        if not self._is_published:
+            self._is_published = True
             self._listener(
-                [acl for acls in self._rules.values() for acl in acls] + list(map(_forbidding, self._unreadable))
+                [acl for acls in self._acls.values() for acl in acls] + list(map(_deny_all, self._unreadable))
             )
 
-    # ControllerRequestHandler
+    # Changes by other brokers and tools
 
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._hear()
-            except KafkaError as error:
-                log.warning("access rules cannot be followed yet: %s", error)
-                asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._changed.set)
-            except Exception:
-                log.exception("access rules cannot be followed")
-
-    async def _hear(self) -> None:
-        """Take what others have changed since."""
+    async def _read_changes(self) -> None:
         async with self._lock:
-            now = self._monotonic()
-            paths = [
-                f"{parent}/{name}"
-                for parent in znodes.ACL_CHANGES.values()
-                for name in await self._store.children(parent, self._changed.set)
-            ]
-            found = await self._changed_nodes([path for path in paths if path not in self._notes], now)
-            if found is None:
-                found = await self._all_nodes()
-                for gone in self._rules.keys() | self._unreadable:
-                    found.setdefault(gone, None)
-            for pattern, node in found.items():
-                self._take_node(pattern, node)
-            self._notes, self._heard = {path: self._notes.get(path, now) for path in paths}, now
-            self._tell()
-            for path, seen in self._notes.items():
-                if now - seen > NOTE_SECONDS:
-                    await self._forget(path)
+            await self._notifications.read(self._changes.notify, self._apply_notifications)
 
-    async def _changed_nodes(self, notes: Sequence[str], now: float) -> dict[ResourcePattern, Node | None] | None:
-        """The nodes that notes tell of; None where there may have been more notes than these, or one is not understood.
+    async def _apply_notifications(self, notifications: list[str]) -> None:
+        now = self._monotonic()
+        nodes = await self._changed_nodes(notifications, now)
+        if nodes is None:
+            nodes = await self._all_nodes()
+            for pattern in self._acls.keys() | self._unreadable:
+                nodes.setdefault(pattern, None)
+        for pattern, node in nodes.items():
+            self._apply_node(pattern, node)
+        self._last_read = now
+        self._publish()
 
-        Notes are removed when they are old, so that who has not looked for so long has missed some.
+    async def _changed_nodes(
+        self, notifications: Sequence[str], now: float
+    ) -> dict[ResourcePattern, Node | None] | None:
+        """Return the znodes that notifications name, or None if some were missed or cannot be parsed.
+
+        Notifications expire, so a broker that has not read them for long has missed some.
         """
-        if self._heard is None or now - self._heard > NOTE_SECONDS / 2:
+        if self._last_read is None or now - self._last_read > EXPIRY_SECONDS / 2:
             return None
-        nodes = await store_reader.get_all(self._store, notes)
+        nodes = await store_reader.get_all(self._store, notifications)
         patterns = {None if node is None else znodes.changed_acls(node.value) for node in nodes}
         return await self._nodes([p for p in patterns if p is not None]) if None not in patterns else None
 
     async def _all_nodes(self) -> dict[ResourcePattern, Node | None]:
         patterns = []
-        for how, parent in znodes.ACLS.items():
-            for kind, name in znodes.ACL_KINDS.items():
+        for pattern_type, parent in znodes.ACLS.items():
+            for resource_type, name in znodes.ACL_KINDS.items():
                 names = await self._store.children(f"{parent}/{name}")
-                patterns += [ResourcePattern(kind, resource, how) for resource in names]
+                patterns += [ResourcePattern(resource_type, resource, pattern_type) for resource in names]
         return await self._nodes(patterns)
 
     async def _nodes(self, patterns: Sequence[ResourcePattern]) -> dict[ResourcePattern, Node | None]:
         nodes = await store_reader.get_all(self._store, list(map(znodes.acls, patterns)))
         return dict(zip(patterns, nodes, strict=True))
 
-    async def _forget(self, note: str) -> None:
-        try:
-            await self._store.multi([Delete(note)])
-        except NoNodeError:
-            pass  # another broker has
 
-
-def _write(path: str, node: Node | None, rules: Rules) -> Operation:
-    """The operation that has a node hold these rules, if it is still the one that was read; without rules it goes."""
-    if node is not None and not rules:
+def _write(path: str, node: Node | None, acls: ACLs) -> Operation:
+    """Return the operation that stores ACLs if the znode is still as it was read; without ACLs it is deleted."""
+    if node is not None and not acls:
         return Delete(path, node.version)
-    value = znodes.acls_value(rules)
+    value = znodes.acls_value(acls)
     if len(value) > MAX_NODE_BYTES:
-        raise InvalidRequestError(f"{path} has no room for {len(rules)} rules; take fewer, with prefixes or User:*")
+        raise InvalidRequestError(f"{path} cannot hold {len(acls)} ACLs; use fewer, with prefixes or User:*")
     return Create(path, value) if node is None else Set(path, value, node.version)
 
 
@@ -307,6 +277,5 @@ def _by_resource(acl: ACL) -> tuple[ResourcePattern, ACL]:
     return acl.resource_pattern, acl
 
 
-def _forbidding(pattern: ResourcePattern) -> ACL:
-    """A rule that forbids everybody everything."""
+def _deny_all(pattern: ResourcePattern) -> ACL:
     return ACL(f"User:{WILDCARD}", WILDCARD, ACLOperation.ALL, ACLPermissionType.DENY, pattern)

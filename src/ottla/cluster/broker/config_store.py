@@ -1,14 +1,13 @@
-"""Options set while the cluster runs: written below `/config` by whichever broker is asked, followed by all.
+"""Dynamic configs (KIP-226): the broker that receives a change writes it below `/config`, and all brokers apply it.
 
-With the options a note goes to `/config/changes`, where every broker looks; the tools of Kafka 0.8 to 2 leave theirs
-there, too. What a note is about is read again, so a note that comes late or twice does no harm. Loop thread.
+Each change comes with a notification in `/config/changes`, as the tools of Kafka 0.8 to 2 write them, too. The entity
+that it names is read again, so a notification that arrives late or twice does no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,90 +17,80 @@ from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import config_entities, znodes
+from ottla.cluster.store.change_notifications import ChangeListener, ChangeNotifications
 from ottla.cluster.store.metadata_store import (
     Create,
-    Delete,
     MetadataStore,
     MetadataStoreError,
-    NoNodeError,
     Operation,
     Set,
     put,
 )
-from ottla.errors import KafkaError, UnknownTopicOrPartitionError
+from ottla.errors import UnknownTopicOrPartitionError
 
 log = logging.getLogger("ottla.cluster")
 
-PAUSE_SECONDS: Final = 0.5
-"""How long after a failure everything is looked at again."""
 REFRESH_SECONDS: Final = 2.0
-"""How long who asks what is set waits for the store; then what was heard has to do."""
-NOTE_SECONDS: Final = 900.0
-"""How long a note stays; a broker that was away reads everything anyway. Kafka's, too."""
+"""How long a request waits for the store before it is answered with the last configs that were read."""
 
 
 class DynamicConfigStore:
-    """Sets options, and follows those that others set."""
+    """Writes dynamic configs, and applies those of other brokers. Not thread-safe: event loop only."""
 
-    def __init__(self, store: MetadataStore, view: MetadataCache) -> None:
+    def __init__(self, store: MetadataStore, metadata_cache: MetadataCache) -> None:
         self._store = store
-        self._view = view
-        self._notes: dict[str, float] | None = None
-        """Those that were followed, with the time; the ones from before the start say nothing new."""
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._cache = metadata_cache
+        self._notifications = ChangeNotifications(store, [znodes.CONFIG_CHANGES])
+        self._listener = ChangeListener("dynamic configs", self._read_notifications)
         self._lock = asyncio.Lock()
-        """Held from reading options until they are shown, and from reading until they are replaced: so that nothing
-        older is shown after something newer, and nothing made of what is not set any more."""
+        """Held while configs are read and applied, or read and replaced, so that no older value is applied after a
+        newer one, and no change is based on a value that has been replaced."""
 
     async def start(self) -> None:
-        """Read what is set on everything but topics, and follow what changes from now on."""
-        await self._follow_notes()
-        options = await store_reader.read_options(self._store)
-        await self._view.change(lambda image: replace(image, options=options))
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        """Read the configs of everything but topics, and apply changes from now on."""
+        await self._notifications.read(self._listener.notify, _skip)  # all configs are read below
+        configs = await store_reader.read_configs(self._store)
+        await self._cache.change(lambda image: replace(image, options=configs))
+        self._listener.start()
 
     async def close(self) -> None:
-        """Follow no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        """Apply no more changes."""
+        await self._listener.close()
 
     @asynccontextmanager
     async def changing(self, path: str | None) -> AsyncIterator[None]:
-        """One change after the other, each made of what is set by then; None: on what the store does not keep.
+        """Serialize changes, each based on the entity's current configs; None: an entity that the store does not keep.
 
-        It is read again for that: of what another broker was asked to set a moment ago this one may not have heard yet,
-        and would take it back.
+        The configs are read again first: this broker may not have applied another broker's last change yet, and would
+        revert it.
         """
         async with self._lock:
             if path is not None:
-                await self._read_again([path])
+                await self._read_entities([path])
             yield
 
     async def refresh(self, paths: Sequence[str]) -> None:
-        """Hear what is set on entities by now, also by another broker a moment ago. Not where the store is away."""
+        """Read entities again, for changes of other brokers a moment ago; do nothing if the store is not reachable."""
         try:
             async with asyncio.timeout(REFRESH_SECONDS), self._lock:
-                await self._read_again(paths)
+                await self._read_entities(paths)
         except (TimeoutError, MetadataStoreError) as error:
-            log.warning("what is set now cannot be read: %s", error)
+            log.warning("Dynamic configs cannot be read; using the last that were read: %s", error)
 
     async def set_topic(self, name: str, options: Mapping[str, str]) -> None:
-        """Replace the options set on a topic with checked ones."""
-        if name not in self._view.image.topics:
+        """Replace the configs of a topic with validated ones."""
+        if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         await self._store.multi(
             [
                 await put(self._store, znodes.config_topic(name), znodes.config_value(options)),
-                _note(f"{znodes.TOPIC_OPTIONS}/{name}"),
+                _notification(f"{znodes.TOPIC_OPTIONS}/{name}"),
             ]
         )
-        await self._show_topic(name, dict(options))
+        await self._apply_topic(name, dict(options))
 
     async def set(self, entity: str, options: Mapping[str, str]) -> None:
-        """Replace the checked options set on an entity that is not a topic (see `entities`); none removes it."""
+        """Replace the configs of an entity that is not a topic (see `config_entities`) with validated ones."""
         writes: list[Operation] = []
         head, nested, _ = entity.partition(config_entities.NESTED + "/")
         if nested and options:
@@ -110,73 +99,50 @@ class DynamicConfigStore:
                     writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
         write = await put(self._store, znodes.config_entity(entity), znodes.config_value(options))
         if options or isinstance(write, Set):
-            # a node stays when its options go: clients of a user may hang below it
-            await self._store.multi([*writes, write, _note(entity)])
-        await self._show(entity, dict(options))
+            # keep the znode of an entity without configs: it may have children, e.g. the clients of a user
+            await self._store.multi([*writes, write, _notification(entity)])
+        await self._apply_entity(entity, dict(options))
 
-    async def _show(self, entity: str, options: Mapping[str, str]) -> None:
-        if self._view.image.options.get(entity, {}) != options:
-            changed = {**self._view.image.options, entity: options}
-            await self._view.change(lambda image: replace(image, options={e: o for e, o in changed.items() if o}))
+    async def _apply_entity(self, entity: str, options: Mapping[str, str]) -> None:
+        if self._cache.image.options.get(entity, {}) != options:
+            changed = {**self._cache.image.options, entity: options}
+            await self._cache.change(lambda image: replace(image, options={e: o for e, o in changed.items() if o}))
 
-    async def _show_topic(self, name: str, options: Mapping[str, str]) -> None:
+    async def _apply_topic(self, name: str, options: Mapping[str, str]) -> None:
         def changed(topics: Mapping[str, TopicImage]) -> Mapping[str, TopicImage]:
             return {**topics, name: replace(topics[name], options=options)}
 
-        known = self._view.image.topics.get(name)
-        if known is not None and known.options != options:
-            await self._view.change(
+        topic = self._cache.image.topics.get(name)
+        if topic is not None and topic.options != options:
+            await self._cache.change(
                 lambda image: image.with_topics(changed(image.topics)) if name in image.topics else image
             )
 
-    # ControllerRequestHandler
+    async def _read_notifications(self) -> None:
+        await self._notifications.read(self._listener.notify, self._apply)
 
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._follow_notes()
-            except KafkaError as error:
-                log.warning("options that were set cannot be followed yet: %s", error)
-                asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._changed.set)
-            except Exception:
-                log.exception("options that were set cannot be followed")
+    async def _apply(self, notifications: list[str]) -> None:
+        for path in notifications:
+            node = await self._store.get(path)
+            entity = None if node is None else znodes.changed_entity(node.value)
+            if entity is not None:
+                async with self._lock:
+                    await self._read_entities([entity])
 
-    async def _follow_notes(self) -> None:
-        names = await self._store.children(znodes.CONFIG_CHANGES, self._changed.set)
-        now, known = time.monotonic(), self._notes
-        for name in names if known is not None else ():
-            if known is not None and name not in known:
-                await self._take(name)
-        self._notes = {name: now if known is None else known.get(name, now) for name in names}
-        for name, seen in self._notes.items():
-            if now - seen > NOTE_SECONDS:
-                await self._forget(name)
-
-    async def _take(self, note: str) -> None:
-        node = await self._store.get(f"{znodes.CONFIG_CHANGES}/{note}")
-        path = None if node is None else znodes.changed_entity(node.value)
-        if path is not None:
-            async with self._lock:
-                await self._read_again([path])
-
-    async def _read_again(self, paths: Sequence[str]) -> None:
+    async def _read_entities(self, paths: Sequence[str]) -> None:
         nodes = await store_reader.get_all(self._store, [znodes.config_entity(path) for path in paths])
         for path, node in zip(paths, nodes, strict=True):
-            options = dict(store_reader.options_of(node, znodes.config_entity(path)))
+            options = dict(store_reader.configs_of(node, znodes.config_entity(path)))
             kind, _, name = path.partition("/")
             if kind == znodes.TOPIC_OPTIONS:
-                await self._show_topic(name, options)
+                await self._apply_topic(name, options)
             else:
-                await self._show(path, options)
-
-    async def _forget(self, note: str) -> None:
-        try:
-            await self._store.multi([Delete(f"{znodes.CONFIG_CHANGES}/{note}")])
-        except NoNodeError:
-            pass  # another broker has
+                await self._apply_entity(path, options)
 
 
-def _note(path: str) -> Create:
+async def _skip(_notifications: list[str]) -> None:
+    pass
+
+
+def _notification(path: str) -> Create:
     return Create(f"{znodes.CONFIG_CHANGES}/config_change_", znodes.change_notification(path), sequence=True)

@@ -108,7 +108,7 @@ class ControllerRequestHandler:
         new = [name for name, _, _ in _topics(request) if name not in known]
         paths = [znodes.config_topic(name) for name in new]
         nodes = await store_reader.get_all(self._store, paths)
-        options = {n: store_reader.options_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+        options = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
         ids = await self._ids(request)
         await self._change(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
 

@@ -108,7 +108,7 @@ class Controller:
         store = self._context.store
         brokers = await store_reader.read_brokers(store)
         found = await store_reader.read_topics(store)
-        options = await store_reader.read_topic_options(store)
+        options = await store_reader.read_topic_configs(store)
         marked = set(await store.children(znodes.DELETE_TOPICS))
         feature = await store.get(znodes.FEATURE)
         image = replace(

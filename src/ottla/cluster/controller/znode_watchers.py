@@ -1,19 +1,16 @@
-"""What others write into the tree: the tools of Kafka 0.8 to 2 with `--zookeeper`, other brokers, people by hand.
+"""Changes that others write into the metadata store: tools of Kafka 0.8 to 2 with `--zookeeper`, brokers, and people.
 
-The controller looks at topics and more partitions under `/brokers/topics`, and at requests under `/admin`: to delete
-topics, to move partitions, to have preferred leaders lead; and, where options were changed, at partitions that nobody
-leads: a replica that is not in sync may be allowed to now. A watch tells only that something has changed, once; so what
-it was about is read again, and a change that is there already changes nothing. Our own changes come by here, too, and
-are known by then. Options that others set are followed by every broker (see `options`).
+The controller reads new topics and partitions below `/brokers/topics`, and requests below `/admin`: to delete topics,
+to reassign partitions, to elect preferred leaders. If configs have changed, it looks at partitions without a leader
+again: `unclean.leader.election.enable` may now allow a replica that is not in sync. A watch fires once and says only
+that something has changed, so everything is read again; a change that is applied already has no effect. The
+controller's own changes arrive here, too. Changed configs are applied by every broker (see `config_store`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
 
 from ottla.cluster.controller import reassignment_rules
 from ottla.cluster.controller.controller import Controller
@@ -23,6 +20,7 @@ from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.image.store_reader import Item
 from ottla.cluster.store import znodes
+from ottla.cluster.store.change_notifications import ChangeListener
 from ottla.cluster.store.metadata_store import (
     BadVersionError,
     Create,
@@ -40,72 +38,54 @@ from ottla.names import check_topic_name
 
 log = logging.getLogger("ottla.cluster")
 
-PAUSE_SECONDS: Final = 0.5
-"""How long after a failure everything is looked at again."""
-
 
 class ZNodeChangeHandlers:
-    """Follows the tree while it runs. Loop thread."""
+    """Applies such changes while this broker is the controller. Not thread-safe: event loop only."""
 
     def __init__(
-        self, store: MetadataStore, view: MetadataCache, controller: Controller, *, delete_topics: bool = True
+        self, store: MetadataStore, metadata_cache: MetadataCache, controller: Controller, *, delete_topics: bool = True
     ) -> None:
-        """`delete_topics`: as `delete.topic.enable`; requests that are not followed are removed, as Kafka does."""
+        """`delete_topics`: `delete.topic.enable`; if False, requests for deletion are removed, as in Kafka."""
         self._store = store
-        self._view = view
+        self._cache = metadata_cache
         self._controller = controller
         self._delete_topics = delete_topics
-        self._changed = asyncio.Event()
+        self._listener = ChangeListener(
+            "the metadata store",
+            self._read_topics,
+            self._read_deletions,
+            self._read_reassignments,
+            self._read_elections,
+            self._read_log_dir_events,
+            self._elect_leaders,
+        )
         self._watched: set[str] = set()
-        """Topics whose node is watched."""
-        self._moving: dict[TopicPartition, Item] = {}
-        """What a request in the tree has set in motion, and goes on as it says."""
-        self._waiting: set[TopicPartition] = set()
-        """Partitions without a leader, whose options have changed."""
-        self._task: asyncio.Task[None] | None = None
-        view.on_change(self._on_change)
+        """Topics whose znode is watched."""
+        self._reassigning: dict[TopicPartition, Item] = {}
+        """Reassignments that a request has started, and that are still as it says."""
+        self._leaderless: set[TopicPartition] = set()
+        """Partitions without a leader whose configs have changed."""
+        metadata_cache.on_change(self._on_change)
 
     def start(self) -> None:
-        """Look at everything, and again whenever something changes; as often as this broker is the controller."""
+        """Read everything, and again whenever something changes. Called each time that this broker is elected."""
         self._watched.clear()
-        self._moving.clear()
-        self._waiting.clear()  # a new controller has looked at all partitions
-        self._changed.set()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._reassigning.clear()
+        self._leaderless.clear()  # a new controller has looked at all partitions
+        self._listener.notify()
+        self._listener.start()
 
     async def close(self) -> None:
-        """Stop looking."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
-    async def _follow(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            looks = (self._topics, self._deletions, self._reassignments, self._elections, self._disks, self._leaderless)
-            for look in looks:
-                await self._try(look)
+        """Apply no more changes."""
+        await self._listener.close()
 
     async def _on_change(self, before: ClusterImage, after: ClusterImage) -> None:
-        self._waiting |= _reconsidered(before, after)
-        if self._moving or self._waiting:  # a move may have come to its end
-            self._changed.set()
+        self._leaderless |= _leaderless_with_new_configs(before, after)
+        if self._reassigning or self._leaderless:  # a reassignment may be complete
+            self._listener.notify()
 
-    async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await look()
-        except NotControllerError:
-            pass  # whoever is looks at it, too
-        except KafkaError as error:
-            log.warning("a change in the metadata store cannot be followed yet: %s", error)
-            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._changed.set)
-        except Exception:
-            log.exception("a change in the metadata store cannot be followed")
-
-    async def _topics(self) -> None:
-        names = await self._store.children(znodes.TOPICS, self._changed.set)
+    async def _read_topics(self) -> None:
+        names = await self._store.children(znodes.TOPICS, self._listener.notify)
         self._watched &= set(names)
         for name in names:
             if name not in self._watched:
@@ -115,28 +95,28 @@ class ZNodeChangeHandlers:
 
     def _topic_changed(self, name: str) -> None:
         self._watched.discard(name)
-        self._changed.set()
+        self._listener.notify()
 
-    async def _deletions(self) -> None:
-        node = await self._store.get(znodes.DELETE_TOPICS, self._changed.set)
+    async def _read_deletions(self) -> None:
+        node = await self._store.get(znodes.DELETE_TOPICS, self._listener.notify)
         if node is not None and node.value:
-            await self._tell_apart(node)
-        for name in await self._store.children(znodes.DELETE_TOPICS, self._changed.set):
-            if name in self._view.image.deleting:
+            await self._split(node)
+        for name in await self._store.children(znodes.DELETE_TOPICS, self._listener.notify):
+            if name in self._cache.image.deleting:
                 continue
             try:
                 if self._delete_topics:
                     await self._controller.topics.delete(name)
-                    continue  # the request goes when the topic is gone
+                    continue  # the request is removed with the topic
             except UnknownTopicOrPartitionError:
-                begun = name in self._view.image.deleting
-                if begun or await self._store.get(znodes.delete_topic(name)) is None:
-                    continue  # this controller made the znode, and has begun the deletion or completed it meanwhile
-                log.warning("%s: there is no such topic", znodes.delete_topic(name))
+                deleting = name in self._cache.image.deleting
+                if deleting or await self._store.get(znodes.delete_topic(name)) is None:
+                    continue  # this controller created the znode, and has started or completed the deletion meanwhile
+                log.warning("Ignoring request %s: the topic does not exist", znodes.delete_topic(name))
             await self._remove(znodes.delete_topic(name))
 
-    async def _tell_apart(self, node: Node) -> None:
-        """Make one request of each topic that a single one names, as the first design of deletion had it."""
+    async def _split(self, node: Node) -> None:
+        """Create a request for each topic that a single request names, as in the first design of topic deletion."""
         for name in _topics(node.value):
             try:
                 await self._store.multi([Create(znodes.delete_topic(name))])
@@ -144,55 +124,54 @@ class ZNodeChangeHandlers:
                 pass
         await self._change(Set(znodes.DELETE_TOPICS, b"", node.version))
 
-    async def _reassignments(self) -> None:
-        """Begin what is asked for anew, and leave in the request what goes on as it says.
+    async def _read_reassignments(self) -> None:
+        """Start new reassignments of the request, and leave those in it that are still in progress.
 
-        What has come to its end, was taken back or goes elsewhere by now must not begin again: as in Kafka, it is taken
-        out of the request, which goes when it is empty.
+        One that is complete, cancelled or replaced must not start again: as in Kafka, it is removed from the request,
+        which is deleted when it is empty.
         """
-        node = await self._store.get(znodes.REASSIGN, self._changed.set)
+        node = await self._store.get(znodes.REASSIGN, self._listener.notify)
         if node is None:
-            self._moving = {}
+            self._reassigning = {}
             return
-        wanted = store_reader.requested(znodes.REASSIGN, node.value)
-        for tp, item in wanted.items():
-            if self._moving.get(tp) != item:
-                await self._move(tp, item, node.value)
+        requested = store_reader.requested(znodes.REASSIGN, node.value)
+        for tp, item in requested.items():
+            if self._reassigning.get(tp) != item:
+                await self._reassign(tp, item, node.value)
         await self._controller.moves.go_on()
-        self._moving = {tp: item for tp, item in wanted.items() if self._goes_on(tp, item)}
-        if not self._moving:
+        self._reassigning = {tp: item for tp, item in requested.items() if self._is_in_progress(tp, item)}
+        if not self._reassigning:
             await self._change(Delete(znodes.REASSIGN, node.version))
-        elif len(self._moving) < len(wanted):
-            left = znodes.request_value(self._moving.values())
-            await self._change(Set(znodes.REASSIGN, left, node.version))
+        elif len(self._reassigning) < len(requested):
+            remaining = znodes.request_value(self._reassigning.values())
+            await self._change(Set(znodes.REASSIGN, remaining, node.version))
 
-    def _goes_on(self, tp: TopicPartition, item: Item) -> bool:
-        """Whether a partition is on its way to where a request wants it."""
-        p = self._view.image.partition(tp)
+    def _is_in_progress(self, tp: TopicPartition, item: Item) -> bool:
+        partition = self._cache.image.partition(tp)
         return (
-            p is not None
-            and reassignment_rules.is_moving(p)
-            and item.get("replicas") == [*reassignment_rules.target_of(p)]
+            partition is not None
+            and reassignment_rules.is_moving(partition)
+            and item.get("replicas") == [*reassignment_rules.target_of(partition)]
         )
 
-    async def _move(self, tp: TopicPartition, item: Item, request: bytes) -> None:
+    async def _reassign(self, tp: TopicPartition, item: Item, request: bytes) -> None:
         try:
             await self._controller.moves.carry_out(tp, item, request)
         except (NotControllerError, MetadataStoreError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
-            log.error("%s: %s is not moved: %s", znodes.REASSIGN, tp, error)
+            log.error("Ignoring reassignment of %s in %s: %s", tp, znodes.REASSIGN, error)
 
-    async def _elections(self) -> None:
-        node = await self._store.get(znodes.PREFERRED_ELECTION, self._changed.set)
+    async def _read_elections(self) -> None:
+        node = await self._store.get(znodes.PREFERRED_ELECTION, self._listener.notify)
         if node is not None:
             await self._controller.elect(
                 Reason.PREFERRED, store_reader.requested(znodes.PREFERRED_ELECTION, node.value)
             )
             await self._remove(znodes.PREFERRED_ELECTION)
 
-    async def _disks(self) -> None:
-        for name in await self._store.children(znodes.LOG_DIR_EVENTS, self._changed.set):
+    async def _read_log_dir_events(self) -> None:
+        for name in await self._store.children(znodes.LOG_DIR_EVENTS, self._listener.notify):
             path = f"{znodes.LOG_DIR_EVENTS}/{name}"
             node = await self._store.get(path)
             broker = None if node is None else znodes.broker_of_event(node.value)
@@ -200,11 +179,11 @@ class ZNodeChangeHandlers:
                 self._controller.look_at_disks(broker)
             await self._remove(path)
 
-    async def _leaderless(self) -> None:
-        waiting = frozenset(self._waiting)
-        if waiting:
-            await self._controller.elect(Reason.BROKERS, waiting)
-            self._waiting -= waiting
+    async def _elect_leaders(self) -> None:
+        partitions = frozenset(self._leaderless)
+        if partitions:
+            await self._controller.elect(Reason.BROKERS, partitions)
+            self._leaderless -= partitions
 
     async def _remove(self, path: str) -> None:
         await self._change(Delete(path))
@@ -213,29 +192,29 @@ class ZNodeChangeHandlers:
         try:
             await self._store.multi([change])
         except (NoNodeError, BadVersionError):
-            pass  # who wrote it has taken it back, or has written something else, which is looked at next
+            pass  # its author has deleted or replaced it, which is read next
 
 
-def _reconsidered(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
-    """Partitions that nobody leads, and for which other options hold than did (`unclean.leader.election.enable`)."""
-    all_have = before.options is not after.options
-    if not all_have and before.topics is after.topics:
+def _leaderless_with_new_configs(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
+    """Return the partitions without a leader whose configs have changed (`unclean.leader.election.enable`)."""
+    defaults_changed = before.options is not after.options
+    if not defaults_changed and before.topics is after.topics:
         return set()
     changed = [
         topic
         for name, topic in after.topics.items()
-        if (known := before.topics.get(name)) is not None and (all_have or topic.options != known.options)
+        if (old := before.topics.get(name)) is not None and (defaults_changed or topic.options != old.options)
     ]
     return {TopicPartition(t.name, i) for t in changed for i, p in enumerate(t.partitions) if p.leader == NO_LEADER}
 
 
 def _topics(raw: bytes) -> list[str]:
-    """The topics that a request to delete names; none of what is no request, which is told."""
+    """Return the topics that a request for deletion names. A malformed request is logged and ignored."""
     try:
         names: list[str] = znodes.load(raw)["topics"]
         for name in names:
             check_topic_name(name)
     except (ValueError, KeyError, TypeError, InvalidTopicError) as error:
-        log.error("%s is no request: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
+        log.error("Ignoring malformed request %s: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
         return []
     return names

@@ -145,7 +145,7 @@ async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | Non
     return found
 
 
-async def read_options(store: MetadataStore) -> dict[str, Mapping[str, str]]:
+async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
     """What is set on everything but topics, by the paths of `entities`."""
     found: dict[str, Mapping[str, str]] = {}
     for kind in config_entities.TYPES:
@@ -159,19 +159,19 @@ async def read_options(store: MetadataStore) -> dict[str, Mapping[str, str]]:
     return found
 
 
-async def read_topic_options(store: MetadataStore) -> dict[str, Mapping[str, str]]:
+async def read_topic_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
     """What is set on topics, by their names."""
     names = await store.children(znodes.CONFIG_TOPICS)
     nodes = await get_all(store, [znodes.config_topic(name) for name in names])
-    return {name: options_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
+    return {name: configs_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
 
 
 async def read_entity(store: MetadataStore, path: str) -> Mapping[str, str]:
     """The options in one node below `/config`."""
-    return options_of(await store.get(path), path)
+    return configs_of(await store.get(path), path)
 
 
-def options_of(node: Node | None, path: str) -> Mapping[str, str]:
+def configs_of(node: Node | None, path: str) -> Mapping[str, str]:
     """The options in a node below `/config`; none where it is not there, or cannot be read, which is told."""
     if node is None or not node.value:
         return {}

@@ -1,0 +1,94 @@
+"""Reacting to changes of the metadata store: a task woken by watches, and notifications of configs and ACLs.
+
+Kafka's `ZkNodeChangeNotificationListener`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from ottla.cluster.store.metadata_store import Delete, MetadataStore, NoNodeError
+from ottla.errors import KafkaError, NotControllerError
+
+log = logging.getLogger("ottla.cluster")
+
+RETRY_SECONDS: Final = 0.5
+EXPIRY_SECONDS: Final = 900.0
+"""How long a notification stays, as in Kafka; a broker that was away for longer reads everything anyway."""
+
+
+class ChangeListener:
+    """Runs handlers in a task whenever a watch fires, and again after failures. Not thread-safe: event loop only."""
+
+    def __init__(self, subject: str, *handlers: Callable[[], Awaitable[None]]) -> None:
+        """`subject`: what the handlers read, for the log."""
+        self._subject = subject
+        self._handlers = handlers
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def notify(self) -> None:
+        """Run the handlers soon; a `Watcher`."""
+        self._changed.set()
+
+    def start(self) -> None:
+        """Handle changes from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            for handler in self._handlers:
+                await self._try(handler)
+
+    async def _try(self, handler: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await handler()
+        except NotControllerError:
+            pass  # the controller handles the change
+        except KafkaError as error:
+            log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
+        except Exception:
+            log.exception("Cannot read changes of %s", self._subject)
+
+
+class ChangeNotifications:
+    """The notification znodes below some parents: which are new, and which have expired."""
+
+    def __init__(
+        self, store: MetadataStore, parents: Sequence[str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._parents = parents
+        self._monotonic = monotonic
+        self._handled: dict[str, float] = {}
+        """By path: when this broker has read them first."""
+
+    async def read(self, watch: Callable[[], None], handle: Callable[[list[str]], Awaitable[None]]) -> None:
+        """Pass the paths of new notifications to `handle`, then delete expired ones; `watch` fires at the next one."""
+        now = self._monotonic()
+        paths = [f"{parent}/{name}" for parent in self._parents for name in await self._store.children(parent, watch)]
+        await handle([path for path in paths if path not in self._handled])
+        self._handled = {path: self._handled.get(path, now) for path in paths}
+        for path, handled_at in self._handled.items():
+            if now - handled_at > EXPIRY_SECONDS:
+                await self._delete(path)
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self._store.multi([Delete(path)])
+        except NoNodeError:
+            pass  # another broker has deleted it
