@@ -16,7 +16,7 @@ from tests.chaos.links import Link, Links
 from tests.chaos.peers import OPTIONS, Peer, write_properties
 
 from ottla.net.ports import free_port
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 BROKERS = (1, 2, 3)
 ZOOKEEPER = "zookeeper"
@@ -100,7 +100,7 @@ class Cluster:
         self.directory = directory
         self.peer = peer
         self._options = options
-        self.zookeeper = LocalZooKeeper(directory / "zookeeper", free_port())
+        self.zookeeper = ZooKeeperServer(directory / "zookeeper", free_port())
         self.brokers = {broker: BrokerProcess(broker, directory, peer) for broker in BROKERS}
         self.links = Links(self._pids)
         self.bootstrap = ""

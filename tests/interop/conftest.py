@@ -14,7 +14,7 @@ from tests.interop import kafka_jars
 
 from ottla.broker.embedded import Broker
 from ottla.net.ports import free_port
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 PARTITIONS = 6
 
@@ -26,9 +26,9 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """Its jars come with PySpark: files that ask for it skip where that is missing."""
-    with LocalZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as started:
         yield started
 
 

@@ -4,6 +4,7 @@ For programs and readers of that time; new programs want `ottla.KafkaProducer` a
 every broker that still answers version 0 of their calls: Ottla, and Apache Kafka to 3.9.
 """
 
+from ottla.cluster.store.zk_client import ZkClient as ZkClient
 from ottla.legacy.broker_partition_info import BrokerPartitionInfo as BrokerPartitionInfo
 from ottla.legacy.client_utils import ClientUtils as ClientUtils
 from ottla.legacy.consumer_config import ConsumerConfig as ConsumerConfig
@@ -65,7 +66,6 @@ from ottla.legacy.sync_producer import SyncProducer as SyncProducer
 from ottla.legacy.topic_filter import Blacklist as Blacklist
 from ottla.legacy.topic_filter import TopicFilter as TopicFilter
 from ottla.legacy.topic_filter import Whitelist as Whitelist
-from ottla.legacy.zk_client import ZkClient as ZkClient
 from ottla.model import OffsetAndMetadata as OffsetAndMetadata
 from ottla.model import TopicPartition as TopicPartition
 from ottla.net.client.blocking_channel import BlockingChannel as BlockingChannel

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.clock import SYSTEM_CLOCK, Clock
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import IllegalStateError, KafkaError
 from ottla.legacy.consumer_config import ConsumerConfig
 from ottla.legacy.decoder import Decoder, DefaultDecoder
@@ -26,7 +27,6 @@ from ottla.legacy.kafka_stream import KafkaStream
 from ottla.legacy.partition_topic_info import ChunkQueue
 from ottla.legacy.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
 from ottla.legacy.topic_filter import TopicFilter
-from ottla.legacy.zk_client import ZkClient
 from ottla.legacy.zk_rebalancer_listener import ZKRebalancerListener
 from ottla.model import TopicPartition
 

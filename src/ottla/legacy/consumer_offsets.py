@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import KafkaError
 from ottla.legacy.consumer_config import ConsumerConfig
 from ottla.legacy.partition_topic_info import INVALID_OFFSET
@@ -21,7 +22,6 @@ from ottla.legacy.requests import (
     OffsetFetchRequest,
 )
 from ottla.legacy.simple_consumer import SimpleConsumer
-from ottla.legacy.zk_client import ZkClient
 from ottla.model import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.legacy")

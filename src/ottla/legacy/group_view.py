@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Watcher
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import KafkaError
 from ottla.legacy.partition_assignor import AssignmentContext
 from ottla.legacy.topic_count import ConsumerThreadId, TopicCount
-from ottla.legacy.zk_client import ZkClient
 
 
 class GroupView(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Final
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, NodeExistsError
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import KafkaError
 from ottla.legacy.consumer_config import ConsumerConfig
 from ottla.legacy.consumer_fetcher import ConsumerFetcherManager
@@ -27,7 +28,6 @@ from ottla.legacy.group_view import GroupView, GroupWatcher
 from ottla.legacy.partition_assignor import ASSIGNORS, Decision
 from ottla.legacy.partition_topic_info import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from ottla.legacy.topic_count import ConsumerThreadId, TopicCount
-from ottla.legacy.zk_client import ZkClient
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.legacy")

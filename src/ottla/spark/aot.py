@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ConfigurationError, IllegalStateError
-from ottla.spark.java import Java, cache_dir, find_java, quoted
+from ottla.java import Java, cache_dir, find_java, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

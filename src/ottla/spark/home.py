@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ottla.errors import ConfigurationError
-from ottla.spark.java import cache_dir
+from ottla.java import cache_dir
 
 log = logging.getLogger("ottla.spark")
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.java import cache_dir, find_java, java_home
 from ottla.spark import register
 from ottla.spark.aot import JAVA_OPTIONS, java_options
 from ottla.spark.extras import needed
 from ottla.spark.home import use_installed_pyspark
-from ottla.spark.java import cache_dir, find_java, java_home
 from ottla.spark.workers import check_workers
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ottla.legacy import (
     ZkClient,
 )
 from ottla.legacy.consumer_connector import Consumer, ConsumerConfig
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop
 
@@ -65,7 +65,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def kafkas(zookeeper: LocalZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def kafkas(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     kafka_or_skip(KAFKA)
     connect = f"{zookeeper.connect}/kafkas"
     with kafka_on_zookeeper(tmp_path_factory.mktemp("kafka"), connect) as bootstrap, ZkClient(connect) as zk:
@@ -73,7 +73,7 @@ def kafkas(zookeeper: LocalZooKeeper, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def ours(zookeeper: LocalZooKeeper) -> Iterator[Cluster]:
+def ours(zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
     connect = f"{zookeeper.connect}/ours"
     with Broker({"zookeeper.connect": connect}) as broker, ZkClient(connect) as zk:
         yield Cluster(connect, broker.bootstrap_servers, zk)

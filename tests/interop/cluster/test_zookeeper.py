@@ -25,16 +25,16 @@ from ottla.cluster.store.metadata_store import (
     Operation,
     Set,
 )
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.cluster.store.zookeeper_store import ConnectionLostError, ZooKeeperMetadataStore
 from ottla.errors import StartupError
-from ottla.legacy.zk_client import ZkClient
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 SESSION_MS = 1_500
 
 
 @pytest.fixture
-def connect(zookeeper: LocalZooKeeper, request: pytest.FixtureRequest) -> str:
+def connect(zookeeper: ZooKeeperServer, request: pytest.FixtureRequest) -> str:
     """A chroot of the test's own."""
     return f"{zookeeper.connect}/{request.node.name.replace('[', '-').replace(']', '')}"
 
@@ -113,7 +113,7 @@ def test_a_session_that_has_ended_can_be_ended(connect: str) -> None:
     run(test, connect)
 
 
-def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: LocalZooKeeper, connect: str) -> None:
+def test_a_write_whose_answer_was_lost_is_done_once(zookeeper: ZooKeeperServer, connect: str) -> None:
     """Killed and restarted under a stream of writes with versions: each is done once, though answers are lost."""
 
     async def test(registry: ZooKeeperMetadataStore) -> None:
@@ -159,7 +159,7 @@ def test_a_write_that_was_done_before_its_answer_was_lost_is_not_done_again(
     run(test, connect)
 
 
-def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeeper, connect: str) -> None:
+def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: ZooKeeperServer, connect: str) -> None:
     async def test(registry: ZooKeeperMetadataStore) -> None:
         assert zookeeper.pid is not None
         os.kill(zookeeper.pid, signal.SIGSTOP)
@@ -183,7 +183,7 @@ def test_a_server_that_is_silent_is_a_timeout_not_a_hang(zookeeper: LocalZooKeep
     ["topics --list", "create-topic --topic visits", "console-consumer --topic visits --timeout-ms 2000"],
 )
 def test_tools_do_not_make_a_cluster_of_a_mistyped_path(
-    command: str, zookeeper: LocalZooKeeper, capsys: pytest.CaptureFixture[str]
+    command: str, zookeeper: ZooKeeperServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command.split(), "--zookeeper", f"{zookeeper.connect}/nope/there"]) == 1
     said = capsys.readouterr().err

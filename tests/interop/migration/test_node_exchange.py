@@ -20,7 +20,7 @@ from tests.interop.kafka_jars import NODE_HEAP, kafka, server
 from ottla import Broker
 from ottla.cli.main import main as ottla
 from ottla.net.ports import free_port
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -190,7 +190,7 @@ def test_a_node_goes_from_us_to_kafka_on_zookeeper_and_back(tmp_path: Path, comp
     with ours(data) as bootstrap:
         work.set_up(bootstrap)
         work.go_on(bootstrap)
-    with LocalZooKeeper(tmp_path / "zookeeper") as zookeeper:
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
         connect = f"{zookeeper.connect}/kafka"
         assert ottla(["registry", "export", "--data", str(data), "--zookeeper", connect]) == 0
         with kafka_on_zookeeper(tmp_path, connect) as bootstrap:

@@ -19,8 +19,8 @@ pytest.importorskip("kazoo")
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
 from ottla.cli.main import main
 from ottla.cluster.store.store_export import read_tree
-from ottla.legacy.zk_client import ZkClient
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.cluster.store.zk_client import ZkClient
+from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop
 
@@ -29,7 +29,7 @@ OF_ONE_RUN = {"timestamp", "topic_id", "id", "port", "host", "endpoints", "block
 """Fields whose values differ from run to run."""
 
 
-def broker(zookeeper: LocalZooKeeper, chroot: str, data: Path, session_ms: int = SESSION_MS) -> BrokerProcess:
+def broker(zookeeper: ZooKeeperServer, chroot: str, data: Path, session_ms: int = SESSION_MS) -> BrokerProcess:
     options = {"broker.id": 0, "zookeeper.connect": f"{zookeeper.connect}/{chroot}"}
     timeouts = {"zookeeper.session.timeout.ms": session_ms, "group.initial.rebalance.delay.ms": 0}
     return BrokerProcess(data, **options, **timeouts)
@@ -47,7 +47,7 @@ def read(bootstrap: str, count: int) -> list[bytes]:
         return [next(consumer).value for _ in range(count)]
 
 
-def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "killed", tmp_path) as node:
         send(node.bootstrap, b"1", b"2")
         node.kill()
@@ -58,7 +58,7 @@ def test_a_broker_that_was_killed_takes_its_place_again(zookeeper: LocalZooKeepe
         assert node.stop() == 0
 
 
-def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     session_ms = 60_000
     with broker(zookeeper, "at-once", tmp_path, session_ms) as node:
         send(node.bootstrap, b"1")
@@ -74,7 +74,7 @@ def test_a_broker_that_was_killed_does_not_wait_for_its_session(zookeeper: Local
         assert not (tmp_path / "zookeeper-session").exists()
 
 
-def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "again", tmp_path) as node, ZkClient(f"{zookeeper.connect}/again") as zk:
         before = zk.run(zk.registry.get("/brokers/ids/0"))
         with pytest.raises(AssertionError, match=r"log\.dirs: .* in use"):
@@ -83,14 +83,14 @@ def test_a_second_start_with_the_same_directory_does_no_harm(zookeeper: LocalZoo
         assert zk.run(zk.registry.get("/brokers/ids/0")) == before
 
 
-def test_a_second_broker_with_the_same_id_is_refused(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_a_second_broker_with_the_same_id_is_refused(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "twice", tmp_path / "a") as node:
         with pytest.raises(AssertionError, match=r"/brokers/ids/0 belongs to another broker.*broker\.id"):
             broker(zookeeper, "twice", tmp_path / "b").start()
         send(node.bootstrap, b"1")
 
 
-def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with broker(zookeeper, "away", tmp_path) as node:
         send(node.bootstrap, b"1")
         zookeeper.kill()
@@ -104,7 +104,7 @@ def test_the_cluster_can_be_changed_again_after_zookeeper_was_away(zookeeper: Lo
 
 
 def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
-    zookeeper: LocalZooKeeper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    zookeeper: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connect = f"{zookeeper.connect}/nowhere"
     assert main(["registry", "import", "--data", str(tmp_path), "--zookeeper", connect]) == 1
@@ -112,7 +112,7 @@ def test_a_registry_from_a_chroot_that_is_not_there_is_an_error_that_says_so(
 
 
 @pytest.mark.slow
-def test_the_nodes_are_those_of_apache_kafka(zookeeper: LocalZooKeeper, tmp_path: Path) -> None:
+def test_the_nodes_are_those_of_apache_kafka(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     reason = apache_kafka.missing(WITH_ZOOKEEPER)
     if reason is not None:
         pytest.skip(reason)
@@ -148,7 +148,7 @@ def use(bootstrap: str) -> None:
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "0", {"log.cleaner.threads": "2"})])
 
 
-def fields(zookeeper: LocalZooKeeper, chroot: str) -> dict[str, Any]:
+def fields(zookeeper: ZooKeeperServer, chroot: str) -> dict[str, Any]:
     """The tree when everything is done, without what differs from run to run."""
     deadline = time.monotonic() + 30
     while any(path.startswith(IN_WORK) for path in read_tree(f"{zookeeper.connect}/{chroot}")):

@@ -17,7 +17,7 @@ from ottla.cluster.store.metadata_store import Create, MetadataStoreError, Set
 from ottla.cluster.store.zookeeper_store import Security, ZooKeeperMetadataStore
 from ottla.errors import StartupError
 from ottla.net.ports import free_port
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop
 
@@ -36,7 +36,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path
         "ssl.trustStore.location": trusted,
         "ssl.trustStore.type": "PEM",
     }
-    with LocalZooKeeper(folder, settings=settings):
+    with ZooKeeperServer(folder, settings=settings):
         yield f"localhost:{port}/secured"
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("kazoo")
 from kazoo.client import KazooClient
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.interop
 
@@ -29,7 +29,7 @@ eventually = partial(until_found, seconds=SECONDS)
 
 
 @pytest.fixture(scope="module")
-def node(zookeeper: LocalZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def node(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     options = {"broker.id": 1, "zookeeper.connect": zookeeper.connect, "auto.create.topics.enable": "false"}
     with BrokerProcess(tmp_path_factory.mktemp("data"), **options) as started:
         yield started
@@ -42,7 +42,7 @@ def admin(node: BrokerProcess) -> Iterator[KafkaAdminClient]:
 
 
 @pytest.fixture
-def tree(zookeeper: LocalZooKeeper) -> Iterator[Any]:
+def tree(zookeeper: ZooKeeperServer) -> Iterator[Any]:
     client = KazooClient(zookeeper.connect)
     client.start()
     yield client
@@ -55,7 +55,7 @@ def partitions(admin: KafkaAdminClient, topic: str) -> int:
     return 0 if found is None else len(found.partitions)
 
 
-def kafka_topics(zookeeper: LocalZooKeeper, *arguments: str) -> str:
+def kafka_topics(zookeeper: ZooKeeperServer, *arguments: str) -> str:
     """kafka-topics.sh of 0.8.2."""
     reason = maven.missing()
     if reason is not None:
@@ -71,7 +71,7 @@ def kafka_topics(zookeeper: LocalZooKeeper, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_the_topics_tool_of_0_8_creates_alters_describes_and_deletes(
-    zookeeper: LocalZooKeeper, node: BrokerProcess, admin: KafkaAdminClient, tree: Any
+    zookeeper: ZooKeeperServer, node: BrokerProcess, admin: KafkaAdminClient, tree: Any
 ) -> None:
     which = ("--topic", "visits")
     kafka_topics(zookeeper, "--create", *which, "--partitions", "2", "--replication-factor", "1")

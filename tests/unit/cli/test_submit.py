@@ -22,7 +22,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script.write_text(f'#!/bin/sh\nenv > {seen}.env\nfor a do echo "$a"; done > {seen}\nexit 3\n')
     script.chmod(0o755)
     monkeypatch.setattr("pyspark.__file__", str(home / "__init__.py"))
-    monkeypatch.setattr("ottla.spark.java.java_home", lambda _: Path("/a/java"))
+    monkeypatch.setattr("ottla.java.java_home", lambda _: Path("/a/java"))
     monkeypatch.setenv(submit.ARCHIVE, "hdfs:///made/before.zip")
     return seen
 

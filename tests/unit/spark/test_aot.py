@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from ottla.errors import ConfigurationError, IllegalStateError
+from ottla.java import Java
 from ottla.spark import aot
-from ottla.spark.java import Java
 
 SPARK = Path("/spark")
 

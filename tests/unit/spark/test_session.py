@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ottla.spark.java import find_java
+from ottla.java import find_java
 from ottla.spark.session import FIRST_COMPILER_ONLY, prepare_environment
 
 UNCHECKED = "ARROW_ENABLE_UNSAFE_MEMORY_ACCESS"

@@ -24,7 +24,7 @@ from ottla.config import properties
 from ottla.errors import ConfigurationError, StartupError
 from ottla.net.ports import free_port
 from ottla.storage.files import replace_file
-from ottla.testing.zookeeper import LocalZooKeeper
+from ottla.zookeeper_server import ZooKeeperServer
 
 STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0
@@ -122,9 +122,9 @@ class LocalCluster:
         return {name: value for name, value in options.items() if name not in {*OWN, "broker.rack"}}
 
     @property
-    def zookeeper(self) -> LocalZooKeeper:
+    def zookeeper(self) -> ZooKeeperServer:
         """Its ZooKeeper, by address and directory."""
-        return LocalZooKeeper(self.directory / "zookeeper", self.zookeeper_port)
+        return ZooKeeperServer(self.directory / "zookeeper", self.zookeeper_port)
 
     @property
     def bootstrap_servers(self) -> str:

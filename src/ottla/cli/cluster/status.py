@@ -12,8 +12,8 @@ from ottla.cli.topics.topics import is_under_replicated, moves_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.core.metadata import PartitionInfo
 from ottla.cluster.store import znodes
+from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import BrokerNotAvailableError, KafkaError
-from ottla.legacy.zk_client import ZkClient
 
 ASK_MS: Final = 5_000
 ONE_ANSWER_MS: Final = 2_000

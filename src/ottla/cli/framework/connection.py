@@ -11,7 +11,7 @@ from ottla.config.broker import zookeeper_address
 from ottla.errors import BrokerNotAvailableError, ConfigurationError
 
 if TYPE_CHECKING:
-    from ottla.legacy.zk_client import ZkClient
+    from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
 """How long ZooKeeper may take to be reached, and to answer."""
@@ -75,7 +75,7 @@ class _Servers(argparse.Action):
 
 def zookeeper(connect: str) -> ZkClient:
     """A session with ZooKeeper, as a context manager."""
-    from ottla.legacy.zk_client import ZkClient  # only old commands need it
+    from ottla.cluster.store.zk_client import ZkClient  # only old commands need it
 
     return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)
 

@@ -80,8 +80,8 @@ def shipping(packed: str) -> list[str]:
 
 def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[str, str]:
     """The environment for it: a Java, this Python for the driver, the same version by name for executors."""
+    from ottla.java import java_home
     from ottla.spark.archive import import_paths, python_name
-    from ottla.spark.java import java_home
 
     made = {**environ, "JAVA_HOME": str(java_home(environ))}
     if not _runs_in_the_cluster(arguments):

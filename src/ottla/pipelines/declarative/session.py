@@ -1,7 +1,7 @@
 """The Spark that a pipeline runs on: a Spark Connect server in a child process of ours, or one that is there.
 
 `spark-pipelines` starts two JVMs, one only to find out how to start the other; here it is one. It knows our Java
-(`spark.java`), our Python, and keeps a catalog: without one a table would be unknown to the next run, which then finds
+(`ottla.java`), our Python, and keeps a catalog: without one a table would be unknown to the next run, which then finds
 its directory occupied. The catalog is Spark's own (Hive's metastore in an embedded Derby), a directory in the project.
 """
 

@@ -1,6 +1,6 @@
 """A ZooKeeper on loopback, of the jars that come with PySpark: for tests, and for clusters on a laptop.
 
-    with LocalZooKeeper(directory) as zookeeper:
+    with ZooKeeperServer(directory) as zookeeper:
         zookeeper.connect       # "127.0.0.1:34567"
 
 Needs `ottla[spark]`; Java is found as Spark's is. Data lies in the directory: a server that was killed goes on there.
@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from ottla.errors import StartupError
+from ottla.java import find_java
 from ottla.net.ports import free_port
-from ottla.spark.java import find_java
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
@@ -43,7 +43,7 @@ rootLogger.appenderRef.out.ref = out
 """
 
 
-class LocalZooKeeper:
+class ZooKeeperServer:
     """One server, in a process of its own. StartupError where there is no Java, no PySpark, or no answer in time."""
 
     def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:

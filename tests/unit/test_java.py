@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ConfigurationError
-from ottla.spark.java import VECTOR_MODULE, Java, cache_dir, find_java, inspect, java_home, major_version, shim
+from ottla.java import VECTOR_MODULE, Java, cache_dir, find_java, inspect, java_home, major_version, shim
 
 
 def fake_java(home: Path, version: str, modules: str = f"java.base {VECTOR_MODULE}") -> Path:
