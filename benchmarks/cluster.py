@@ -50,7 +50,7 @@ def cluster(brokers: int, session_ms: int) -> Iterator[LocalCluster]:
     """A cluster on free ports, killed at the end."""
     with tempfile.TemporaryDirectory(prefix="ottla-scale-") as directory:
         given = {"zookeeper.session.timeout.ms": str(session_ms), "auto.create.topics.enable": "false"}
-        made = LocalCluster.make(Path(directory), brokers, 0, 0, given)
+        made = LocalCluster.create(Path(directory), brokers, 0, 0, given)
         made.start_zookeeper()
         try:
             made.start(*made.brokers)

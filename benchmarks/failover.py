@@ -105,7 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-failover-") as directory:
         given = {"zookeeper.session.timeout.ms": str(args.session_ms)}
-        cluster = LocalCluster.make(Path(directory), 3, 0, 0, given)
+        cluster = LocalCluster.create(Path(directory), 3, 0, 0, given)
         cluster.start_zookeeper()
         try:
             cluster.start(*cluster.brokers)

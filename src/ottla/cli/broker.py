@@ -1,6 +1,7 @@
 """Start one broker, as kafka-server-start.sh does.
 
-Without arguments: a node by itself on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or SIGTERM.
+Without arguments it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 import time
 
 from ottla.broker.main import BrokerNode
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.options import Option, Repeatable
 from ottla.cli.framework.signals import heeded_signals
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
@@ -21,43 +24,34 @@ from ottla.errors import KafkaError
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla broker`."""
-    parser.add_argument("properties", nargs="?", metavar="server.properties", help="a file of broker options")
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="key=value", help="an option that beats the file; repeatable"
-    )
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning", help="what is told on stderr")
-
-
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP; 1 where the broker cannot start."""
-    began = time.perf_counter()
+    """Serve until SIGTERM, SIGINT or SIGHUP; returns 1 if the broker cannot start."""
+    started = time.perf_counter()
     _allow_files()
     logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        given = properties.load(args.properties) if args.properties else {}
-        given.update(properties.override(text) for text in args.override)
-        node = BrokerNode(BrokerConfig.from_kafka(given))
-        return asyncio.run(_serve(node, began))
+        configs = properties.load(args.properties) if args.properties else {}
+        configs.update(properties.override(text) for text in args.override)
+        node = BrokerNode(BrokerConfig.from_kafka(configs))
+        return asyncio.run(_serve(node, started))
     except KafkaError as error:
         print(f"ottla broker: {error}", file=sys.stderr)
         return 1
 
 
 def _allow_files() -> None:
-    """As many open files as the system lets this process have, as a JVM does: the usual 1,024 are few for a broker."""
+    """Raise the limit of open files to its maximum, as a JVM does: the usual 1,024 are few for a broker."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(node: BrokerNode, began: float) -> int:
+async def _serve(node: BrokerNode, started: float) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in heeded_signals():
         loop.add_signal_handler(number, stopping.set)
     await node.start()
-    took = (time.perf_counter() - began) * 1000
+    took = (time.perf_counter() - started) * 1000
     addresses = ", ".join(map(str, node.endpoints))
     data = ", ".join(node.config.data_dirs)
     print(
@@ -74,3 +68,13 @@ async def _serve(node: BrokerNode, began: float) -> int:
     if failed:
         print(f"ottla broker: {node.failure}; the broker has stopped", file=sys.stderr)
     return int(failed)
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        Option("properties server.properties", "properties file with broker configs", nargs="?"),
+        Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
+        Option("--log-level", "lowest level that is logged (warning)", choices=LOG_LEVELS, default="warning"),
+    ),
+)

@@ -55,7 +55,7 @@ PRODUCER = "kafka.tools.ConsoleProducer"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     given = {"zookeeper.session.timeout.ms": str(SESSION_MS), "group.initial.rebalance.delay.ms": "0"}
-    made = LocalCluster.make(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
+    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
             properties.write(f"broker.rack=rack-{broker.id}\nreplica.selector.class={RACK_AWARE}\n")

@@ -65,7 +65,7 @@ def how(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, identities: dict[str, Path], how: str) -> Iterator[LocalCluster]:
     given = {"zookeeper.session.timeout.ms": "2000", "group.initial.rebalance.delay.ms": "0"}
-    made = LocalCluster.make(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
+    made = LocalCluster.create(tmp_path_factory.mktemp("cluster"), 3, 0, 0, given)
     for broker in made.brokers:
         with made.properties(broker).open("a") as properties:
             # the last value of a property counts

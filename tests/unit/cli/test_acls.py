@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.acls import acls as command
 from ottla.cli.main import main
 from ottla.errors import ClusterAuthorizationFailedError
 from ottla.model import ACLOperation
@@ -68,7 +67,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     fake = Admin()
-    monkeypatch.setattr(command, "KafkaAdminClient", fake)
+    monkeypatch.setattr("ottla.cli.framework.command.KafkaAdminClient", fake)
     return fake
 
 
@@ -275,7 +274,7 @@ ADD = ("--add", "--allow-principal", "User:a")
         (("--add", "--topic", "t"), "--add needs --allow-principal or --deny-principal"),
         (("--add", "--topic", "t", "--allow-host", "h"), "--allow-host needs --allow-principal"),
         (("--add", "--topic", "t", "--allow-principal", "a"), "principalType:principalName but got a"),
-        ((*ADD, "--topic", " "), "a name is wanted, or '*' for all"),
+        ((*ADD, "--topic", " "), "expected a name, or '*' for all"),
         ((*ADD, "--topic", "t", "--operation", "Raed"), "there is no operation 'Raed'; did you mean Read?"),
         (
             (*ADD, "--group", "g", "--operation", "Write"),
@@ -291,7 +290,7 @@ ADD = ("--add", "--allow-principal", "User:a")
         (("--list", "--operation", "Read"), "--operation cannot be used with --list"),
         (("--list", "--principal", "a"), "principalType:principalName but got a"),
         (("--remove", "--topic", "t", "--operation", "Read"), "--remove with --operation needs --allow-principal or"),
-        (("--list", "--authorizer-properties", "zookeeper.connect=z:2181"), "--authorizer-properties: rules are not"),
+        (("--list", "--authorizer-properties", "zookeeper.connect=z:2181"), "--authorizer-properties: ACLs are not"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_line(arguments: tuple[str, ...], words: str, acls: Acls, admin: Admin) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.cluster import daemon
 from ottla.cli.cluster.cluster import _signal
 from ottla.cli.cluster.local_cluster import LocalCluster, defaults, locked
 from ottla.cli.cluster.status import Status, as_text, status
-from ottla.cli.framework import daemon
 from ottla.cli.main import main
 from ottla.config import properties
 from ottla.config.broker import BrokerConfig
@@ -23,7 +23,7 @@ from ottla.errors import ConfigurationError
 def make(directory: Path, brokers: int = 3, **given: str) -> LocalCluster:
     directory.mkdir(exist_ok=True)
     options = {name.replace("_", "."): value for name, value in given.items()}
-    return LocalCluster.make(directory, brokers, 9092, 2181, options)
+    return LocalCluster.create(directory, brokers, 9092, 2181, options)
 
 
 def test_a_new_cluster_has_a_properties_file_per_broker(tmp_path: Path) -> None:
@@ -59,15 +59,15 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_further_broker_takes_over_what_the_last_has(tmp_path: Path) -> None:
     cluster = make(tmp_path, compression_type="zstd")
-    added = cluster.add(cluster.common_options() | {"broker.rack": "b"})
+    added = cluster.add(cluster.common_configs() | {"broker.rack": "b"})
     written = properties.load(cluster.properties(added))
     assert (added.id, added.port) == (3, 9095)
     assert (written["compression.type"], written["broker.rack"]) == ("zstd", "b")
-    assert "broker.rack" not in cluster.common_options()
+    assert "broker.rack" not in cluster.common_configs()
 
 
 def test_free_ports_are_chosen_once(tmp_path: Path) -> None:
-    cluster = LocalCluster.make(tmp_path, 2, 0, 0, {})
+    cluster = LocalCluster.create(tmp_path, 2, 0, 0, {})
     ports = {cluster.zookeeper_port, *(broker.port for broker in cluster.brokers)}
     assert len(ports) == 3
     assert 0 not in ports
@@ -109,11 +109,11 @@ def test_what_is_refused_is_one_line_and_leaves_no_cluster(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("kill", "9"), "there is no broker 9; there are 0, 1"),
-        (("kill", "one"), "a broker's id or zookeeper"),
+        (("kill", "9"), "there is no broker 9; brokers are 0, 1"),
+        (("kill", "one"), "a broker id or zookeeper"),
         (("kill", "0"), "broker 0 does not run"),
-        (("up", "--brokers", "3"), "has a cluster of 2 already"),
-        (("up", "--override", "a=b"), "can be edited"),
+        (("up", "--brokers", "3"), "has a cluster of 2 brokers"),
+        (("up", "--override", "a=b"), "edit server-N.properties"),
     ],
 )
 def test_what_does_not_suit_the_cluster_is_refused(
@@ -149,25 +149,25 @@ def test_a_paused_broker_is_not_started_but_named(tmp_path: Path, capsys: pytest
         os.waitid(os.P_PID, broker.pid, os.WSTOPPED | os.WNOWAIT)
         assert main(["cluster", "start", "0", "--dir", str(tmp_path)]) == 1
         said = capsys.readouterr().err
-        assert "broker 0 is paused (SIGSTOP): `ottla cluster kill 0 --signal CONT` lets it go on" in said
+        assert "broker 0 is paused (SIGSTOP): resume it with `ottla cluster kill 0 --signal CONT`" in said
         found = status(cluster)
-        assert (found.brokers[0]["paused"], found.error) == (True, "all that run are paused (SIGSTOP)")
+        assert (found.brokers[0]["paused"], found.error) == (True, "all running brokers are paused (SIGSTOP)")
         assert "paused" in "\n".join(as_text(found))
         found.brokers[0]["registered"] = True
         whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
-        assert not whole.is_whole
+        assert not whole.is_healthy
     finally:
         daemon.send(broker.pid, str(cluster.properties(broker)), signal.SIGKILL)
 
 
 def test_a_status_names_partitions_that_lack_something(tmp_path: Path) -> None:
     found = status(make(tmp_path, 1))
-    assert not found.is_whole
+    assert not found.is_healthy
     found.brokers[0] |= {"running": True, "registered": True}
     whole = Status(found.directory, found.zookeeper | {"running": True}, found.brokers, 0, 1, 12, [], [])
-    assert whole.is_whole
+    assert whole.is_healthy
     whole.under_replicated = [f"t-{n}" for n in range(12)]
-    assert not whole.is_whole
+    assert not whole.is_healthy
     text = "\n".join(as_text(whole))
     assert "12 under-replicated: t-0, t-1," in text
     assert "and 2 more" in text
@@ -186,7 +186,7 @@ def test_a_process_is_known_by_what_it_was_started_with(tmp_path: Path) -> None:
         assert daemon.send(pid, str(tmp_path), signal.SIGCONT)
         assert not daemon.is_stopped(pid, str(tmp_path))
         assert daemon.send(pid, str(tmp_path), signal.SIGSTOP)
-        assert daemon.end(pid, str(tmp_path), 10)
+        assert daemon.stop(pid, str(tmp_path), 10)
     finally:
         daemon.send(pid, str(tmp_path), signal.SIGKILL)
     assert not daemon.is_running(pid, str(tmp_path))

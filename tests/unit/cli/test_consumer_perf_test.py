@@ -83,7 +83,7 @@ def test_intervals_have_lines_of_their_own(at: tuple[str, ...], topic: str, caps
         (("--topic", "t", "--num-records", "0"), "--num-records should be greater than zero"),
         (("--topic", "t", "--num-records", "1", "--reporting-interval", "0"), "--reporting-interval should be"),
         (("--topic", "t", "--num-records", "1", "--date-format", "'"), "--date-format"),
-        (("--include", "(", "--num-records", "1"), "--include '(' is no regular expression"),
+        (("--include", "(", "--num-records", "1"), "--include '(' is not a regular expression"),
         (("--topic", "t", "--num-records", "1", "--timeout", "100"), "no broker of 127.0.0.1:1 could be reached"),
         (("--topic", "t", "--num-records", "1", "--command-config", "a", "--consumer.config", "a"), "together"),
     ],

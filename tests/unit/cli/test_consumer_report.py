@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.cli.framework.java_dates import DateFormat
-from ottla.cli.perf.consumer_report import MIB, Joining, Read, Span
+from ottla.cli.perf.consumer_report import MIB, Progress, RebalanceTimer, Span
+from ottla.cli.perf.java_dates import DateFormat
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
 
@@ -17,28 +17,28 @@ PLAIN = DateFormat("SSS", "--date-format")
 
 
 def test_a_run_is_told_with_and_without_the_time_of_joining() -> None:
-    run = Span(Read(1000), Read(3001, 4002, 4 * MIB, 1001))
+    run = Span(Progress(1000), Progress(3001, 4002, 4 * MIB, 1001))
     assert run.line(PLAIN) == "000, 001, 4.0000, 1.9990, 4002, 2000.0000, 1001, 1000, 4.0000, 4002.0000"
 
 
 def test_a_run_without_time_has_no_rates() -> None:
-    run = Span(Read(1000), Read(1000, 1, MIB))
+    run = Span(Progress(1000), Progress(1000, 1, MIB))
     assert run.line(PLAIN) == "000, 000, 1.0000, Infinity, 1, Infinity, 0, 0, Infinity, Infinity"
     assert run.as_json()["records_per_second"] is None
 
 
 def test_an_interval_is_told_with_all_that_was_read_before() -> None:
-    interval = Span(Read(1000, 100, MIB, 50), Read(2000, 300, 3 * MIB, 550))
+    interval = Span(Progress(1000, 100, MIB, 50), Progress(2000, 300, 3 * MIB, 550))
     assert interval.detail(PLAIN) == "000, 0, 3.0000, 2.0000, 300, 200.0000, 500, 500, 4.0000, 400.0000"
 
 
 def test_an_interval_of_joining_only_has_no_rates_of_fetching() -> None:
-    assert Span(Read(0), Read(1000, 10, 0, 1000)).detail(PLAIN).endswith(", 1000, 0, 0.0000, 0.0000")
+    assert Span(Progress(0), Progress(1000, 10, 0, 1000)).detail(PLAIN).endswith(", 1000, 0, 0.0000, 0.0000")
 
 
 def test_joining_ends_with_the_first_partition_and_begins_after_the_last() -> None:
     clock = SimpleNamespace(now=0)
-    joining = Joining(lambda: clock.now)
+    joining = RebalanceTimer(lambda: clock.now)
     for clock.now, change, partition, total in (
         (10, joining.on_partitions_assigned, ONE, 10),
         (20, joining.on_partitions_assigned, TWO, 10),
@@ -66,7 +66,7 @@ def test_dates_are_written_as_java_writes_them(pattern: str, text: str) -> None:
     assert DateFormat(pattern, "--date-format", UTC).text(1_772_582_767_089) == text
 
 
-@pytest.mark.parametrize(("pattern", "words"), [("yyyy 'x", "a quote is not closed"), ("jj", "'j' is no letter")])
+@pytest.mark.parametrize(("pattern", "words"), [("yyyy 'x", "a quote is not closed"), ("jj", "'j' is not a letter")])
 def test_a_pattern_that_java_does_not_know_is_refused(pattern: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=f"--date-format .*{words}"):
         DateFormat(pattern, "--date-format")

@@ -94,7 +94,7 @@ def test_a_broker_that_does_not_answer_is_an_error_of_the_tool(
         ('{"version":2,"partitions":[]}', "Not supported version field value 2"),
         ('{"partitions":[{"topic":"t","partition":0}]}', 'partitions[0]: "offset" is missing'),
         ('{"partitions":[{"topic":"t","partition":0,"offset":"7"}]}', 'partitions[0].offset: "7" is not allowed'),
-        ('{"partitions":[{"topic":"t","partition":0,"offset":-2}]}', "a whole number of at least -1 is wanted"),
+        ('{"partitions":[{"topic":"t","partition":0,"offset":-2}]}', "expected a whole number of at least -1"),
         (f'{{"partitions":[{{"topic":"t","partition":0,"offset":{2**63}}}]}}', "9223372036854775808 is not allowed"),
         (
             '{"partitions":[{"topic":"t","partition":0,"offset":1},{"topic":"t","partition":0,"offset":2}]}',

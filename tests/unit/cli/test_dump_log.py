@@ -109,7 +109,7 @@ def test_files_are_not_changed(segment, capsys):
     [
         ("absent.log", 1, "there is no file"),
         ("leader-epoch-checkpoint", 0, "Ignoring unknown file"),
-        ("name.log", 1, "has the offset of its first record as its name"),
+        ("name.log", 1, "is the offset of its first record"),
     ],
 )
 def test_what_cannot_be_printed_is_told_in_one_line(segment, capsys, name, code, message):

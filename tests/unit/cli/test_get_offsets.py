@@ -149,7 +149,7 @@ def test_no_partition_at_all_is_an_error(at: tuple[str, ...], capsys: pytest.Cap
         ("--partitions 1 --topic-partitions t:1", "--topic-partitions cannot be used with --topic or --partitions"),
         ("--partitions 1,x", "--partitions expects a comma separated list of numeric partition ids, but received: 1,x"),
         ("--partitions 1,,2", "but received: 1,,2"),
-        ("--topic-partitions t:x", "Invalid rule specification: t:x: REGEX, "),
+        ("--topic-partitions t:x", "Invalid rule specification: t:x: expected REGEX, "),
         pytest.param(f"--topic-partitions t:{'9' * 5000}", "Invalid rule specification: t:999", id="too long"),
         ("--topic-partitions t,o(:1", "--topic-partitions: o( is an invalid regex"),
         ("--topic o(", "--topic: o( is an invalid regex"),

@@ -71,7 +71,7 @@ def test_what_is_unclear_is_refused_in_one_line(
         ("{}", '"partitions" is missing'),
         ('{"partitions":[]}', "the list of partitions is empty"),
         ('{"partitions":[{"topic":"t","partition":"0"}]}', "partitions[0].partition"),
-        ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "twice: t-0"),
+        ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "duplicate partitions: t-0"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_place(

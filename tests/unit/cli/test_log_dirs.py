@@ -104,4 +104,4 @@ def test_brokers_that_are_not_there_are_named(two_brokers: list[list[int]], caps
 
 def test_what_is_no_broker_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*NOWHERE, "--broker-list", "1,b"]) == 1
-    assert capsys.readouterr().err == "ottla: --broker-list: '1,b' is not allowed: broker,broker,… is wanted\n"
+    assert capsys.readouterr().err == "ottla: --broker-list: '1,b' is not allowed: expected broker,broker,…\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.framework.json_answers import in_one_line
+from ottla.cli.framework.output import in_one_line
 from ottla.cli.reassign_partitions import plan_json as files
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.errors import ConfigurationError
@@ -33,7 +33,7 @@ def test_partitions_have_brokers_and_data_directories(file: Path) -> None:
     first, second = files.read_moves(str(file))
     assert first == files.Move(TopicPartition("t", 1), (2, 3), ("any", "/d"), f"{file}: partitions[0]")
     assert second[:3] == (TopicPartition("a", 0), (1,), ("any",))
-    assert files.wanted_log_dirs([first, second]) == {TopicPartitionReplica("t", 1, 3): "/d"}
+    assert files.target_log_dirs([first, second]) == {TopicPartitionReplica("t", 1, 3): "/d"}
 
 
 def test_what_is_written_is_read_again(file: Path) -> None:
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_again(file: Path) -> None:
     file.write_text(text)
     moves = files.read_moves(str(file))
     assert {move.partition: move.replicas for move in moves} == assignment
-    assert files.wanted_log_dirs(moves) == log_dirs
+    assert files.target_log_dirs(moves) == log_dirs
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,19 @@ def test_what_is_written_is_read_again(file: Path) -> None:
     [
         ("{", ": The input string is not a valid JSON"),
         ("[" * 100_000, ": The input string is not a valid JSON"),
-        ("[]", ": a list is not allowed: an object is wanted"),
+        ("[]", ": a list is not allowed: expected an object"),
         ('{"version":2,"partitions":[]}', ": version: Not supported version field value 2"),
         ('{"version":1}', ': "partitions" is missing'),
-        ('{"partitions":{}}', ": partitions: an object is not allowed: a list is wanted"),
+        ('{"partitions":{}}', ": partitions: an object is not allowed: expected a list"),
         ('{"partitions":[]}', ": Partition reassignment list cannot be empty"),
-        ('{"partitions":[7]}', ": partitions[0]: 7 is not allowed: an object is wanted"),
+        ('{"partitions":[7]}', ": partitions[0]: 7 is not allowed: expected an object"),
         (one(topic=None), ': partitions[0]: "topic" is missing'),
-        (one(topic=3), ": partitions[0].topic: 3 is not allowed: a text is wanted"),
-        (one(partition=True), ": partitions[0].partition: true is not allowed: a whole number"),
-        (one(partition=-1), ": partitions[0].partition: -1 is not allowed: a whole number"),
+        (one(topic=3), ": partitions[0].topic: 3 is not allowed: expected a non-empty string"),
+        (one(partition=True), ": partitions[0].partition: true is not allowed: expected a whole number"),
+        (one(partition=-1), ": partitions[0].partition: -1 is not allowed: expected a whole number"),
         (one(partition=2**31), ": partitions[0].partition: 2147483648 is not allowed"),
         (one(replicas=[]), ": partitions[0].replicas: Partition replica list cannot be empty"),
-        (one(replicas=[1, "2"]), ': partitions[0].replicas[1]: "2" is not allowed: a whole number'),
+        (one(replicas=[1, "2"]), ': partitions[0].replicas[1]: "2" is not allowed: expected a whole number'),
         (
             one(replicas=[1, 2, 1]),
             ": partitions[0].replicas: Partition replica lists may not contain duplicate entries: "

@@ -75,7 +75,7 @@ def test_refused_records_are_no_sent_ones(at: tuple[str, ...], capsys: pytest.Ca
     printed = capsys.readouterr()
     assert printed.out.startswith("0 records sent, ")
     assert "max.request.size" in printed.err
-    assert printed.err.endswith("3 of 3 records were refused\n")
+    assert printed.err.endswith("3 of 3 records failed\n")
     assert printed.err.count("\n") == 2
 
 

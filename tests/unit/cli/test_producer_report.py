@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.framework import payloads
-from ottla.cli.framework.java_format import decimal, metric_lines, ratio
+from ottla.cli.perf import payloads
+from ottla.cli.perf.java_format import decimal, metric_lines, ratio
 from ottla.cli.perf.producer_report import Report
 from ottla.errors import ConfigurationError
 from ottla.metrics.registry import Metrics
@@ -50,7 +50,7 @@ def test_each_interval_is_told_alone() -> None:
 def test_after_a_warm_up_only_the_steady_state_is_told() -> None:
     said: list[str] = []
     total, steady = Report(0, INTERVAL, said.append), Report(0, INTERVAL, said.append, steady=True)
-    total.hush()
+    total.mute()
     for now in (6000, 12_000):
         for report in (total, steady):
             report.add({1: 6}, 6, now)
@@ -118,7 +118,7 @@ def test_a_file_is_cut_where_java_cuts_it(text: str, delimiter: str, found: list
     ("text", "delimiter", "words"),
     [
         ("", "\\n", "is empty"),
-        ("a", "(", "no regular expression"),
+        ("a", "(", "not a regular expression"),
         (b"\xff", "x", "not UTF-8"),
         (None, "x", "cannot be read"),
     ],

@@ -63,7 +63,7 @@ def test_racks_count_where_all_of_the_brokers_have_one() -> None:
     assert racks_of(nodes, [1, 3], aware=False) == {1: None, 3: None}
     with pytest.raises(ConfigurationError, match="Not all brokers have rack information. Add --disable-rack-aware"):
         racks_of(nodes, [1, 3], aware=True)
-    with pytest.raises(ConfigurationError, match="--broker-list: Unknown broker id 4; 1,2,3 are there"):
+    with pytest.raises(ConfigurationError, match="--broker-list: Unknown broker id 4; brokers are 1,2,3"):
         racks_of(nodes, [4], aware=False)
 
 
@@ -71,8 +71,8 @@ def test_racks_count_where_all_of_the_brokers_have_one() -> None:
 
 
 def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
-    found = throttles.ways({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
-    assert throttles.topic_options(found) == {
+    found = throttles.routes({}, {T0: (2, 3), T1: (1, 2)}, {T0: (1, 2), T1: (2, 1)})
+    assert throttles.topic_configs(found) == {
         "t": {throttles.LEADERS: "0:1,0:2,1:1,1:2", throttles.FOLLOWERS: "0:3"},
     }
     assert throttles.brokers_of(found) == {1, 2, 3}
@@ -80,16 +80,16 @@ def test_sources_send_and_destinations_fetch_what_is_throttled() -> None:
 
 def test_sources_of_a_partition_that_moves_already_are_those_of_its_first_move() -> None:
     moving = {T0: PartitionReassignment((3, 1), (3,), (1,)), T1: PartitionReassignment((1, 2), (2,), ())}
-    found = throttles.ways(moving, {T0: (4,)}, {T0: (3, 1)})
+    found = throttles.routes(moving, {T0: (4,)}, {T0: (3, 1)})
     assert found == {
-        T0: throttles.Way(frozenset({1}), frozenset({4})),
-        T1: throttles.Way(frozenset({1}), frozenset({2})),
+        T0: throttles.Route(frozenset({1}), frozenset({4})),
+        T1: throttles.Route(frozenset({1}), frozenset({2})),
     }
 
 
 def test_throttled_followers_of_earlier_moves_are_removed_where_there_are_none() -> None:
-    found = throttles.ways({}, {T0: (2, 1)}, {T0: (1, 2)})
-    assert throttles.topic_options(found)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
+    found = throttles.routes({}, {T0: (2, 1)}, {T0: (1, 2)})
+    assert throttles.topic_configs(found)["t"] == {throttles.LEADERS: "0:1,0:2", throttles.FOLLOWERS: None}
 
 
 # What is told
@@ -294,7 +294,7 @@ def test_nothing_to_list_and_nothing_to_cancel(tool: Tool, admin: KafkaAdminClie
     [
         ('{"topic":"unknown","partition":0,"replicas":[0]}', "partitions[0]: Topic unknown not found."),
         ('{"topic":"known","partition":1,"replicas":[0]}', "partitions[0]: Unable to find partition: known-1"),
-        ('{"topic":"known","partition":0,"replicas":[9]}', "partitions[0]: Unknown broker id 9; 0 are there"),
+        ('{"topic":"known","partition":0,"replicas":[9]}', "partitions[0]: Unknown broker id 9; brokers are 0"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_named_before_anything_is_done(
@@ -336,4 +336,4 @@ def test_a_topic_and_a_broker_that_are_not_there_are_not_proposed(tool: Tool) ->
     topics = tool.file('{"topics":[{"topic":"unknown"}]}')
     generate = ("--generate", "--topics-to-move-json-file", topics, "--broker-list")
     assert tool(*generate, "0") == (1, "", f"Error: {topics}: topics[0].topic: Topic unknown not found.\n")
-    assert tool(*generate, "0,4") == (1, "", "Error: --broker-list: Unknown broker id 4; 0 are there\n")
+    assert tool(*generate, "0,4") == (1, "", "Error: --broker-list: Unknown broker id 4; brokers are 0\n")

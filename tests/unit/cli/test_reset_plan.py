@@ -90,8 +90,8 @@ def test_a_plan_that_was_exported_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("text", "groups", "words"),
     [
-        ("v,0,1\nv,0\n", ["g"], "f: line 2: topic,partition,offset is wanted"),
-        ("v,0,1\n", ["g", "h"], "f: line 1: group,topic,partition,offset is wanted"),
+        ("v,0,1\nv,0\n", ["g"], "f: line 2: expected topic,partition,offset"),
+        ("v,0,1\n", ["g", "h"], "f: line 1: expected group,topic,partition,offset"),
         ("v,0,-1\n", ["g"], "f: line 1: '-1' is not allowed"),
         ("g,v,x,1\n", [], "f: line 1: 'x' is not allowed"),
     ],

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from ottla import Broker, KafkaConsumer, KafkaProducer
-from ottla.cli.console.console_consumer import Format
 from ottla.cli.console.console_producer import Lines
-from ottla.cli.framework.table import lines
+from ottla.cli.console.record_format import Format
+from ottla.cli.framework.output import lines
 from ottla.cli.main import all_commands, main
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.errors import ConfigurationError
@@ -304,16 +304,16 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_separators_may_be_escaped_and_errors_ignored() -> None:
-    assert Lines.of({"parse.key": "true", "key.separator": "\\t"}).parse(b"a\tb", 1) == (b"a", b"b", [])
-    assert Lines.of({"parse.key": "true", "ignore.error": "true"}).parse(b"ab", 1) == (None, b"ab", [])
+    assert Lines.from_properties({"parse.key": "true", "key.separator": "\\t"}).parse(b"a\tb", 1) == (b"a", b"b", [])
+    assert Lines.from_properties({"parse.key": "true", "ignore.error": "true"}).parse(b"ab", 1) == (None, b"ab", [])
     with pytest.raises(ConfigurationError, match="line number 7"):
-        Lines.of({"parse.key": "true"}).parse(b"ab", 7)
+        Lines.from_properties({"parse.key": "true"}).parse(b"ab", 7)
 
 
 def test_a_record_is_printed_with_all_its_parts() -> None:
     record = ConsumerRecord("t", 1, 0, 2, 3, 1, None, b"v", [("h", None)])
     everything = {f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "headers", "key")}
-    line = Format.of({**everything, "null.literal": "-"}).line(record)
+    line = Format.from_properties({**everything, "null.literal": "-"}).line(record)
     assert line == b"LogAppendTime:3\tPartition:1\tOffset:2\th:-\t-\tv\n"
 
 

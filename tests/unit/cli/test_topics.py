@@ -12,8 +12,10 @@ from uuid import UUID
 import pytest
 
 from ottla import Broker
+from ottla.cli.framework.options import Option
+from ottla.cli.framework.output import Output
 from ottla.cli.main import main
-from ottla.cli.topics import topic_options, topics
+from ottla.cli.topics import topics
 from ottla.client.admin.configs import ConfigResource
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.core.metadata import PartitionInfo, TopicInfo
@@ -51,9 +53,14 @@ class Cluster:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    topics.add_arguments(parser)
-    return parser.parse_args([*NOWHERE, *arguments])
+    return topics.COMMAND.parser().parse_args([*NOWHERE, *arguments])
+
+
+def describe(cluster: Any, *arguments: str) -> None:
+    args = parsed("--describe", *arguments)
+    output = Output(as_json=args.json)
+    output.document = topics.describe(cluster, args, output)
+    output.close()
 
 
 @pytest.mark.parametrize(
@@ -70,10 +77,10 @@ def test_filters_hold_in_json_as_in_text(
     flags: tuple[str, ...], left: dict[str, list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster: Any = Cluster()
-    assert topics.describe(cluster, parsed("--describe", *flags, "--json")) == 0
+    describe(cluster, *flags, "--json")
     told = json.loads(capsys.readouterr().out)
     assert {topic["topic"]: [p["partition"] for p in topic["partitions"]] for topic in told} == left
-    assert topics.describe(cluster, parsed("--describe", *flags)) == 0
+    describe(cluster, *flags)
     lines = capsys.readouterr().out.splitlines()
     assert {line.split("\t")[line.startswith("\t")].removeprefix("Topic: ") for line in lines} == set(left)
     if "--topics-with-overrides" not in flags:
@@ -85,14 +92,14 @@ def test_moves_are_told_and_a_controller_that_does_not_answer_hides_nothing_else
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster: Any = Cluster()
-    assert topics.describe(cluster, parsed("--describe")) == 0
+    describe(cluster)
     assert "Isr: 0\tAdding Replicas: 1\tRemoving Replicas: 0\tElr: " in capsys.readouterr().out
 
     def no_answer(*_: Any, **__: Any) -> Any:
         raise KafkaTimeoutError
 
     cluster.list_partition_reassignments = no_answer
-    assert topics.describe(cluster, parsed("--describe", "--under-replicated-partitions")) == 0
+    describe(cluster, "--under-replicated-partitions")
     told = capsys.readouterr().out
     assert "Adding" not in told
     assert [line.split("\t")[1] for line in told.splitlines()] == ["Topic: moved", "Topic: short"]
@@ -149,4 +156,5 @@ def test_an_option_that_would_be_ignored_is_refused(
 
 def test_every_option_belongs_to_actions_or_to_all() -> None:
     of_all = {"action", "topic", "json", "bootstrap_server", "zookeeper", "command_config"}
-    assert set(vars(parsed("--list"))) == of_all | set(topic_options.BELONGS)
+    of_some = {option.dest for option in topics.COMMAND.options if isinstance(option, Option) and option.actions}
+    assert set(vars(parsed("--list"))) == of_all | of_some

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaProducer, TopicPartition
-from ottla.cli.framework.table import tabbed
+from ottla.cli.framework.output import tabbed
 from ottla.cli.main import main
 from ottla.cli.transactions import hanging_transactions
 from ottla.cli.transactions.hanging_transactions import OpenTransaction, hanging

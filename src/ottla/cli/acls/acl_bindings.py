@@ -1,4 +1,4 @@
-"""Which rules `ottla acls` is asked for, by their resources, and how Kafka's tool writes rules down."""
+"""The ACLs that a command line of `ottla acls` names, and ACLs in the notation of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.cli.framework.connection import as_typed
+from ottla.cli.framework.options import flag_name
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.model import ACLOperation
@@ -30,22 +30,22 @@ RESOURCES: Final = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user_principal": ResourceType.USER,
 }
-"""Options that name resources, and of which type."""
+"""Options that name resources → the type of the resource."""
 CLUSTER: Final = ResourcePatternFilter(ResourceType.CLUSTER, CLUSTER_NAME, ACLResourcePatternType.LITERAL)
 PRODUCER: Final = {
     ResourceType.TOPIC: (ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE),
     ResourceType.TRANSACTIONAL_ID: (ACLOperation.WRITE, ACLOperation.DESCRIBE),
 }
-"""What `--producer` stands for."""
+"""Operations that `--producer` stands for."""
 CONSUMER: Final = {
     ResourceType.TOPIC: (ACLOperation.READ, ACLOperation.DESCRIBE),
     ResourceType.GROUP: (ACLOperation.READ,),
 }
-"""What `--consumer` stands for."""
+"""Operations that `--consumer` stands for."""
 
 
 class Entry(NamedTuple):
-    """A rule without its resource."""
+    """An ACL without its resource."""
 
     principal: str
     host: str
@@ -53,119 +53,120 @@ class Entry(NamedTuple):
     permission_type: ACLPermissionType
 
     def on(self, resource: ResourcePattern) -> ACL:
-        """The rule about this resource."""
+        """Return the ACL for this resource."""
         return ACL(*self, resource_pattern=resource)
 
     def within(self, resource: ResourcePatternFilter) -> ACLFilter:
-        """What finds the rule about resources that match."""
+        """Return a filter for this ACL on matching resources."""
         return ACLFilter(*self, resource_pattern=resource)
 
 
 Entries = dict[ResourcePatternFilter, list[Entry]]
-"""Rules by their resources; with none, all rules about the resource are meant."""
+"""Entries by resource; an empty list stands for all ACLs of the resource."""
 
 
 def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
-    """What was named, each once."""
-    found = [
+    """Return the resources on the command line, without duplicates."""
+    named = [
         ResourcePatternFilter(kind, _name(option, name), args.resource_pattern_type)
         for option, kind in RESOURCES.items()
         for name in getattr(args, option)
     ]
-    return list(dict.fromkeys([*found, CLUSTER] if args.cluster else found))
+    return list(dict.fromkeys([*named, CLUSTER] if args.cluster else named))
 
 
-def asked(args: argparse.Namespace) -> Entries:
-    """The rules of a command line that adds or removes. ConfigurationError for one that is wrong."""
+def requested_entries(args: argparse.Namespace) -> Entries:
+    """Return the entries to add or remove; ConfigurationError if the command line is wrong."""
     named = resources(args)
     if not (named or args.idempotent):
-        options = " or ".join(map(as_typed, (*RESOURCES, "cluster")))
+        options = " or ".join(map(flag_name, (*RESOURCES, "cluster")))
         raise ConfigurationError(f"--{args.action} needs a resource: {options}")
-    found: Entries = {}
+    requested: Entries = {}
     if not args.producer and not args.consumer:
         operations = [operation_of(text) for text in args.operation] or [ACLOperation.ALL]
-        found = {resource: _entries(args, operations) for resource in named}
-    for wanted, meant in ((args.producer, PRODUCER), (args.consumer, CONSUMER)):
-        for resource in named if wanted else ():
-            if resource.resource_type in meant:
-                before = found.get(resource, [])
-                found[resource] = list(dict.fromkeys(before + _entries(args, meant[resource.resource_type])))
+        requested = {resource: _entries(args, operations) for resource in named}
+    for is_set, operations_by_type in ((args.producer, PRODUCER), (args.consumer, CONSUMER)):
+        for resource in named if is_set else ():
+            if resource.resource_type in operations_by_type:
+                before = requested.get(resource, [])
+                implied = _entries(args, operations_by_type[resource.resource_type])
+                requested[resource] = list(dict.fromkeys(before + implied))
     if args.idempotent:
-        found[CLUSTER] = _entries(args, [ACLOperation.IDEMPOTENT_WRITE])
-    for resource, entries in found.items():
+        requested[CLUSTER] = _entries(args, [ACLOperation.IDEMPOTENT_WRITE])
+    for resource, entries in requested.items():
         _check_operations(resource.resource_type, entries)
-    return found
+    return requested
 
 
 def pattern_type(text: str) -> ACLResourcePatternType:
-    """A value of `--resource-pattern-type`."""
+    """Parse the value of `--resource-pattern-type`."""
     try:
-        found = ACLResourcePatternType[text.upper()]
+        value = ACLResourcePatternType[text.upper()]
     except KeyError:
-        found = ACLResourcePatternType.UNKNOWN
-    if found is ACLResourcePatternType.UNKNOWN:
+        value = ACLResourcePatternType.UNKNOWN
+    if value is ACLResourcePatternType.UNKNOWN:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of any, match, literal, prefixed")
-    return found
+    return value
 
 
 def operation_of(text: str) -> ACLOperation:
-    """An operation by its name on the command line."""
-    wanted = text.strip().replace("_", "").lower()
+    """Parse the value of `--operation`."""
+    name = text.strip().replace("_", "").lower()
     for operation in ACLOperation:
-        if operation > ACLOperation.ANY and operation.name.replace("_", "").lower() == wanted:
+        if operation > ACLOperation.ANY and operation.name.replace("_", "").lower() == name:
             return operation
     raise ConfigurationError(f"--operation: there is no operation {text!r}{nearest(text, operation_names())}")
 
 
 def operation_names() -> list[str]:
-    """All operations as they are written on the command line: `DescribeConfigs`."""
-    found = [operation for operation in ACLOperation if operation > ACLOperation.ANY]
-    return ["".join(part.capitalize() for part in operation.name.split("_")) for operation in found]
+    """Return the operations as they are written on the command line: `DescribeConfigs`."""
+    operations = [operation for operation in ACLOperation if operation > ACLOperation.ANY]
+    return ["".join(part.capitalize() for part in operation.name.split("_")) for operation in operations]
 
 
 def principal(option: str, text: str) -> str:
-    """`User:alice`."""
-    found = text.strip()
-    kind, colon, _ = found.partition(":")
+    """Return a principal such as `User:alice`; ConfigurationError for anything else."""
+    name = text.strip()
+    kind, colon, _ = name.partition(":")
     if not (kind and colon):
-        raise ConfigurationError(f"{option}: expected a string in format principalType:principalName but got {found}")
-    return found
+        raise ConfigurationError(f"{option}: expected a string in format principalType:principalName but got {name}")
+    return name
 
 
 def resource_text(resource: ResourcePattern | ResourcePatternFilter) -> str:
-    """As Kafka's tool prints it."""
+    """Return a resource as Kafka's tool prints it."""
     kind, name, pattern = resource
     return f"ResourcePattern(resourceType={kind.name}, name={name}, patternType={pattern.name})"
 
 
-def entry_text(rule: ACL | Entry) -> str:
-    """As Kafka's tool prints it."""
+def entry_text(acl: ACL | Entry) -> str:
+    """Return an ACL as Kafka's tool prints it."""
     return (
-        f"(principal={rule.principal}, host={rule.host}, operation={rule.operation.name}, "
-        f"permissionType={rule.permission_type.name})"
+        f"(principal={acl.principal}, host={acl.host}, operation={acl.operation.name}, "
+        f"permissionType={acl.permission_type.name})"
     )
 
 
-def as_json(rules: Iterable[ACL]) -> list[dict[str, str | None]]:
-    """With `--json`: rules with all their parts."""
+def as_json(acls: Iterable[ACL]) -> list[dict[str, str | None]]:
+    """Return ACLs for `--json`."""
     return [
         {
-            "resource_type": rule.resource_pattern.resource_type.name,
-            "resource_name": rule.resource_pattern.resource_name,
-            "pattern_type": rule.resource_pattern.pattern_type.name,
-            "principal": rule.principal,
-            "host": rule.host,
-            "operation": rule.operation.name,
-            "permission_type": rule.permission_type.name,
+            "resource_type": acl.resource_pattern.resource_type.name,
+            "resource_name": acl.resource_pattern.resource_name,
+            "pattern_type": acl.resource_pattern.pattern_type.name,
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation.name,
+            "permission_type": acl.permission_type.name,
         }
-        for rule in rules
+        for acl in acls
     ]
 
 
 def _name(option: str, text: str) -> str:
     name = text.strip()
     if not name:
-        raise ConfigurationError(f"{as_typed(option)} {text!r}: a name is wanted, or {WILDCARD!r} for all")
+        raise ConfigurationError(f"{flag_name(option)} {text!r}: expected a name, or {WILDCARD!r} for all")
     return name
 
 
@@ -175,9 +176,9 @@ def _entries(args: argparse.Namespace, operations: Iterable[ACLOperation]) -> li
         (args.deny_principal, args.deny_host, ACLPermissionType.DENY, "--deny-principal"),
     )
     return [
-        Entry(principal(option, who), host.strip(), operation, permission)
+        Entry(principal(option, name), host.strip(), operation, permission)
         for principals, hosts, permission, option in sides
-        for who in principals
+        for name in principals
         for operation in operations
         for host in hosts or [WILDCARD]
     ]

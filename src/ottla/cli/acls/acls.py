@@ -1,9 +1,8 @@
-"""Add, remove and list access rules, as kafka-acls.sh does: who may do what, from where, with which resources."""
+"""Add, remove and list ACLs, as kafka-acls.sh does."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from itertools import groupby
@@ -11,195 +10,105 @@ from typing import Any, Final
 
 from ottla.cli.acls.acl_bindings import (
     RESOURCES,
-    Entries,
+    Entry,
     as_json,
-    asked,
     entry_text,
     operation_names,
     pattern_type,
     principal,
+    requested_entries,
     resource_text,
     resources,
 )
-from ottla.cli.framework.action_options import check_belongs
-from ottla.cli.framework.connection import add_connection, as_typed, client_options, is_given
+from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.connection import connection
+from ottla.cli.framework.options import JSON, Flag, Option, Repeatable, flag_name, is_set
+from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.errors import ConfigurationError, KafkaError
+from ottla.errors import ConfigurationError
 from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourcePattern, ResourcePatternFilter
 
-CHANGES: Final = ("add", "remove")
-BELONGS: Final = {
-    "allow_principal": CHANGES,
-    "deny_principal": CHANGES,
-    "allow_host": CHANGES,
-    "deny_host": CHANGES,
-    "operation": CHANGES,
-    "producer": CHANGES,
-    "consumer": CHANGES,
-    "idempotent": CHANGES,
-    "principal": ("list",),
-}
-INFERRED: Final = ("operation", "deny_principal", "deny_host")
-"""What --producer and --consumer say themselves."""
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla acls`."""
-    add_connection(parser, controllers=True)
-    for name in ("--authorizer-properties", "--authorizer"):
-        parser.add_argument(name, action=_PastBrokers, help="of old Kafka; use --bootstrap-server")
-    parser.add_argument("--version", action=_Version, help="tell the version and exit")
-    action = parser.add_mutually_exclusive_group(required=True)
-    for name, text in (("add", "add rules"), ("remove", "remove rules"), ("list", "tell rules")):
-        action.add_argument(f"--{name}", action="store_const", const=name, dest="action", help=text)
-    _add_resources(parser)
-    _add_rules(parser)
-    parser.add_argument("--force", action="store_true", help="do not ask before rules are removed")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
-
-
-def _add_resources(parser: argparse.ArgumentParser) -> None:
-    for option in RESOURCES:
-        what = option.replace("_", " ")
-        parser.add_argument(
-            as_typed(option), action="append", default=[], metavar="NAME", help=f"a {what}, '*' for all; repeatable"
-        )
-    parser.add_argument("--cluster", action="store_true", help="the cluster as a whole")
-    parser.add_argument(
-        "--resource-pattern-type",
-        type=pattern_type,
-        default=ACLResourcePatternType.LITERAL,
-        metavar="{any,match,literal,prefixed}",
-        help="how names are meant: as they are (literal), or as beginnings (prefixed); with --list and --remove also "
-        "any of both, or all rules that count for the name (match)",
-    )
-
-
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    for option, metavar, text in (
-        ("--allow-principal", "User:NAME", "who may; User:* is everybody"),
-        ("--deny-principal", "User:NAME", "who may not, whatever else is allowed"),
-        ("--allow-host", "ADDRESS", "from where, for --allow-principal; from anywhere if not given"),
-        ("--deny-host", "ADDRESS", "from where, for --deny-principal; from anywhere if not given"),
-        ("--operation", "NAME", f"what: one of {', '.join(operation_names())}; All if not given"),
-        ("--principal", "User:NAME", "with --list: only rules of these"),
-    ):
-        parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{text}; repeatable")
-    parser.add_argument("--producer", action="store_true", help="Write, Describe and Create on --topic")
-    parser.add_argument("--consumer", action="store_true", help="Read and Describe on --topic, Read on --group")
-    parser.add_argument("--idempotent", action="store_true", help="with --producer: IdempotentWrite on the cluster")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do it; 1 with one line where the broker refuses."""
-    _check(args)
-    for who in args.principal:
-        principal("--principal", who)
-    entries = {} if args.action == "list" else asked(args)
-    if args.action == "add" and not all(entries.values()):
-        raise ConfigurationError("--add needs --allow-principal or --deny-principal")
-    try:
-        with KafkaAdminClient(client_options(args)) as admin:
-            told = _list(admin, args) if args.action == "list" else ACTIONS[args.action](admin, entries, args)
-    except KafkaError as error:
-        print(f"Error while executing ACL command: {error}", file=sys.stderr)
-        return 1
-    if args.json:
-        print(json.dumps({name: as_json(rules) for name, rules in told.items()}))
-    return 0
-
-
-Told = dict[str, list[ACL]]
-"""What was done, for `--json`; otherwise it is printed at once, as Kafka's tool does."""
-
-
-def add(admin: KafkaAdminClient, entries: Entries, args: argparse.Namespace) -> Told:
-    """`--add`."""
-    told: Told = {"added": [], "existing": []}
-    for (kind, name, pattern), wanted in entries.items():
+def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Add ACLs, except for those that exist."""
+    all_existing: list[ACL] = []
+    all_added: list[ACL] = []
+    for (kind, name, pattern), entries in requested_entries(args).items():
         resource = ResourcePattern(kind, name or "", pattern)
-        known = set(admin.describe_acls(ACLFilter(resource_pattern=resource)))
-        rules = [entry.on(resource) for entry in wanted]
-        there, new = [r for r in rules if r in known], [r for r in rules if r not in known]
-        if not args.json:
-            for rule in there:
-                print(f"Acl (pattern={resource_text(resource)}, entry={entry_text(rule)}) already exists.")
+        existing = set(admin.describe_acls(ACLFilter(resource_pattern=resource)))
+        acls = [entry.on(resource) for entry in entries]
+        duplicates, new = [acl for acl in acls if acl in existing], [acl for acl in acls if acl not in existing]
+        text = resource_text(resource)
+        output.text(*(f"Acl (pattern={text}, entry={entry_text(acl)}) already exists." for acl in duplicates))
         if new:
-            if not args.json:
-                print(f"Adding ACLs for resource `{resource_text(resource)}`: \n {_lines(new)}\n", flush=True)
+            output.text(f"Adding ACLs for resource `{text}`: \n {_lines(new)}\n")
             admin.create_acls(new)
-        told["existing"] += there
-        told["added"] += new
-    return told
+        all_existing += duplicates
+        all_added += new
+    return {"added": as_json(all_added), "existing": as_json(all_existing)}
 
 
-def remove(admin: KafkaAdminClient, entries: Entries, args: argparse.Namespace) -> Told:
-    """`--remove`."""
+def remove(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Remove ACLs after confirmation."""
     removed: list[ACL] = []
-    for resource, wanted in entries.items():
-        filters = [entry.within(resource) for entry in wanted] or [ACLFilter(resource_pattern=resource)]
-        if args.force or _confirmed(_question(resource, entries), args):
-            for found in admin.delete_acls(filters).values():
-                removed += found
-    return {"removed": removed}
+    for resource, entries in requested_entries(args).items():
+        filters = [entry.within(resource) for entry in entries] or [ACLFilter(resource_pattern=resource)]
+        if args.force or _is_confirmed(resource, entries, args):
+            for acls in admin.delete_acls(filters).values():
+                removed += acls
+    return {"removed": as_json(removed)}
 
 
-ACTIONS: Final = {"add": add, "remove": remove}
-
-
-def _list(admin: KafkaAdminClient, args: argparse.Namespace) -> Told:
+def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Print ACLs by resource."""
     filters = [ACLFilter(resource_pattern=resource) for resource in resources(args)] or [ACLFilter()]
-    found = {rule for wanted in filters for rule in admin.describe_acls(wanted)}
+    matching = {acl for acl_filter in filters for acl in admin.describe_acls(acl_filter)}
     principals = list(dict.fromkeys(text.strip() for text in args.principal))
-    told = sorted(rule for rule in found if not principals or rule.principal in principals)
-    if args.json:
-        return {"acls": sorted(told, key=_by_resource)}
-    for who in principals:
-        print(f"ACLs for principal `{who}`")
-        _print(rule for rule in told if rule.principal == who)
+    acls = sorted(acl for acl in matching if not principals or acl.principal in principals)
+    for name in principals:
+        output.text(f"ACLs for principal `{name}`")
+        _print(output, (acl for acl in acls if acl.principal == name))
     if not principals:
-        _print(told)
-    return {}
+        _print(output, acls)
+    return {"acls": as_json(sorted(acls, key=_by_resource))}
 
 
-def _print(rules: Iterable[ACL]) -> None:
-    for resource, about in groupby(sorted(rules, key=_by_resource), key=_by_resource):
-        print(f"Current ACLs for resource `{resource_text(resource)}`:\n{_lines(about)}\n")
+def _print(output: Output, acls: Iterable[ACL]) -> None:
+    for resource, group in groupby(sorted(acls, key=_by_resource), key=_by_resource):
+        output.text(f"Current ACLs for resource `{resource_text(resource)}`:\n{_lines(group)}\n")
 
 
-def _by_resource(rule: ACL) -> ResourcePattern:
-    return rule.resource_pattern
+def _by_resource(acl: ACL) -> ResourcePattern:
+    return acl.resource_pattern
 
 
-def _lines(rules: Iterable[Any]) -> str:
-    return "\n".join(f"\t{entry_text(rule)}" for rule in rules)
+def _lines(entries: Iterable[ACL | Entry]) -> str:
+    return "\n".join(f"\t{entry_text(entry)}" for entry in entries)
 
 
-def _question(resource: ResourcePatternFilter, entries: Entries) -> str:
-    wanted = entries[resource]
-    if not wanted:
-        return f"Are you sure you want to delete all ACLs for resource filter `{resource_text(resource)}`? (y/n)"
-    return (
-        f"Are you sure you want to remove ACLs: \n {_lines(wanted)}\n"
-        f" from resource filter `{resource_text(resource)}`? (y/n)"
-    )
-
-
-def _confirmed(question: str, args: argparse.Namespace) -> bool:
+def _is_confirmed(resource: ResourcePatternFilter, entries: list[Entry], args: argparse.Namespace) -> bool:
+    text = resource_text(resource)
+    question = f"Are you sure you want to delete all ACLs for resource filter `{text}`? (y/n)"
+    if entries:
+        question = f"Are you sure you want to remove ACLs: \n {_lines(entries)}\n from resource filter `{text}`? (y/n)"
     print(question, file=sys.stderr if args.json else sys.stdout, flush=True)
     answer = sys.stdin.readline()
     if not answer:
-        raise ConfigurationError("there is nobody to ask; --force removes without asking")
+        raise ConfigurationError("cannot ask for confirmation: standard input is closed; use --force")
     return answer.strip().lower() == "y"
 
 
+_CHANGES: Final = "add remove"
+_IMPLIED: Final = ("operation", "deny_principal", "deny_host")
+"""Options that --producer and --consumer imply."""
+
+
 def _check(args: argparse.Namespace) -> None:
-    """ConfigurationError for options that do not go together, or that would be passed over."""
-    check_belongs(args, BELONGS)
+    """Raise ConfigurationError for options that contradict each other or would be ignored."""
     for kind in ("producer", "consumer"):
-        wrong = [option for option in INFERRED if is_given(args, kind) and is_given(args, option)]
+        wrong = [option for option in _IMPLIED if is_set(args, kind) and is_set(args, option)]
         if wrong:
-            raise ConfigurationError(f"{as_typed(wrong[0])} cannot be used with --{kind}, which says it itself")
+            raise ConfigurationError(f"{flag_name(wrong[0])} cannot be used with --{kind}, which implies it")
     if args.producer and not args.topic:
         raise ConfigurationError("With --producer you must specify a --topic")
     if args.idempotent and not args.producer:
@@ -214,15 +123,28 @@ def _check(args: argparse.Namespace) -> None:
         name = args.resource_pattern_type.name
         raise ConfigurationError(f"A '--resource-pattern-type' value of '{name}' is not valid when adding acls.")
     for side in ("allow", "deny"):
-        if is_given(args, f"{side}_host") and not is_given(args, f"{side}_principal"):
+        if is_set(args, f"{side}_host") and not is_set(args, f"{side}_principal"):
             raise ConfigurationError(f"--{side}-host needs --{side}-principal")
     if args.action == "remove" and args.operation and not (args.allow_principal or args.deny_principal):
-        # Kafka's tool passes it over, and removes all rules about the resource
+        # Kafka's tool ignores the operation and removes all ACLs of the resource
         raise ConfigurationError("--remove with --operation needs --allow-principal or --deny-principal")
+    for text in args.principal:
+        principal("--principal", text)
 
 
-class _PastBrokers(argparse.Action):
-    """Refuses what changed rules in ZooKeeper."""
+def _check_add(args: argparse.Namespace) -> None:
+    _check(args)
+    if not all(requested_entries(args).values()):
+        raise ConfigurationError("--add needs --allow-principal or --deny-principal")
+
+
+def _check_remove(args: argparse.Namespace) -> None:
+    _check(args)
+    requested_entries(args)
+
+
+class _ZooKeeperOption(argparse.Action):
+    """Rejects options that changed ACLs in ZooKeeper."""
 
     def __call__(
         self,
@@ -232,12 +154,12 @@ class _PastBrokers(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         raise ConfigurationError(
-            f"{option_string}: rules are not changed in ZooKeeper past the brokers; use --bootstrap-server"
+            f"{option_string}: ACLs are not changed in ZooKeeper behind the brokers' backs; use --bootstrap-server"
         )
 
 
 class _Version(argparse.Action):
-    """Tells the version, which takes time to find, only where it is asked for."""
+    """Prints the version, which takes time to look up and so is not a default value."""
 
     def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **more)
@@ -253,3 +175,43 @@ class _Version(argparse.Action):
 
         print(version("ottla"))
         parser.exit()
+
+
+COMMAND = AdminCommand(
+    error="Error while executing ACL command: {}",
+    actions=(
+        Action("add", "add ACLs", add, check=_check_add),
+        Action("remove", "remove ACLs", remove, check=_check_remove),
+        Action("list", "list ACLs", list_, check=_check),
+    ),
+    options=(
+        *connection(controllers=True),
+        *(
+            Option(name, "of old Kafka, rejected: use --bootstrap-server", action=_ZooKeeperOption)
+            for name in ("--authorizer-properties", "--authorizer")
+        ),
+        Option("--version", "print the version and exit", action=_Version),
+        *(Repeatable(f"{flag_name(name)} NAME", f"a {name.replace('_', ' ')}, '*' for all") for name in RESOURCES),
+        Flag("--cluster", "the cluster resource"),
+        Option(
+            "--resource-pattern-type {any,match,literal,prefixed}",
+            "how resource names are matched: literal or prefixed; --list and --remove also take any "
+            "(both types) and match (all ACLs that apply to the name)",
+            pattern_type,
+            default="literal",
+        ),
+        Repeatable("--allow-principal User:NAME", "principal to allow; User:* for all", actions=_CHANGES),
+        Repeatable("--deny-principal User:NAME", "principal to deny, which overrides any allow", actions=_CHANGES),
+        Repeatable("--allow-host ADDRESS", "IP address for --allow-principal (default: any)", actions=_CHANGES),
+        Repeatable("--deny-host ADDRESS", "IP address for --deny-principal (default: any)", actions=_CHANGES),
+        Repeatable(
+            "--operation NAME", f"operation: one of {', '.join(operation_names())} (default: All)", actions=_CHANGES
+        ),
+        Repeatable("--principal User:NAME", "only ACLs of this principal", actions="list"),
+        Flag("--producer", "Write, Describe and Create on --topic", actions=_CHANGES),
+        Flag("--consumer", "Read and Describe on --topic, Read on --group", actions=_CHANGES),
+        Flag("--idempotent", "with --producer: IdempotentWrite on the cluster", actions=_CHANGES),
+        Flag("--force", "remove ACLs without asking for confirmation"),
+        JSON,
+    ),
+)

@@ -1,13 +1,13 @@
-"""A cluster on this machine: ZooKeeper and brokers, which go on when the command has ended.
+"""A cluster on this machine: ZooKeeper and brokers, which keep running after the command has ended.
 
     ottla cluster up                 ZooKeeper on 127.0.0.1:2181, three brokers on 9092, 9093 and 9094
-    ottla cluster status             who runs, who is the controller, which partitions lack replicas or leaders
-    ottla cluster kill 1             as a crash would; --signal STOP to pause it, CONT to let it go on
-    ottla cluster start 1            again, after that
-    ottla cluster add --rack b       one broker more
-    ottla cluster down               controlled shutdown of all; the data stays, and `up` goes on with it
+    ottla cluster status             processes, controller, under-replicated and offline partitions
+    ottla cluster kill 1             as in a crash; --signal STOP pauses a broker, CONT resumes it
+    ottla cluster start 1            start it again
+    ottla cluster add --rack b       one more broker
+    ottla cluster down               controlled shutdown; the data stays, and `up` continues with it
 
-Files, logs and data lie in the directory (./ottla-cluster): server-N.properties may be edited. Needs
+Files, logs and data are in the directory (./ottla-cluster); server-N.properties may be edited. Requires
 `pip install 'ottla[cluster,spark]'`: ZooKeeper's jars come with PySpark.
 """
 
@@ -17,11 +17,14 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from ottla.cli.cluster.local_cluster import LocalCluster, locked
-from ottla.cli.cluster.status import Status, as_text, status
+from ottla.cli.cluster.status import as_text, status
+from ottla.cli.framework.command import Action, Command
+from ottla.cli.framework.options import Option, Repeatable
 from ottla.config import properties
 from ottla.errors import ConfigurationError, StartupError
 
@@ -31,152 +34,176 @@ BASE_PORT = 9092
 ZOOKEEPER_PORT = 2181
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla cluster`."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="up|status|kill|start|add|down")
-    up = _add(actions, "up", "start the cluster of the directory, which is made where there is none", told=True)
-    up.add_argument("--brokers", type=int, metavar="N", help=f"how many, for a new cluster; default: {BROKERS}")
-    ports = "broker N listens on this and N, 0: on free ports; default: %(default)s"
-    up.add_argument("--base-port", type=int, default=BASE_PORT, metavar="PORT", help=ports)
-    up.add_argument("--zookeeper-port", type=int, default=ZOOKEEPER_PORT, metavar="PORT", help="0: a free one")
-    _add_overrides(up)
-    _add(actions, "status", "tell what runs, and what the brokers say; exit code 1 unless all is whole", told=True)
-    kill = _add(actions, "kill", "send a signal to a broker, or to ZooKeeper")
-    kill.add_argument("id", metavar="ID", help="a broker's id, or zookeeper")
-    kill.add_argument("--signal", default="KILL", type=_signal, help="KILL (the default), TERM, STOP, CONT …")
-    start = _add(actions, "start", "start a broker again, or ZooKeeper")
-    start.add_argument("id", metavar="ID", help="a broker's id, or zookeeper")
-    add = _add(actions, "add", "start one broker more, with the options of the last", told=True)
-    add.add_argument("--rack", help="the rack it stands in")
-    _add_overrides(add)
-    _add(actions, "down", "controlled shutdown of all brokers, then of ZooKeeper")
-
-
-def _add(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, *, told: bool = False
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=text)
-    where = "the cluster's directory; default: %(default)s"
-    parser.add_argument("--dir", type=Path, default=Path("ottla-cluster"), metavar="DIR", help=where)
-    if told:
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="how to tell what there is")
-    return parser
-
-
-def _add_overrides(parser: argparse.ArgumentParser) -> None:
-    text = "an option of new brokers; repeatable"
-    parser.add_argument("--override", action="append", default=[], metavar="key=value", help=text)
-
-
 def _signal(text: str) -> signal.Signals:
     try:
         return signal.Signals(int(text)) if text.isdigit() else signal.Signals[f"SIG{text.upper().removeprefix('SIG')}"]
     except (KeyError, ValueError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no signal") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a signal") from None
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do it; 1 with one line where that fails."""
-    directory = args.dir.resolve()
-    if args.action == "status":
-        return _tell(status(_existing(directory)), args.format, strict=True)
-    if args.action != "up":
-        _existing(directory)  # before a lock file makes the directory
-    with locked(directory):
-        return ACTIONS[args.action](directory, args)
+def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Return an action that runs while no other command changes the cluster."""
+
+    def run(args: argparse.Namespace) -> int:
+        directory = args.dir.resolve()
+        if args.action != "up":
+            _existing(directory)  # before the lock file creates the directory
+        with locked(directory):
+            return action(directory, args)
+
+    return run
+
+
+def show_status(args: argparse.Namespace) -> int:
+    """Print the status; returns 1 unless everything is healthy."""
+    return _print_status(_existing(args.dir.resolve()), args, strict=True)
 
 
 def up(directory: Path, args: argparse.Namespace) -> int:
-    """`up`."""
+    """Start the cluster."""
     cluster = LocalCluster.load(directory)
     if cluster is None:
         cluster = _new(directory, args)
     elif args.brokers not in (None, len(cluster.brokers)) or args.override:
-        has = f"{directory} has a cluster of {len(cluster.brokers)} already"
-        raise ConfigurationError(f"{has}: `add` makes it larger, its server-N.properties can be edited")
+        raise ConfigurationError(
+            f"{directory} has a cluster of {len(cluster.brokers)} brokers; use `add` for more of them, and edit "
+            "server-N.properties for configs"
+        )
     cluster.start_zookeeper()
     cluster.start(*cluster.brokers)
-    return _tell(status(cluster), args.format)
+    return _print_status(cluster, args)
 
 
 def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
     brokers = BROKERS if args.brokers is None else args.brokers
     if not 1 <= brokers <= MOST_BROKERS:
-        raise ConfigurationError(f"--brokers: {brokers} is not allowed: 1 to {MOST_BROKERS} are wanted")
-    given = dict(properties.override(text) for text in args.override)
-    return LocalCluster.make(directory, brokers, args.base_port, args.zookeeper_port, given)
+        raise ConfigurationError(f"--brokers: {brokers} is not allowed: expected 1 to {MOST_BROKERS}")
+    overrides = dict(properties.override(text) for text in args.override)
+    return LocalCluster.create(directory, brokers, args.base_port, args.zookeeper_port, overrides)
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
-    """`kill`."""
+    """Send a signal."""
     cluster = _existing(directory)
     broker = None if args.id == "zookeeper" else cluster.broker(_id(args.id))
-    sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
-    if not sent:
-        print(f"ottla cluster: {_called(args.id)} does not run", file=sys.stderr)
+    is_sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
+    if not is_sent:
+        print(f"ottla cluster: {_label(args.id)} does not run", file=sys.stderr)
         return 1
-    print(f"{args.signal.name} was sent to {_called(args.id)}")
+    print(f"{args.signal.name} was sent to {_label(args.id)}")
     return 0
 
 
 def start(directory: Path, args: argparse.Namespace) -> int:
-    """`start`."""
+    """Start a broker or ZooKeeper again."""
     cluster = _existing(directory)
     broker = None if args.id == "zookeeper" else cluster.broker(_id(args.id))
     if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
-        go_on = f"`ottla cluster kill {args.id} --signal CONT`"
-        raise StartupError(f"{_called(args.id)} is paused (SIGSTOP): {go_on} lets it go on")
+        command = f"`ottla cluster kill {args.id} --signal CONT`"
+        raise StartupError(f"{_label(args.id)} is paused (SIGSTOP): resume it with {command}")
     if broker is None:
         cluster.start_zookeeper()
     else:
         cluster.start(broker)
-    print(f"{_called(args.id)} runs")
+    print(f"{_label(args.id)} runs")
     return 0
 
 
 def add(directory: Path, args: argparse.Namespace) -> int:
-    """`add`."""
+    """Add a broker."""
     cluster = _existing(directory)
-    options = cluster.common_options() | dict(properties.override(text) for text in args.override)
+    configs = cluster.common_configs() | dict(properties.override(text) for text in args.override)
     if args.rack:
-        options["broker.rack"] = args.rack
-    broker = cluster.add(options)
+        configs["broker.rack"] = args.rack
+    broker = cluster.add(configs)
     cluster.start(broker)
-    return _tell(status(cluster), args.format)
+    return _print_status(cluster, args)
 
 
 def down(directory: Path, args: argparse.Namespace) -> int:
-    """`down`: 1 where something had to be killed."""
+    """Shut down all brokers and ZooKeeper; returns 1 if a process had to be killed."""
     cluster = _existing(directory)
     killed = [f"broker {broker.id}" for broker in reversed(cluster.brokers) if not cluster.stop(broker)]
     if not cluster.stop_zookeeper():
         killed.append("ZooKeeper")
     for name in killed:
-        print(f"ottla cluster: {name} did not end in time, and was killed", file=sys.stderr)
-    print(f"All is down; the data stays in {directory}")
+        print(f"ottla cluster: {name} did not stop in time and was killed", file=sys.stderr)
+    print(f"All processes are stopped; the data stays in {directory}")
     return int(bool(killed))
-
-
-ACTIONS = {"up": up, "kill": kill, "start": start, "add": add, "down": down}
 
 
 def _existing(directory: Path) -> LocalCluster:
     cluster = LocalCluster.load(directory)
     if cluster is None:
-        raise ConfigurationError(f"{directory} has no cluster: `ottla cluster up` makes one")
+        raise ConfigurationError(f"{directory} has no cluster; create one with `ottla cluster up`")
     return cluster
 
 
 def _id(text: str) -> int:
     if not text.isdigit():
-        raise ConfigurationError(f"{text!r} is not allowed: a broker's id or zookeeper is wanted")
+        raise ConfigurationError(f"{text!r} is not allowed: expected a broker id or zookeeper")
     return int(text)
 
 
-def _called(identity: str) -> str:
+def _label(identity: str) -> str:
     return "ZooKeeper" if identity == "zookeeper" else f"broker {identity}"
 
 
-def _tell(found: Status, how: str, *, strict: bool = False) -> int:
-    print(json.dumps(asdict(found)) if how == "json" else "\n".join(as_text(found)))
-    return int(strict and not found.is_whole)
+def _print_status(cluster: LocalCluster, args: argparse.Namespace, *, strict: bool = False) -> int:
+    report = status(cluster)
+    print(json.dumps(asdict(report)) if args.format == "json" else "\n".join(as_text(report)))
+    return int(strict and not report.is_healthy)
+
+
+_DIR = Option("--dir DIR", "directory of the cluster", Path, default=Path("ottla-cluster"))
+_FORMAT = Option("--format", "format of the output (text)", choices=("text", "json"), default="text")
+_ID = Option("id ID", "id of a broker, or zookeeper")
+_OVERRIDE = Repeatable("--override NAME=VALUE", "config of new brokers")
+
+COMMAND = Command(
+    subcommands=True,
+    actions=(
+        Action(
+            "up",
+            "start the cluster, which is created if the directory has none",
+            _locked(up),
+            options=(
+                _DIR,
+                _FORMAT,
+                Option("--brokers N", f"number of brokers of a new cluster ({BROKERS})", int),
+                Option(
+                    "--base-port PORT",
+                    "port of broker 0, broker N listens on N more; 0: any free ports",
+                    int,
+                    default=BASE_PORT,
+                ),
+                Option("--zookeeper-port PORT", "port of ZooKeeper; 0: any free port", int, default=ZOOKEEPER_PORT),
+                _OVERRIDE,
+            ),
+        ),
+        Action(
+            "status",
+            "print processes, controller and unhealthy partitions; exit code 1 unless everything is healthy",
+            show_status,
+            options=(_DIR, _FORMAT),
+        ),
+        Action(
+            "kill",
+            "send a signal to a broker or to ZooKeeper",
+            _locked(kill),
+            options=(
+                _DIR,
+                _ID,
+                Option("--signal", "KILL (the default), TERM, STOP, CONT …", _signal, default="KILL"),
+            ),
+        ),
+        Action("start", "start a broker or ZooKeeper again", _locked(start), options=(_DIR, _ID)),
+        Action(
+            "add",
+            "add a broker with the configs of the last one",
+            _locked(add),
+            options=(_DIR, _FORMAT, Option("--rack", "rack of the broker"), _OVERRIDE),
+        ),
+        Action("down", "shut down all brokers, then ZooKeeper", _locked(down), options=(_DIR,)),
+    ),
+)

@@ -1,8 +1,8 @@
-"""A cluster on this machine: its directory, with files, logs, data and the ids of its processes.
+"""A cluster on this machine: its directory with files, logs, data and the ids of its processes.
 
-cluster.json            addresses and process ids, written by commands one at a time
-server-N.properties     options of broker N: may be edited, and hold from its next start on
-broker-N.log  data-N/   what broker N says, and its data
+cluster.json            addresses and process ids, written by one command at a time
+server-N.properties     configs of broker N; may be edited, and apply from its next start on
+broker-N.log  data-N/   log output and data of broker N
 zookeeper/              ZooKeeper's files, log and data
 """
 
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from ottla.cli.framework import daemon
+from ottla.cli.cluster import daemon
 from ottla.config import properties
 from ottla.errors import ConfigurationError, StartupError
 from ottla.net.ports import free_port
@@ -30,17 +30,17 @@ STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 READY: Final = b"is ready: "
-"""What `ottla broker` says when it serves."""
+"""What `ottla broker` prints once it serves requests."""
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 """Signals that end a process."""
 MOST_REPLICAS: Final = 3
 OWN: Final = frozenset({"broker.id", "listeners", "zookeeper.connect", "log.dirs"})
-"""Options that differ from broker to broker, or belong to the cluster."""
+"""Configs that differ from broker to broker, or belong to the cluster."""
 
 
 @dataclass
 class Broker:
-    """One broker; pid 0 where it was not started."""
+    """One broker; its pid is 0 if it was not started."""
 
     id: int
     port: int
@@ -48,37 +48,39 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """Its address for clients."""
         return f"127.0.0.1:{self.port}"
 
 
 @dataclass
 class LocalCluster:
-    """What cluster.json says, and what can be done with it. Brokers stand in the order of their ids."""
+    """The content of cluster.json and the operations on the cluster. Brokers are in the order of their ids."""
 
     directory: Path
     zookeeper_port: int
     base_port: int
-    """Broker N listens on this and N; 0: each on a port that was free."""
+    """The port of broker 0, broker N listens on N more; 0: each on a port that was free."""
     zookeeper_pid: int = 0
     brokers: list[Broker] = field(default_factory=list)
 
     @classmethod
-    def make(cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int, given: Mapping[str, str]) -> Self:
-        """A cluster in a new directory; nothing is started."""
+    def create(
+        cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int, overrides: Mapping[str, str]
+    ) -> Self:
+        """Create a cluster in a new directory, without starting it."""
         cluster = cls(directory, zookeeper_port or free_port(), base_port)
         for _ in range(brokers):
-            cluster.add({**defaults(brokers), **given})
+            cluster.add({**defaults(brokers), **overrides})
         cluster.save()
         return cluster
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """The cluster in this directory; None for none."""
+        """Return the cluster in a directory, or None if there is none."""
         try:
-            told = json.loads((directory / STATE).read_bytes())
-            brokers = [Broker(**broker) for broker in told.pop("brokers")]
-            return cls(directory, brokers=brokers, **told)
+            state = json.loads((directory / STATE).read_bytes())
+            brokers = [Broker(**broker) for broker in state.pop("brokers")]
+            return cls(directory, brokers=brokers, **state)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError) as error:
@@ -86,21 +88,21 @@ class LocalCluster:
 
     def save(self) -> None:
         """Write cluster.json."""
-        told = asdict(self)
-        del told["directory"]
-        replace_file(self.directory / STATE, json.dumps(told, indent=1).encode())
+        state = asdict(self)
+        del state["directory"]
+        replace_file(self.directory / STATE, json.dumps(state, indent=1).encode())
 
     def broker(self, number: int) -> Broker:
-        """A broker by its id; ConfigurationError where there is none."""
-        found = next((broker for broker in self.brokers if broker.id == number), None)
-        if found is None:
-            known = ", ".join(str(broker.id) for broker in self.brokers)
-            raise ConfigurationError(f"there is no broker {number}; there are {known}")
-        return found
+        """Return a broker by its id; ConfigurationError if there is none."""
+        broker = next((broker for broker in self.brokers if broker.id == number), None)
+        if broker is None:
+            ids = ", ".join(str(broker.id) for broker in self.brokers)
+            raise ConfigurationError(f"there is no broker {number}; brokers are {ids}")
+        return broker
 
-    def add(self, options: Mapping[str, str]) -> Broker:
-        """A further broker with these options, not started yet."""
-        fixed = sorted(OWN.intersection(options))
+    def add(self, configs: Mapping[str, str]) -> Broker:
+        """Add a broker with these configs, without starting it."""
+        fixed = sorted(OWN.intersection(configs))
         if fixed:
             raise ConfigurationError(f"{', '.join(fixed)}: each broker of the cluster has its own")
         number = max((broker.id for broker in self.brokers), default=-1) + 1
@@ -111,117 +113,117 @@ class LocalCluster:
             "zookeeper.connect": self.zookeeper.connect,
             "log.dirs": str(self.directory / f"data-{number}"),
         }
-        text = "".join(f"{key}={value}\n" for key, value in {**own, **options}.items())
+        text = "".join(f"{key}={value}\n" for key, value in {**own, **configs}.items())
         self.properties(broker).write_text(text)
         self.brokers.append(broker)
         return broker
 
-    def common_options(self) -> dict[str, str]:
-        """What a further broker takes over from the last one."""
-        options = properties.load(self.properties(self.brokers[-1]))
-        return {name: value for name, value in options.items() if name not in {*OWN, "broker.rack"}}
+    def common_configs(self) -> dict[str, str]:
+        """Return the configs that a new broker takes over from the last one."""
+        configs = properties.load(self.properties(self.brokers[-1]))
+        return {name: value for name, value in configs.items() if name not in {*OWN, "broker.rack"}}
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
-        """Its ZooKeeper, by address and directory."""
+        """Its ZooKeeper server."""
         return ZooKeeperServer(self.directory / "zookeeper", self.zookeeper_port)
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers, for clients."""
+        """The addresses of all brokers, for clients."""
         return ",".join(broker.address for broker in self.brokers)
 
     def properties(self, broker: Broker) -> Path:
-        """A broker's options; the path is also what its process is known by."""
+        """Return the properties file of a broker; its path also identifies the broker's process."""
         return self.directory / f"server-{broker.id}.properties"
 
     def log(self, broker: Broker) -> Path:
-        """What a broker says."""
+        """Return the log file of a broker."""
         return self.directory / f"broker-{broker.id}.log"
 
     def is_running(self, broker: Broker) -> bool:
-        """Whether a broker's process is there."""
+        """Whether the process of a broker exists."""
         return daemon.is_running(broker.pid, str(self.properties(broker)))
 
     def is_paused(self, broker: Broker) -> bool:
-        """Whether a broker's process is there, but was stopped (SIGSTOP)."""
+        """Whether a broker is paused (SIGSTOP)."""
         return daemon.is_stopped(broker.pid, str(self.properties(broker)))
 
     def zookeeper_is_paused(self) -> bool:
-        """Whether ZooKeeper's process is there, but was stopped (SIGSTOP)."""
+        """Whether ZooKeeper is paused (SIGSTOP)."""
         return daemon.is_stopped(self.zookeeper_pid, str(self.zookeeper.directory))
 
     def zookeeper_is_running(self) -> bool:
-        """Whether ZooKeeper's process is there."""
+        """Whether the process of ZooKeeper exists."""
         return daemon.is_running(self.zookeeper_pid, str(self.zookeeper.directory))
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper unless it runs; StartupError where it does not answer in time."""
+        """Start ZooKeeper unless it runs; StartupError if it does not answer in time."""
         if self.zookeeper_is_running():
             return
         server = self.zookeeper
         if server.answers():
-            raise StartupError(f"a ZooKeeper that is not this cluster's serves at {server.connect}")
+            raise StartupError(f"another ZooKeeper, not that of this cluster, serves at {server.connect}")
         self.zookeeper_pid = daemon.start(server.prepare(), server.log)
         self.save()
         deadline = time.monotonic() + START_SECONDS
         while not server.answers():
             if not self.zookeeper_is_running() or time.monotonic() > deadline:
-                raise StartupError(f"ZooKeeper did not start; {server.log} says why")
-            time.sleep(daemon.LOOK_SECONDS)
+                raise StartupError(f"ZooKeeper did not start; see {server.log}")
+            time.sleep(daemon.POLL_SECONDS)
 
     def start(self, *brokers: Broker) -> None:
-        """Start these brokers, those that run excepted, and wait until they serve; StartupError where one does not."""
-        began = {}
+        """Start brokers that do not run, and wait until they serve; StartupError if one does not in time."""
+        positions = {}
         for broker in brokers:
             if not self.is_running(broker):
                 log = self.log(broker)
-                began[broker.id] = log.stat().st_size if log.exists() else 0
+                positions[broker.id] = log.stat().st_size if log.exists() else 0
                 command = [sys.executable, "-m", "ottla", "broker", str(self.properties(broker))]
                 broker.pid = daemon.start(command, log)
         self.save()
         deadline = time.monotonic() + START_SECONDS
         for broker in brokers:
-            if broker.id in began:
-                self._wait_until_ready(broker, began[broker.id], deadline)
+            if broker.id in positions:
+                self._wait_until_ready(broker, positions[broker.id], deadline)
 
     def _wait_until_ready(self, broker: Broker, position: int, deadline: float) -> None:
         while True:
             runs = self.is_running(broker)
-            said = self.log(broker).read_bytes()[position:]
-            if READY in said:
+            output = self.log(broker).read_bytes()[position:]
+            if READY in output:
                 return
             if not runs or time.monotonic() > deadline:
-                last = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+                last = output.decode(errors="replace").strip().splitlines() or ["no output"]
                 raise StartupError(f"broker {broker.id} did not start: {last[-1]} ({self.log(broker)})")
-            time.sleep(daemon.LOOK_SECONDS)
+            time.sleep(daemon.POLL_SECONDS)
 
     def send(self, broker: Broker, number: signal.Signals) -> bool:
-        """Send a signal, and wait where it ends the process; False where it does not run."""
+        """Send a signal to a broker, and wait if it ends the process; returns False if there is no process."""
         return _signal(broker.pid, str(self.properties(broker)), number)
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
-        """The same for ZooKeeper."""
+        """Send a signal to ZooKeeper, in the same way."""
         return _signal(self.zookeeper_pid, str(self.zookeeper.directory), number)
 
     def stop(self, broker: Broker) -> bool:
-        """Controlled shutdown; False where it had to be killed."""
-        return daemon.end(broker.pid, str(self.properties(broker)), STOP_SECONDS)
+        """Shut down a broker (controlled shutdown); returns False if it had to be killed."""
+        return daemon.stop(broker.pid, str(self.properties(broker)), STOP_SECONDS)
 
     def stop_zookeeper(self) -> bool:
-        """End ZooKeeper in order; False where it had to be killed."""
-        return daemon.end(self.zookeeper_pid, str(self.zookeeper.directory), STOP_SECONDS)
+        """Shut down ZooKeeper; returns False if it had to be killed."""
+        return daemon.stop(self.zookeeper_pid, str(self.zookeeper.directory), STOP_SECONDS)
 
 
 def _signal(pid: int, word: str, number: signal.Signals) -> bool:
-    sent = daemon.send(pid, word, number)
-    if sent and number in ENDING:
+    is_sent = daemon.send(pid, word, number)
+    if is_sent and number in ENDING:
         daemon.wait_for_end(pid, word, STOP_SECONDS)
-    return sent
+    return is_sent
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """Options of every broker in a cluster of so many: nothing acknowledged is lost with one of them."""
+    """Return the configs of every broker of a new cluster: the loss of one broker loses no acknowledged record."""
     replicas = min(MOST_REPLICAS, brokers)
     in_sync = 2 if brokers >= MOST_REPLICAS else 1
     return {
@@ -238,7 +240,7 @@ def defaults(brokers: int) -> dict[str, str]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One command at a time works in the directory, which is made."""
+    """Lock the directory, which is created, for one command at a time."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / "lock").open("w")
@@ -248,5 +250,5 @@ def locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ConfigurationError(f"another command works in {directory}") from None
+            raise ConfigurationError(f"another command is running in {directory}; wait until it has ended") from None
         yield

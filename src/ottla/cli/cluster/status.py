@@ -1,4 +1,4 @@
-"""What a local cluster is like: its processes, and what its brokers say of leaders and replicas."""
+"""The status of a local cluster: its processes, leaders and replicas."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.cli.cluster.local_cluster import LocalCluster
-from ottla.cli.framework.table import lines
-from ottla.cli.topics.topics import is_under_replicated, moves_of
+from ottla.cli.framework.output import lines
+from ottla.cli.topics.topics import is_under_replicated, reassignments_of
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.core.metadata import PartitionInfo
 from ottla.cluster.store import znodes
 from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import BrokerNotAvailableError, KafkaError
 
-ASK_MS: Final = 5_000
-ONE_ANSWER_MS: Final = 2_000
-"""How long one broker may take to answer, before another is asked."""
-SHOWN: Final = 10
-"""How many partitions are named on the terminal."""
+TIMEOUT_MS: Final = 5_000
+REQUEST_MS: Final = 2_000
+"""How long a broker may take to answer before another one is asked."""
+MAX_NAMES: Final = 10
+"""How many partitions are named in text."""
 
 
 @dataclass
 class Status:
-    """The cluster at one moment. What brokers say is None where none of them answers; `error` tells why."""
+    """The cluster at one moment. Fields that brokers report are None if none answers; `error` has the reason."""
 
     directory: str
     zookeeper: dict[str, Any]
@@ -37,28 +37,30 @@ class Status:
     error: str | None = field(default=None)
 
     @property
-    def is_whole(self) -> bool:
-        """Every process runs, every broker is in the cluster, every partition has a leader and all replicas in sync."""
-        goes_on = all(process["running"] and not process["paused"] for process in (self.zookeeper, *self.brokers))
+    def is_healthy(self) -> bool:
+        """Whether all processes run, all brokers are registered, and all partitions have a leader and a full ISR."""
+        is_running = all(process["running"] and not process["paused"] for process in (self.zookeeper, *self.brokers))
         registered = all(broker["registered"] for broker in self.brokers)
         partitions = self.under_replicated == [] and self.offline == []
-        return goes_on and registered and partitions and self.controller is not None
+        return is_running and registered and partitions and self.controller is not None
 
 
 def status(cluster: LocalCluster) -> Status:
-    """Look at the processes, and ask those brokers that run; ZooKeeper, where none of them answers."""
-    found = _processes(cluster)
-    servers = ",".join(broker["address"] for broker in found.brokers if broker["running"] and not broker["paused"])
+    """Return the status from the processes and from brokers that run, or from ZooKeeper if no broker answers."""
+    report = _processes(cluster)
+    servers = ",".join(broker["address"] for broker in report.brokers if broker["running"] and not broker["paused"])
     try:
         if not servers:
-            paused = any(broker["paused"] for broker in found.brokers)
-            raise BrokerNotAvailableError("all that run are paused (SIGSTOP)" if paused else "no broker runs")
-        _ask(servers, found)
+            paused = any(broker["paused"] for broker in report.brokers)
+            raise BrokerNotAvailableError(
+                "all running brokers are paused (SIGSTOP)" if paused else "no broker is running"
+            )
+        _add_from_brokers(servers, report)
     except KafkaError as error:
-        found.error = str(error)
-        if found.zookeeper["running"] and not found.zookeeper["paused"]:
-            _ask_zookeeper(found)
-    return found
+        report.error = str(error)
+        if report.zookeeper["running"] and not report.zookeeper["paused"]:
+            _add_from_zookeeper(report)
+    return report
 
 
 def _processes(cluster: LocalCluster) -> Status:
@@ -82,53 +84,53 @@ def _processes(cluster: LocalCluster) -> Status:
     return Status(str(cluster.directory), zookeeper, brokers)
 
 
-def _ask_zookeeper(found: Status) -> None:
-    """Which brokers are in the cluster, and who is the controller; nothing where it does not say."""
+def _add_from_zookeeper(report: Status) -> None:
+    """Add registered brokers and the controller, if ZooKeeper answers."""
     try:
-        with ZkClient(found.zookeeper["address"], ASK_MS, ASK_MS) as zk:
-            there = zk.children(znodes.BROKER_IDS)
+        with ZkClient(report.zookeeper["address"], TIMEOUT_MS, TIMEOUT_MS) as zk:
+            registered = zk.children(znodes.BROKER_IDS)
             controller = zk.get(znodes.CONTROLLER)
     except KafkaError:
-        return  # what the brokers have said is told
-    for broker in found.brokers:
-        broker["registered"] = str(broker["id"]) in there
-    found.controller = None if controller is None else int(znodes.load(controller)["brokerid"])
+        return  # the brokers' error is reported
+    for broker in report.brokers:
+        broker["registered"] = str(broker["id"]) in registered
+    report.controller = None if controller is None else int(znodes.load(controller)["brokerid"])
 
 
-def _ask(servers: str, found: Status) -> None:
-    limits: dict[str, Any] = {"request_timeout_ms": ONE_ANSWER_MS, "default_api_timeout_ms": ASK_MS}
+def _add_from_brokers(servers: str, report: Status) -> None:
+    limits: dict[str, Any] = {"request_timeout_ms": REQUEST_MS, "default_api_timeout_ms": TIMEOUT_MS}
     with KafkaAdminClient(bootstrap_servers=servers, **limits) as admin:
-        described = admin.describe_cluster()
+        cluster = admin.describe_cluster()
         topics = admin.describe_topics().values()
         partitions = [partition for topic in topics for partition in topic.partitions]
-        moves = moves_of(admin, partitions)
-    there = {node.id for node in described.nodes}
-    for broker in found.brokers:
-        broker["registered"] = broker["id"] in there
-    found.controller = None if described.controller is None else described.controller.id
-    found.topics, found.partitions = len(topics), len(partitions)
-    found.offline = [_name(p) for p in partitions if p.leader < 0]
-    found.under_replicated = [_name(p) for p in partitions if is_under_replicated(p, moves)]
+        reassignments = reassignments_of(admin, partitions)
+    registered = {node.id for node in cluster.nodes}
+    for broker in report.brokers:
+        broker["registered"] = broker["id"] in registered
+    report.controller = None if cluster.controller is None else cluster.controller.id
+    report.topics, report.partitions = len(topics), len(partitions)
+    report.offline = [_name(p) for p in partitions if p.leader < 0]
+    report.under_replicated = [_name(p) for p in partitions if is_under_replicated(p, reassignments)]
 
 
 def _name(partition: PartitionInfo) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def as_text(found: Status) -> Iterator[str]:
-    """Lines for a terminal."""
-    zookeeper = found.zookeeper
+def as_text(report: Status) -> Iterator[str]:
+    """Return the status as lines of text."""
+    zookeeper = report.zookeeper
     rows = [("zookeeper", zookeeper["address"], zookeeper["pid"] or None, _process_state(zookeeper), "")]
-    for broker in found.brokers:
-        role = "controller" if broker["id"] == found.controller else ""
+    for broker in report.brokers:
+        role = "controller" if broker["id"] == report.controller else ""
         rows.append((f"broker {broker['id']}", broker["address"], broker["pid"] or None, _state(broker), role))
     yield from lines(("PROCESS", "ADDRESS", "PID", "STATE", "ROLE"), rows)
-    if found.error is not None:
-        yield f"The brokers do not say more: {found.error}"
+    if report.error is not None:
+        yield f"No further information from the brokers: {report.error}"
         return
-    yield f"{found.topics} topics with {found.partitions} partitions"
-    yield _named("under-replicated", found.under_replicated or [])
-    yield _named("offline", found.offline or [])
+    yield f"{report.topics} topics with {report.partitions} partitions"
+    yield _named("under-replicated", report.under_replicated or [])
+    yield _named("offline", report.offline or [])
 
 
 def _process_state(process: dict[str, Any]) -> str:
@@ -139,10 +141,10 @@ def _process_state(process: dict[str, Any]) -> str:
 
 def _state(broker: dict[str, Any]) -> str:
     state = _process_state(broker)
-    return "not in the cluster" if state == "up" and not broker["registered"] else state
+    return "not registered" if state == "up" and not broker["registered"] else state
 
 
 def _named(what: str, partitions: list[str]) -> str:
-    more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-    names = ": " + ", ".join(partitions[:SHOWN]) + more if partitions else ""
+    more = f" and {len(partitions) - MAX_NAMES} more" if len(partitions) > MAX_NAMES else ""
+    names = ": " + ", ".join(partitions[:MAX_NAMES]) + more if partitions else ""
     return f"{len(partitions)} {what}{names}"

@@ -1,107 +1,102 @@
-"""Describe and alter options of topics, brokers, groups and clients, quotas and passwords, as kafka-configs.sh does."""
+"""Describe and alter configs of topics, brokers, groups and clients, quotas and SCRAM credentials: kafka-configs.sh."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.cli.configs import users
-from ottla.cli.configs.entities import DEFAULT, Entity, add_entities, entities
-from ottla.cli.framework.action_options import check_belongs
-from ottla.cli.framework.connection import add_connection, client_options
+from ottla.cli.configs.entities import DEFAULT, ENTITY_OPTIONS, Entity, entities
+from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.connection import connection
+from ottla.cli.framework.options import Flag, Option
+from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSource
 from ottla.config import properties
 from ottla.errors import ConfigurationError, UnsupportedVersionError
 
-Options = Mapping[str, str | None]
-"""What to set; None removes."""
+Changes = Mapping[str, str | None]
+"""New values by config; None removes."""
 
 _COMMA: Final = re.compile(r",(?![^\[]*\])")
-"""Between options, not within a list in brackets."""
+"""Between configs, not within a list in brackets."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla configs`."""
-    add_connection(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--describe", action="store_const", const="describe", dest="action", help="tell what is set")
-    action.add_argument("--alter", action="store_const", const="alter", dest="action", help="set or remove options")
-    add_entities(parser)
-    parser.add_argument("--all", action="store_true", help="with --describe: defaults, too")
-    parser.add_argument("--add-config", metavar="K=V,K=[V,V]", help="with --alter: options to set")
-    parser.add_argument("--add-config-file", type=Path, metavar="FILE", help="the same, from a properties file")
-    parser.add_argument("--delete-config", metavar="K,K", help="with --alter: options to remove")
-    parser.add_argument("--force", action="store_true", help="taken as Kafka's tool takes it: nothing is asked")
-    parser.add_argument("--json", action="store_true", help="with --describe: answer in JSON")
+def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:
+    """Print configs, quotas or SCRAM credentials."""
+    targets = entities(args)
+    return (_describe if targets[0].kind.resource else users.describe)(admin, targets, args, output)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do it; what is refused is a KafkaError."""
-    wanted = entities(args)
-    _check(args)
-    changes = _changes(args) if args.action == "alter" else {}
-    with KafkaAdminClient(client_options(args)) as admin:
-        if args.action == "alter":
-            (_alter if wanted[0].kind.resource else users.alter)(admin, wanted, changes)
-            print(f"Completed updating {wanted[0]}.")
-        elif wanted[0].kind.resource:
-            _describe(admin, wanted[0], args)
-        else:
-            users.describe(admin, wanted, as_json=args.json)
-    return 0
+def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Set and remove configs, quotas or SCRAM credentials."""
+    targets = entities(args)
+    (_alter if targets[0].kind.resource else users.alter)(admin, targets, _changes(args))
+    print(f"Completed updating {targets[0]}.")
 
 
-BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "all": ("describe",),
-    "json": ("describe",),
-    "add_config": ("alter",),
-    "add_config_file": ("alter",),
-    "delete_config": ("alter",),
-}
-"""Actions by option."""
+def _check_entities(args: argparse.Namespace) -> None:
+    entities(args)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """ConfigurationError for an option that would be ignored, or is missing."""
-    check_belongs(args, BELONGS)
+def _check_alter(args: argparse.Namespace) -> None:
     if args.add_config and args.add_config_file:
         raise ConfigurationError("--add-config and --add-config-file cannot be used together")
-    if args.action == "alter" and not (args.add_config or args.add_config_file or args.delete_config):
+    if not (args.add_config or args.add_config_file or args.delete_config):
         raise ConfigurationError("--alter needs --add-config, --add-config-file or --delete-config")
+    _changes(args)
 
 
-def _changes(args: argparse.Namespace) -> Options:
+COMMAND = AdminCommand(
+    check=_check_entities,
+    actions=(
+        Action("describe", "print configs, quotas or SCRAM credentials", describe),
+        Action("alter", "set and remove configs, quotas or SCRAM credentials", alter, check=_check_alter),
+    ),
+    options=(
+        *connection(),
+        *ENTITY_OPTIONS,
+        Flag("--all", "print defaults, too, not only what is set on the entity", actions="describe"),
+        Option("--add-config K=V,K=[V,V]", "configs to set; brackets around commas", actions="alter"),
+        Option("--add-config-file FILE", "properties file of configs to set", Path, actions="alter"),
+        Option("--delete-config K,K", "configs to remove", actions="alter"),
+        Flag("--force", "accepted as by Kafka's tool; this command never asks for confirmation"),
+        Flag("--json", "print JSON instead of text", actions="describe"),
+    ),
+)
+
+
+def _changes(args: argparse.Namespace) -> Changes:
     added = dict(properties.load(args.add_config_file)) if args.add_config_file else pairs(args.add_config or "")
     removed = [name.strip() for name in (args.delete_config or "").split(",") if name.strip()]
     for name in removed:
         if name in added:
-            raise ConfigurationError(f"--delete-config: {name} is to be set and removed at once: leave one out")
+            raise ConfigurationError(f"--delete-config: {name} would be set and removed at once; leave one out")
     return {**added, **dict.fromkeys(removed)}
 
 
 def pairs(text: str) -> dict[str, str]:
-    """`a=1,b=[x,y]` by name, without the brackets. ConfigurationError where a name has no value."""
-    found = {}
+    """Parse `a=1,b=[x,y]`; ConfigurationError for a name without a value."""
+    configs = {}
     for part in filter(None, map(str.strip, _COMMA.split(text))):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
             # The value may be a password.
             raise ConfigurationError(
-                f"--add-config: {name!r} is not allowed: name=value is wanted, and [a,b] where a value has commas"
+                f"--add-config: {name!r} is not allowed: expected name=value, or name=[a,b] for a value with commas"
             )
         value = value.strip()
-        found[name.strip()] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    return found
+        configs[name.strip()] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    return configs
 
 
-def _alter(admin: KafkaAdminClient, wanted: list[Entity], changes: Options) -> None:
-    (entity,) = wanted
+def _alter(admin: KafkaAdminClient, targets: list[Entity], changes: Changes) -> None:
+    (entity,) = targets
     assert entity.kind.resource is not None, "users have quotas"
     assert entity.name is not None, "checked with the command line"
     admin.incremental_alter_configs([ConfigResource(entity.kind.resource, entity.name, dict(changes))])
@@ -114,34 +109,34 @@ def _is_own(entry: ConfigEntry, entity: Entity) -> bool:
     return entry.source == own
 
 
-def _describe(admin: KafkaAdminClient, wanted: Entity, args: argparse.Namespace) -> None:
-    assert wanted.kind.resource is not None, "users have quotas"
-    known = _known(admin, wanted)
-    if wanted.name and known is not None and wanted.name not in known and not args.all:
-        print(f"The {wanted.kind.singular} '{wanted.name}' doesn't exist and doesn't have dynamic config.")
-        return
-    names = (known or []) if wanted.name is None else [wanted.name]
-    resources = [ConfigResource(wanted.kind.resource, name) for name in names]
-    found = admin.describe_configs(resources, include_synonyms=True) if resources else {}
-    told = []
+def _describe(
+    admin: KafkaAdminClient, targets: list[Entity], args: argparse.Namespace, output: Output
+) -> list[dict[str, Any]] | None:
+    target = targets[0]
+    assert target.kind.resource is not None, "users have quotas"
+    existing = _existing(admin, target)
+    if target.name and existing is not None and target.name not in existing and not args.all:
+        print(f"The {target.kind.singular} '{target.name}' doesn't exist and doesn't have dynamic config.")
+        return None
+    names = (existing or []) if target.name is None else [target.name]
+    resources = [ConfigResource(target.kind.resource, name) for name in names]
+    configs = admin.describe_configs(resources, include_synonyms=True) if resources else {}
+    document = []
     for resource in resources:
-        entity = Entity(wanted.kind, resource.name)
-        options = sorted(e for e in found[resource].values() if args.all or _is_own(e, entity))
-        if args.json:
-            told.append({"type": wanted.kind.name, "name": entity.name, "configs": [_as_json(e) for e in options]})
-        else:
-            _print(entity, options, every=args.all)
-    if args.json:
-        print(json.dumps(told))
+        entity = Entity(target.kind, resource.name)
+        entries = sorted(e for e in configs[resource].values() if args.all or _is_own(e, entity))
+        output.text(*_lines(entity, entries, every=args.all))
+        document.append({"type": target.kind.name, "name": entity.name, "configs": [_as_json(e) for e in entries]})
+    return document
 
 
-def _known(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
-    """The names there are; None where one was named whose kind is asked for itself, and errs where it is not there."""
+def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
+    """Return the existing names; None for a named broker, whose absence is an error of the request itself."""
     match entity.kind.resource:
         case ConfigResourceType.TOPIC:
             return sorted(admin.list_topics())
         case ConfigResourceType.GROUP:
-            return sorted({group.group_id for group in admin.list_groups()} | _groups_with_options(admin, entity))
+            return sorted({group.group_id for group in admin.list_groups()} | _groups_with_configs(admin, entity))
         case ConfigResourceType.CLIENT_METRICS:
             return sorted(admin.list_client_metrics_resources())
     if entity.name is not None:
@@ -150,26 +145,26 @@ def _known(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
     return [*brokers, DEFAULT] if entity.kind.has_default else brokers
 
 
-def _groups_with_options(admin: KafkaAdminClient, entity: Entity) -> set[str]:
-    """A group may have options before it has members. All such groups are known from Kafka 4.1 on."""
+def _groups_with_configs(admin: KafkaAdminClient, entity: Entity) -> set[str]:
+    """Return groups with configs, which may have no members yet. Kafka lists all of them since 4.1 (KIP-1142)."""
     group = ConfigResourceType.GROUP
     if entity.name is None:
         with suppress(UnsupportedVersionError):
             return {resource.name for resource in admin.list_config_resources([group])}
         return set()
-    (options,) = admin.describe_configs([ConfigResource(group, entity.name)]).values()
-    return {entity.name} if any(_is_own(option, entity) for option in options.values()) else set()
+    (entries,) = admin.describe_configs([ConfigResource(group, entity.name)]).values()
+    return {entity.name} if any(_is_own(entry, entity) for entry in entries.values()) else set()
 
 
-def _print(entity: Entity, options: Iterable[ConfigEntry], *, every: bool) -> None:
+def _lines(entity: Entity, entries: Iterable[ConfigEntry], *, every: bool) -> Iterator[str]:
     if entity.name == DEFAULT:
-        print(f"Default configs for {entity.kind.name} in the cluster are:")
+        yield f"Default configs for {entity.kind.name} in the cluster are:"
     else:
-        print(f"{'All' if every else 'Dynamic'} configs for {entity.kind.singular} {entity.name} are:")
-    for option in options:
-        synonyms = ", ".join(f"{_source(s.source)}:{s.name}={_text(s.value)}" for s in option.synonyms)
-        sensitive = str(option.is_sensitive).lower()
-        print(f"  {option.name}={_text(option.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+        yield f"{'All' if every else 'Dynamic'} configs for {entity.kind.singular} {entity.name} are:"
+    for entry in entries:
+        synonyms = ", ".join(f"{_source(s.source)}:{s.name}={_text(s.value)}" for s in entry.synonyms)
+        sensitive = str(entry.is_sensitive).lower()
+        yield f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
 def _text(value: str | None) -> str:
@@ -181,19 +176,19 @@ _JAVA_NAMES: Final[Mapping[int, str]] = {
     ConfigSource.CLIENT_METRICS_CONFIG: "DYNAMIC_CLIENT_METRICS_CONFIG",
     ConfigSource.GROUP_CONFIG: "DYNAMIC_GROUP_CONFIG",
 }
-"""Where the names of the protocol and of Java's client differ."""
+"""Names of sources in Java's client, if they differ from the protocol's."""
 
 
 def _source(number: int) -> str:
-    known = number in ConfigSource.__members__.values()
-    return _JAVA_NAMES.get(number, ConfigSource(number).name if known else "UNKNOWN")
+    is_valid = number in ConfigSource.__members__.values()
+    return _JAVA_NAMES.get(number, ConfigSource(number).name if is_valid else "UNKNOWN")
 
 
-def _as_json(option: ConfigEntry) -> dict[str, Any]:
+def _as_json(entry: ConfigEntry) -> dict[str, Any]:
     return {
-        "name": option.name,
-        "value": option.value,
-        "sensitive": option.is_sensitive,
-        "source": _source(option.source),
-        "synonyms": [{"name": s.name, "value": s.value, "source": _source(s.source)} for s in option.synonyms],
+        "name": entry.name,
+        "value": entry.value,
+        "sensitive": entry.is_sensitive,
+        "source": _source(entry.source),
+        "synonyms": [{"name": s.name, "value": s.value, "source": _source(s.source)} for s in entry.synonyms],
     }

@@ -1,39 +1,40 @@
-"""What `ottla configs` is about: kinds of entities, as Kafka's ConfigCommand names them, and those that were meant."""
+"""The entities of `ottla configs`: their kinds, as Kafka's ConfigCommand names them, and the options that name them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from ottla.cli.framework.options import Option
 from ottla.client.admin.configs import ConfigResourceType, ConfigSource
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
-"""The name of what counts for all that have nothing of their own."""
+"""The name of the entity that applies to all of its kind without configs of their own."""
 
 
 class Kind(NamedTuple):
-    """A kind of entity, whose options are those of a resource, or quotas."""
+    """A kind of entity: it has configs if it is a resource, otherwise quotas."""
 
     name: str
-    """In the plural, as --entity-type has it."""
+    """In the plural, as for --entity-type."""
     resource: ConfigResourceType | None = None
     quota: str | None = None
-    """What quotas call it (KIP-546)."""
+    """Its entity type for quotas (KIP-546)."""
     has_default: bool = False
     is_numbered: bool = False
     own: ConfigSource | None = None
-    """Where options come from that were set on one; None: all are shown."""
+    """The source of configs that are set on an entity of the kind; None: all are printed."""
 
     @property
     def singular(self) -> str:
-        """One of them, as Kafka's tool tells it."""
+        """Its name in the singular."""
         return self.name.removesuffix("s")
 
     @property
     def flag(self) -> str:
-        """The short form of an option for one of them."""
+        """Its short option."""
         return f"--{self.name if self.name == 'client-metrics' else self.singular}"
 
 
@@ -56,11 +57,11 @@ KINDS: Final[dict[str, Kind]] = {
         Kind("ips", quota="ip", has_default=True),
     )
 }
-"""What has options."""
+"""Every kind of entity."""
 
 
 class Entity(NamedTuple):
-    """One that was meant: its name, DEFAULT, or None for all of its kind."""
+    """An entity by its name; the name is DEFAULT, or None for all of the kind."""
 
     kind: Kind
     name: str | None
@@ -71,27 +72,11 @@ class Entity(NamedTuple):
         return f"config for {self.kind.singular} {self.name}"
 
 
-def add_entities(parser: argparse.ArgumentParser) -> None:
-    """`--entity-type`, `--entity-name`, `--entity-default`, and the short forms of KIP-543 and KIP-714."""
-    parser.add_argument("--entity-type", action="append", dest="types", default=[], choices=KINDS, help="what it is")
-    parser.add_argument("--entity-name", action="append", dest="names", default=[], metavar="NAME", help="its name")
-    parser.add_argument(
-        "--entity-default", action="append_const", dest="names", const=DEFAULT, help="the one that counts for all"
-    )
-    parser.set_defaults(short=[])
-    for kind in KINDS.values():
-        text = f"the same as --entity-type {kind.name} --entity-name NAME"
-        parser.add_argument(kind.flag, action=_Short, kind=kind, metavar="NAME", help=text)
-        if kind.has_default:
-            text = f"the same as --entity-type {kind.name} --entity-default"
-            parser.add_argument(f"{kind.flag}-defaults", action=_Short, kind=kind, nargs=0, help=text)
-
-
 class _Short(argparse.Action):
-    """Kind and name at once."""
+    """Kind and name in one option."""
 
-    def __init__(self, *, kind: Kind, **options: Any) -> None:
-        super().__init__(**{**options, "dest": "short"}, default=argparse.SUPPRESS)
+    def __init__(self, *, kind: Kind, **settings: Any) -> None:
+        super().__init__(**settings, default=[])
         self.kind = kind
 
     def __call__(
@@ -101,29 +86,49 @@ class _Short(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        given = Entity(self.kind, DEFAULT if self.nargs == 0 else _named(values, str(option_string)))
-        namespace.short = [*namespace.short, given]
+        name = DEFAULT if self.nargs == 0 else values
+        if not name and self.nargs != 0:
+            raise ConfigurationError(f"{option_string}: '' is not allowed: expected a name")
+        namespace.short = [*namespace.short, Entity(self.kind, name)]
 
 
-def _named(name: str, option: str) -> str:
-    if not name:
-        raise ConfigurationError(f"{option}: '' is not allowed: a name is wanted")
-    return name
+def _short_options(kind: Kind) -> Iterator[Option]:
+    """The short forms of KIP-543 and KIP-714."""
+    text = f"short for --entity-type {kind.name} --entity-name NAME"
+    yield Option(f"{kind.flag} NAME", text, action=_Short, kind=kind, dest="short")
+    if kind.has_default:
+        text = f"short for --entity-type {kind.name} --entity-default"
+        yield Option(f"{kind.flag}-defaults", text, action=_Short, kind=kind, nargs=0, dest="short")
+
+
+ENTITY_OPTIONS: Final = (
+    Option("--entity-type", "kind of the entity", action="append", dest="types", default=[], choices=KINDS),
+    Option("--entity-name NAME", "name of the entity", action="append", dest="names", default=[]),
+    Option(
+        "--entity-default",
+        "the default of the kind, which applies to entities without configs of their own",
+        action="append_const",
+        dest="names",
+        const=DEFAULT,
+    ),
+    *(option for kind in KINDS.values() for option in _short_options(kind)),
+)
+"""Options that name entities."""
 
 
 def entities(args: argparse.Namespace) -> list[Entity]:
-    """The entities that options belong to together: one, or a user and a client. ConfigurationError for others."""
-    found = [*_paired(args.types, args.names), *args.short]
-    if not found:
+    """Return the entities on the command line: one, or a user and a client; ConfigurationError for others."""
+    targets = [*_paired(args.types, args.names), *args.short]
+    if not targets:
         raise ConfigurationError(f"--entity-type is needed: one of {', '.join(KINDS)}")
-    kinds = [entity.kind.name for entity in found]
-    if len(found) > 1 and sorted(kinds) != ["clients", "users"]:
+    kinds = [entity.kind.name for entity in targets]
+    if len(targets) > 1 and sorted(kinds) != ["clients", "users"]:
         raise ConfigurationError(f"{' and '.join(kinds)} cannot be used together: only one of users and one of clients")
-    for entity in found:
+    for entity in targets:
         _check(entity)
         if args.action == "alter" and entity.name is None:
             raise ConfigurationError(f"--alter of {entity.kind.name} needs --entity-name{_or_default(entity.kind)}")
-    return found
+    return targets
 
 
 def _or_default(kind: Kind) -> str:
@@ -131,7 +136,7 @@ def _or_default(kind: Kind) -> str:
 
 
 def _paired(types: Sequence[str], names: Sequence[str]) -> list[Entity]:
-    """Types with the names in their order; a type without one means all."""
+    """Pair types with names in their order; a type without a name means all of the kind."""
     if len(names) > len(types):
         raise ConfigurationError(f"--entity-name {names[len(types)]!r} has no --entity-type")
     padded: list[str | None] = [*names, *([None] * (len(types) - len(names)))]
@@ -143,4 +148,4 @@ def _check(entity: Entity) -> None:
     if name == DEFAULT and not kind.has_default:
         raise ConfigurationError(f"--entity-default: {kind.name} have no default of their own")
     if kind.is_numbered and name and not name.isdecimal():
-        raise ConfigurationError(f"--entity-name: {name!r} is not allowed for {kind.name}: a broker's id is wanted")
+        raise ConfigurationError(f"--entity-name: {name!r} is not allowed for {kind.name}: expected a broker id")

@@ -1,14 +1,15 @@
-"""Quotas of users, clients and addresses, and passwords of users: their part of `ottla configs`."""
+"""Quotas of users, clients and IP addresses, and SCRAM credentials of users, for `ottla configs`."""
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from ottla.cli.configs.entities import DEFAULT, Entity
+from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.quotas import ClientQuotaAlteration, ClientQuotaFilter, ClientQuotaFilterComponent
 from ottla.client.admin.scram import (
@@ -20,13 +21,10 @@ from ottla.client.admin.scram import (
 )
 from ottla.errors import ConfigurationError, InvalidConfigError, KafkaError, ResourceNotFoundError
 
-MECHANISMS: Final = {
-    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
-    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
-}
-"""By the names that users know them by."""
+MECHANISMS: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+"""Mechanisms by their SASL names."""
 SHOWN: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-"""What quotas belong to, in the order and by the names that Kafka's tool has."""
+"""Entity types of quotas in the order and by the names of Kafka's tool."""
 
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(?P<iterations>[0-9]+),\s*)?password=(?P<password>.+)")
 
@@ -34,23 +32,23 @@ Quotas = Mapping[str, float]
 Credentials = Mapping[str, Sequence[ScramCredentialInfo]]
 
 
-def describe(admin: KafkaAdminClient, entities: Sequence[Entity], *, as_json: bool) -> None:
-    """`--describe` of users, clients or addresses."""
+def describe(
+    admin: KafkaAdminClient, entities: Sequence[Entity], _: argparse.Namespace, output: Output
+) -> dict[str, Any]:
+    """Print the quotas and SCRAM credentials of users, clients or IP addresses."""
     quotas = admin.describe_client_quotas(_filter(entities))
     credentials = _credentials(admin, entities)
-    if as_json:
-        print(json.dumps(_as_json(quotas, credentials)))
-        return
     for entity, values in quotas.items():
-        told = ", ".join(f"{name}={java_double(value)}" for name, value in values.items())
-        print(f"Quota configs for {_shown(dict(entity))} are {told}")
+        text = ", ".join(f"{name}={java_double(value)}" for name, value in values.items())
+        output.text(f"Quota configs for {_shown(dict(entity))} are {text}")
     for user, infos in credentials.items():
-        told = ", ".join(f"{_name(info)}=iterations={info.iterations}" for info in infos)
-        print(f"SCRAM credential configs for user-principal '{user}' are {told}")
+        text = ", ".join(f"{_name(info)}=iterations={info.iterations}" for info in infos)
+        output.text(f"SCRAM credential configs for user-principal '{user}' are {text}")
+    return _as_json(quotas, credentials)
 
 
 def java_double(value: float) -> str:
-    """As Java writes a double, which scripts may compare: `1024.0`, but `1.0E7`."""
+    """Format a number as Java's Double.toString, because scripts may compare it: `1024.0`, but `1.0E7`."""
     if not value or 1e-3 <= abs(value) < 1e7:
         return str(value)
     exact = Decimal(str(value)).normalize()
@@ -66,16 +64,16 @@ def _filter(entities: Sequence[Entity]) -> ClientQuotaFilter:
 
 
 def _credentials(admin: KafkaAdminClient, entities: Sequence[Entity]) -> Credentials:
-    """Of one user or of all, unless clients or defaults are asked for: these have none."""
+    """Return the credentials of one user or of all; clients, IP addresses and defaults have none."""
     (kind, name), *others = entities
     if kind.quota != "user" or others or name == DEFAULT:
         return {}
     errors: dict[Any, KafkaError] = {}
-    found = admin.describe_user_scram_credentials(None if name is None else [name], errors=errors)
+    credentials = admin.describe_user_scram_credentials(None if name is None else [name], errors=errors)
     for error in errors.values():
         if not isinstance(error, ResourceNotFoundError):
             raise error
-    return found
+    return credentials
 
 
 def _shown(entity: Mapping[str, str | None]) -> str:
@@ -99,10 +97,10 @@ def _as_json(quotas: Mapping[Any, Quotas], credentials: Credentials) -> dict[str
 
 
 def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[str, str | None]) -> None:
-    """`--alter` of users, clients or addresses: their quotas, or a user's passwords."""
+    """Alter the quotas of users, clients or IP addresses, or the SCRAM credentials of a user."""
     passwords = {name: value for name, value in changes.items() if name in MECHANISMS}
     if passwords and len(passwords) < len(changes):
-        # Two requests: the second could be refused when the first is done.
+        # They take two requests, and the second could fail after the first has succeeded.
         raise ConfigurationError(
             f"quotas and {' and '.join(passwords)} cannot be altered at once: make it two commands"
         )
@@ -116,11 +114,11 @@ def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[
 
 
 def _check_removed(admin: KafkaAdminClient, entities: Sequence[Entity], quotas: Mapping[str, float | None]) -> None:
-    """InvalidConfigError for quotas that were never set, as Kafka's tool has it: it may be a slip of the pen."""
+    """Raise InvalidConfigError for quotas that are not set, as Kafka's tool does: the name may be misspelt."""
     removed = {name for name, value in quotas.items() if value is None}
     if removed:
-        there = admin.describe_client_quotas(_filter(entities)).values()
-        missing = removed.difference(*there)
+        quota_sets = admin.describe_client_quotas(_filter(entities)).values()
+        missing = removed.difference(*quota_sets)
         if missing:
             raise InvalidConfigError(f"Invalid config(s): {','.join(sorted(missing))}: not set, so not removed")
 
@@ -140,11 +138,11 @@ def _password(
         raise ConfigurationError(f"{mechanism} belongs to a single user: --entity-type users --entity-name NAME")
     if value is None:
         return UserScramCredentialDeletion(user, MECHANISMS[mechanism])
-    given = _CREDENTIAL.fullmatch(value)
-    if given is None:
-        # What was given is not told: it may be a password.
-        raise ConfigurationError(f"{mechanism}: [password=…] or [iterations=N,password=…] is wanted")
-    iterations = int(given["iterations"] or MIN_ITERATIONS)
+    match = _CREDENTIAL.fullmatch(value)
+    if match is None:
+        # The value is not printed: it may be a password.
+        raise ConfigurationError(f"{mechanism}: expected [password=…] or [iterations=N,password=…]")
+    iterations = int(match["iterations"] or MIN_ITERATIONS)
     if iterations < MIN_ITERATIONS:
         raise ConfigurationError(f"{mechanism}: iterations={iterations} is less than {MIN_ITERATIONS}, the least")
-    return UserScramCredentialUpsertion(user, MECHANISMS[mechanism], given["password"], iterations)
+    return UserScramCredentialUpsertion(user, MECHANISMS[mechanism], match["password"], iterations)

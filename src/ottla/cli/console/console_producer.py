@@ -7,49 +7,20 @@ import sys
 from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple
 
-from ottla.cli.framework.connection import add_connection, client_options, escaped, flag
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.connection import client_options, connection
+from ottla.cli.framework.options import Flag, Option, Repeatable, boolean, unescape
 from ottla.client.producer.producer import KafkaProducer
 from ottla.config import properties
 from ottla.errors import ConfigurationError, KafkaError
 
 PROMPT = ">"
-SHOWN_ERRORS = 10
+MAX_ERRORS = 10
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla console-producer`."""
-    add_connection(parser, "--broker-list")
-    parser.add_argument("--topic", required=True, help="where the records go")
-    parser.add_argument(
-        "--property",
-        "--reader-property",
-        action="append",
-        default=[],
-        metavar="name=value",
-        help="how lines are read: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
-        "headers.key.separator, null.marker, ignore.error",
-    )
-    parser.add_argument(
-        "--producer-property",
-        "--command-property",
-        action="append",
-        default=[],
-        metavar="name=value",
-        help="a producer option; repeatable",
-    )
-    parser.add_argument("--producer.config", dest="command_config", metavar="FILE", help="as --command-config")
-    parser.add_argument(
-        "--compression-codec", nargs="?", const="gzip", choices=CODECS, help="compress; without a name: gzip"
-    )
-    parser.add_argument("--request-required-acks", metavar="ACKS", help="0, 1 or all")
-    parser.add_argument("--batch-size", type=int, metavar="BYTES", help="batch.size")
-    parser.add_argument("--timeout", type=int, metavar="MS", help="linger.ms")
-    parser.add_argument("--sync", action="store_true", help="wait for each record before the next")
-
-
 class Lines(NamedTuple):
-    """How a line becomes key, value and headers."""
+    """How lines are parsed into key, value and headers."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -61,21 +32,21 @@ class Lines(NamedTuple):
     ignore_error: bool = False
 
     @classmethod
-    def of(cls, given: dict[str, str]) -> Lines:
-        """From the `--property` values."""
+    def from_properties(cls, values: dict[str, str]) -> Lines:
+        """Create it from the `--property` values."""
         return cls(
-            flag(given.get("parse.key")),
-            escaped(given.get("key.separator", "\t")),
-            flag(given.get("parse.headers")),
-            escaped(given.get("headers.delimiter", "\t")),
-            escaped(given.get("headers.separator", ",")),
-            escaped(given.get("headers.key.separator", ":")),
-            given["null.marker"].encode() if "null.marker" in given else None,
-            flag(given.get("ignore.error")),
+            boolean(values.get("parse.key")),
+            unescape(values.get("key.separator", "\t")),
+            boolean(values.get("parse.headers")),
+            unescape(values.get("headers.delimiter", "\t")),
+            unescape(values.get("headers.separator", ",")),
+            unescape(values.get("headers.key.separator", ":")),
+            values["null.marker"].encode() if "null.marker" in values else None,
+            boolean(values.get("ignore.error")),
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Key, value and headers of a line; ConfigurationError where a separator is missing."""
+        """Return key, value and headers of a line; ConfigurationError if a separator is missing."""
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
@@ -87,14 +58,14 @@ class Lines(NamedTuple):
             key, line = self._split(line, self.key_separator, "key", number)
         return self._null(key), self._null(line), headers
 
-    def _split(self, line: bytes, separator: bytes, what: str, number: int) -> tuple[bytes | None, bytes]:
-        found, there, rest = line.partition(separator)
-        if there:
-            return found, rest
+    def _split(self, line: bytes, separator: bytes, name: str, number: int) -> tuple[bytes | None, bytes]:
+        first, separated, rest = line.partition(separator)
+        if separated:
+            return first, rest
         if self.ignore_error:
             return None, line
         raise ConfigurationError(
-            f"No {what} separator found on line number {number}: '{line.decode(errors='replace')}'"
+            f"No {name} separator found on line number {number}: '{line.decode(errors='replace')}'"
         )
 
     def _null(self, data: bytes | None) -> bytes | None:
@@ -102,8 +73,8 @@ class Lines(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until the input ends; 1 where a record was refused."""
-    lines = Lines.of(dict(properties.override(text) for text in args.property))
+    """Send until the input ends; returns 1 if a record failed."""
+    lines = Lines.from_properties(dict(properties.override(text) for text in args.property))
     errors: list[BaseException] = []
     with KafkaProducer(_options(args)) as producer:
         try:
@@ -111,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         except ConfigurationError as error:
             errors.append(error)
         producer.flush()
-    for failure in errors[:SHOWN_ERRORS]:
+    for failure in errors[:MAX_ERRORS]:
         print(f"ERROR Error when sending message to topic {args.topic}: {failure}", file=sys.stderr)
     return 1 if errors else 0
 
@@ -138,11 +109,11 @@ def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:
     if not interactive:
         return source
 
-    def ask() -> bytes:
+    def prompt() -> bytes:
         print(PROMPT, end="", flush=True)
         return source.readline()
 
-    return iter(ask, b"")
+    return iter(prompt, b"")
 
 
 def _options(args: argparse.Namespace) -> dict[str, object]:
@@ -158,3 +129,24 @@ def _options(args: argparse.Namespace) -> dict[str, object]:
     if str(options.get("acks", "all")) not in ("all", "-1"):
         options.setdefault("enable.idempotence", False)
     return options
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        *connection("--broker-list"),
+        Option("--topic", "topic to send to", required=True),
+        Repeatable(
+            "--property, --reader-property NAME=VALUE",
+            "how lines are parsed: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
+            "headers.key.separator, null.marker, ignore.error",
+        ),
+        Repeatable("--producer-property, --command-property NAME=VALUE", "a producer config"),
+        Option("--producer.config FILE", "same as --command-config", dest="command_config"),
+        Option("--compression-codec", "compression; gzip if no codec follows", nargs="?", const="gzip", choices=CODECS),
+        Option("--request-required-acks ACKS", "acks: 0, 1 or all"),
+        Option("--batch-size BYTES", "batch.size", int),
+        Option("--timeout MS", "linger.ms", int),
+        Flag("--sync", "wait for the acknowledgement of each record before the next one is sent"),
+    ),
+)

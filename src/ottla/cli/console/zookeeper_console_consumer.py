@@ -1,4 +1,4 @@
-"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, whose group lives in ZooKeeper."""
+"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, whose group is kept in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import sys
 from typing import Any
 
-from ottla.cli.console.console_consumer import Format
+from ottla.cli.console.record_format import Format
 from ottla.cli.framework import connection
 from ottla.cli.framework.signals import stopping
 from ottla.client.consumer.records import ConsumerRecord
@@ -29,26 +29,26 @@ from ottla.model import NO_TIMESTAMP
 log = logging.getLogger("ottla.cli")
 
 GROUPS = 100_000
-"""Groups without a name are numbered below this."""
+"""Random numbers of groups without a name are below this."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print until interrupted, or until a limit is reached; 1 where the group's offsets forbid --from-beginning."""
+    """Print until a limit or a signal; returns 1 if the offsets of the group forbid --from-beginning."""
     options = _options(args)
     config = ConsumerConfig(options)
-    of_its_own = "group.id" not in _given(args)
-    if not _begin(args, config):
+    is_temporary = "group.id" not in _user_options(args)
+    if not _prepare_group(args, config):
         return 1
-    shown = Format.of(dict(properties.override(text) for text in args.property))
+    record_format = Format.from_properties(dict(properties.override(text) for text in args.property))
     count, exit_code = 0, 0
     try:
         with Consumer.create(config) as connector:
             (stream,) = connector.create_message_streams_by_filter(_filter(args))
             with stopping(_interrupt) as stop:
-                count = _print(stream, shown, args)
+                count = _print(stream, record_format, args)
             exit_code = stop.exit_code
     finally:
-        if of_its_own:  # nobody will go on where this one ends
+        if is_temporary:  # the offsets of this group are of no use to anyone
             with connection.zookeeper(args.zookeeper) as zk:
                 zk.delete_tree(_group(config))
     print(f"Consumed {count} messages", file=sys.stderr)
@@ -59,14 +59,14 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _print(stream: KafkaStream, shown: Format, args: argparse.Namespace) -> int:
-    """How many messages were printed."""
+def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace) -> int:
+    """Print messages; returns their number."""
     count = 0
     try:
         while args.max_messages is None or count < args.max_messages:
             try:
-                found = stream.iterator().next()
-                sys.stdout.buffer.write(shown.line(_record(found)))
+                message = stream.iterator().next()
+                sys.stdout.buffer.write(record_format.line(_record(message)))
                 sys.stdout.buffer.flush()
             except (ConsumerTimeoutError, StopIteration, BrokenPipeError):
                 raise
@@ -77,14 +77,14 @@ def _print(stream: KafkaStream, shown: Format, args: argparse.Namespace) -> int:
                 continue
             count += 1
     except (KeyboardInterrupt, StopIteration):
-        pass  # the way to end this tool
+        pass  # the usual end of this tool
     except ConsumerTimeoutError as error:
         print(error, file=sys.stderr)
     return count
 
 
-def _begin(args: argparse.Namespace, config: ConsumerConfig) -> bool:
-    """Forget the group's offsets where that is told; False where they are in the way of --from-beginning."""
+def _prepare_group(args: argparse.Namespace, config: ConsumerConfig) -> bool:
+    """Delete the offsets of the group on request; returns False if they forbid --from-beginning."""
     with connection.zookeeper(args.zookeeper) as zk:
         if args.delete_consumer_offsets:
             zk.delete_tree(_group(config))
@@ -102,9 +102,11 @@ def _group(config: ConsumerConfig) -> str:
     return f"{znodes.CONSUMERS}/{config.group_id}"
 
 
-def _record(found: MessageAndMetadata) -> ConsumerRecord:
-    """As the new consumer has it: messages of format 0 have no timestamp and no headers."""
-    return ConsumerRecord(found.topic, found.partition, -1, found.offset, NO_TIMESTAMP, 0, found.key, found.message, [])
+def _record(message: MessageAndMetadata) -> ConsumerRecord:
+    """Convert a message of magic 0, which has no timestamp and no headers."""
+    return ConsumerRecord(
+        message.topic, message.partition, -1, message.offset, NO_TIMESTAMP, 0, message.key, message.message, []
+    )
 
 
 def _filter(args: argparse.Namespace) -> TopicFilter:
@@ -113,8 +115,7 @@ def _filter(args: argparse.Namespace) -> TopicFilter:
     return Whitelist(args.include if args.topic is None else args.topic.replace(".", "\\."))
 
 
-def _given(args: argparse.Namespace) -> dict[str, Any]:
-    """What the user set."""
+def _user_options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = dict(properties.load(args.command_config)) if args.command_config else {}
     options.update(properties.override(text) for text in args.consumer_property)
     if args.group:
@@ -123,7 +124,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    options = {"group.id": f"console-consumer-{random.randrange(GROUPS)}", **_given(args)}
+    options = {"group.id": f"console-consumer-{random.randrange(GROUPS)}", **_user_options(args)}
     options["auto.offset.reset"] = "smallest" if args.from_beginning else "largest"
     options["zookeeper.connect"] = args.zookeeper
     if args.timeout_ms is not None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.cli.consumer_groups import delete_offsets, reset_offsets
-from ottla.cli.framework.action_options import check_belongs
-from ottla.cli.framework.connection import add_connection, client_options
-from ottla.cli.framework.table import lines
+from ottla.cli.consumer_groups.reset_plan import scope
+from ottla.cli.framework.command import Action, AdminCommand, CommandFailedError
+from ottla.cli.framework.connection import client_options, connection
+from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
+from ottla.cli.framework.output import Output, lines
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.group_descriptions import GroupDescription, GroupMember, GroupState
 from ottla.client.consumer.consumer import KafkaConsumer
@@ -19,41 +19,12 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla.model import Node, TopicPartition
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
-"""What a group of consumers can be in."""
-BELONGS = {
-    "topic": ("reset-offsets", "delete-offsets"),
-    **dict.fromkeys(reset_offsets.OPTIONS, ("reset-offsets",)),
-}
-"""Actions by option."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla consumer-groups`."""
-    add_connection(parser)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--list", action="store_const", const="list", dest="action", help="list groups")
-    action.add_argument(
-        "--describe", action="store_const", const="describe", dest="action", help="tell offsets and lag"
-    )
-    action.add_argument("--delete", action="store_const", const="delete", dest="action", help="delete empty groups")
-    for name, what in (("reset-offsets", "set offsets of inactive groups"), ("delete-offsets", "forget offsets")):
-        action.add_argument(f"--{name}", action="store_const", const=name, dest="action", help=what)
-    parser.add_argument("--group", action="append", default=[], help="a group; repeatable")
-    parser.add_argument("--all-groups", action="store_true", help="every group")
-    parser.add_argument(
-        "--topic", action="append", default=[], metavar="T[:P,P…]", help="a topic, or partitions of it; repeatable"
-    )
-    reset_offsets.add_arguments(parser)
-    parser.add_argument("--state", nargs="?", const="", metavar="STATE", help="with --list: show, or choose by, states")
-    parser.add_argument("--members", action="store_true", help="with --describe: members instead of offsets")
-    parser.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (the default)")
-    parser.add_argument("--verbose", action="store_true", help="with --members: their partitions too")
-    parser.add_argument("--timeout", type=int, metavar="MS", help="how long an answer may take")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+"""The states of consumer groups."""
+ERROR = "Error: Executing consumer group command failed due to {}"
 
 
 class Row(NamedTuple):
-    """A partition that a group reads or has read; None where there is nothing to tell."""
+    """A partition that a group reads or has read; None for what is unknown."""
 
     group: str
     topic: str
@@ -66,111 +37,75 @@ class Row(NamedTuple):
     client_id: str | None
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do it; 1 where a group is not there or the broker refuses."""
-    try:
-        states = _states(args)
-        check_belongs(args, BELONGS)
-        request = reset_offsets.read(args) if args.action == "reset-offsets" else None
-        if args.action == "delete-offsets":
-            delete_offsets.check(args)
-        with KafkaAdminClient(client_options(args)) as admin:
-            if args.action == "list":
-                return list_groups(admin, args, states)
-            groups = sorted(g.group_id for g in admin.list_consumer_groups()) if args.all_groups else args.group
-            if not groups and not args.all_groups:
-                print("--group or --all-groups is needed", file=sys.stderr)
-                return 2
-            if request is not None:
-                return reset_offsets.reset(admin, groups, request)
-            if args.action == "delete-offsets":
-                return delete_offsets.delete_offsets(admin, groups[0], args)
-            return delete(admin, groups) if args.action == "delete" else describe(admin, groups, args)
-    except KafkaError as error:
-        print(f"Error: Executing consumer group command failed due to {error}", file=sys.stderr)
-        return 1
-
-
 def _states(args: argparse.Namespace) -> set[str]:
-    """What was asked for with --state, in small letters; ConfigurationError for a state that no group can be in."""
-    wanted = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
-    if wanted and args.action != "list":
+    """Return the states of --state in lower case; ConfigurationError for one that no group can have."""
+    states = {state.strip().lower(): state.strip() for state in (args.state or "").split(",") if state.strip()}
+    if states and args.action != "list":
         raise ConfigurationError(f"--state takes no value with --{args.action}")
-    known = {state.lower() for state in STATES}
-    unknown = [given for state, given in wanted.items() if state not in known]
+    valid = {state.lower() for state in STATES}
+    unknown = [name for state, name in states.items() if state not in valid]
     if unknown:
         raise ConfigurationError(f"--state: {', '.join(unknown)} is not allowed: {', '.join(STATES)} are the states")
-    return set(wanted)
+    return set(states)
 
 
-def list_groups(admin: KafkaAdminClient, args: argparse.Namespace, states: Collection[str] = ()) -> int:
-    """`--list`; with `states`, in small letters, of the groups that are in one of them."""
+def _check_states(args: argparse.Namespace) -> None:
+    _states(args)
+
+
+def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
+    if args.all_groups:
+        return sorted(g.group_id for g in admin.list_consumer_groups())
+    if not args.group:
+        raise CommandFailedError("--group or --all-groups is needed", exit_code=2)
+    return list(args.group)
+
+
+def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
+    """Print groups, with --state those that are in one of these states."""
+    states = _states(args)
     groups = sorted(g for g in admin.list_consumer_groups() if not states or g.state.lower() in states)
-    if args.json:
-        print(json.dumps([g._asdict() for g in groups]))
-    elif args.state is not None:
-        print("\n".join(lines(("GROUP", "STATE"), ((g.group_id, g.state) for g in groups))))
+    if args.state is None:
+        output.text(*(group.group_id for group in groups))
     else:
-        for group in groups:
-            print(group.group_id)
-    return 0
+        output.text(*lines(("GROUP", "STATE"), ((g.group_id, g.state) for g in groups)))
+    return [g._asdict() for g in groups]
 
 
-def delete(admin: KafkaAdminClient, groups: list[str]) -> int:
-    """`--delete`."""
-    failed = 0
-    for group in groups:
+def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Delete empty groups, one by one."""
+    for group in _groups(admin, args):
         try:
             admin.delete_consumer_groups([group])
         except KafkaError as error:
-            failed += 1
-            print(f"Error: Deletion of consumer group '{group}' failed: {error}", file=sys.stderr)
+            output.error(f"Error: Deletion of consumer group '{group}' failed: {error}")
         else:
-            print(f"Deletion of requested consumer groups ('{group}') was successful.")
-    return 1 if failed else 0
+            print(f"Deletion of requested consumer groups ('{group}') was successful.", flush=True)
 
 
-def describe(admin: KafkaAdminClient, groups: list[str], args: argparse.Namespace) -> int:
-    """`--describe`."""
-    described = admin.describe_consumer_groups(groups)
+def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
+    """Print the offsets and lag, the members, or the state of groups."""
+    group_ids = _groups(admin, args)
+    descriptions = admin.describe_consumer_groups(group_ids)
     nodes = () if args.state is None else admin.describe_cluster().nodes
-    missing = 0
-    told: list[dict[str, Any]] = []
-    for group_id in groups:
-        group = described[group_id]
+    document: list[dict[str, Any]] = []
+    for group_id in group_ids:
+        group = descriptions[group_id]
         if group.state == "Dead":
-            print(f"Error: Consumer group '{group_id}' does not exist.", file=sys.stderr)
-            missing += 1
-        elif args.json:
-            told.append(_as_json(admin, group, args, nodes))
-        elif args.members:
-            _print_members(group, verbose=args.verbose)
+            output.error(f"Error: Consumer group '{group_id}' does not exist.")
+            continue
+        fields: dict[str, Any] = {"group": group.group_id, "state": group.state}
+        if args.members:
+            fields["members"] = [_member_as_json(member) for member in group.members]
+            _print_members(output, group, verbose=args.verbose)
         elif args.state is not None:
-            _print_state(group, _coordinator(group, nodes))
+            fields |= _state(output, group, nodes)
         else:
-            _print_offsets(group, _offset_rows(admin, group, args))
-    if args.json:
-        print(json.dumps(told))
-    return 1 if missing else 0
-
-
-def _as_json(
-    admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace, nodes: Iterable[Node]
-) -> dict[str, Any]:
-    """What the text tells, too: members, the state or offsets, as the options say."""
-    told: dict[str, Any] = {"group": group.group_id, "state": group.state}
-    if args.members:
-        told["members"] = [_member_as_json(member) for member in group.members]
-    elif args.state is not None:
-        node = _coordinator(group, nodes)
-        told |= {
-            "coordinator": {"id": node.id, "host": node.host, "port": node.port},
-            "assignment_strategy": group.protocol or None,
-            "members": len(group.members),
-        }
-    else:
-        told["offsets"] = [row._asdict() for row in _offset_rows(admin, group, args)]
-    return told
+            rows = _offset_rows(admin, group, args)
+            fields["offsets"] = [row._asdict() for row in rows]
+            _print_offsets(output, group, rows)
+        document.append(fields)
+    return document
 
 
 def _member_as_json(member: GroupMember) -> dict[str, Any]:
@@ -182,56 +117,53 @@ def _member_as_json(member: GroupMember) -> dict[str, Any]:
     }
 
 
-def _coordinator(group: GroupDescription, nodes: Iterable[Node]) -> Node:
-    """Of the brokers that are there; where it is none of them, only its number is known."""
-    return next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+def _state(output: Output, group: GroupDescription, nodes: Iterable[Node]) -> dict[str, Any]:
+    """Print the coordinator and state of a group, and return them for JSON."""
+    # Only the id of a coordinator that is not among the live brokers is known.
+    node = next((node for node in nodes if node.id == group.coordinator_id), Node(group.coordinator_id, "-", -1))
+    header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    coordinator = f"{node.host}:{node.port} ({node.id})"
+    row = (group.group_id, coordinator, group.protocol or None, group.state, len(group.members))
+    output.text("", *lines(header, [row]))
+    return {
+        "coordinator": {"id": node.id, "host": node.host, "port": node.port},
+        "assignment_strategy": group.protocol or None,
+        "members": len(group.members),
+    }
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
     committed = admin.list_consumer_group_offsets(group.group_id)
     owners = {tp: member for member in group.members for tp in member.assignment}
     partitions = sorted({*committed, *owners})
-    ends = _ends(partitions, args)
+    ends = _end_offsets(partitions, args)
     rows = []
     for tp in partitions:
         offset = committed[tp].offset if tp in committed else None
         end = ends.get(tp)
         lag = None if offset is None or end is None else max(0, end - offset)
         owner: GroupMember | None = owners.get(tp)
-        who = (owner.member_id, owner.client_host, owner.client_id) if owner else (None, None, None)
-        rows.append(Row(group.group_id, tp.topic, tp.partition, offset, end, lag, *who))
+        member = (owner.member_id, owner.client_host, owner.client_id) if owner else (None, None, None)
+        rows.append(Row(group.group_id, tp.topic, tp.partition, offset, end, lag, *member))
     return rows
 
 
-def _ends(partitions: Iterable[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, int]:
-    wanted = list(partitions)
-    if not wanted:
+def _end_offsets(partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, int]:
+    if not partitions:
         return {}
     with KafkaConsumer({**client_options(args), "enable.auto.commit": False}) as consumer:
-        return consumer.end_offsets(wanted)
+        return consumer.end_offsets(partitions)
 
 
-def _print_offsets(group: GroupDescription, rows: list[Row]) -> None:
-    _tell_if_inactive(group)
-    if not rows:
-        return
-    header = (
-        "GROUP",
-        "TOPIC",
-        "PARTITION",
-        "CURRENT-OFFSET",
-        "LOG-END-OFFSET",
-        "LAG",
-        "CONSUMER-ID",
-        "HOST",
-        "CLIENT-ID",
-    )
-    print()
-    print("\n".join(lines(header, rows)))
+def _print_offsets(output: Output, group: GroupDescription, rows: list[Row]) -> None:
+    _warn_if_inactive(output, group)
+    if rows:
+        header = tuple(field.upper().replace("_", "-") for field in Row._fields)
+        output.text("", *lines(header, rows))
 
 
-def _print_members(group: GroupDescription, *, verbose: bool) -> None:
-    _tell_if_inactive(group)
+def _print_members(output: Output, group: GroupDescription, *, verbose: bool) -> None:
+    _warn_if_inactive(output, group)
     if not group.members:
         return
     header = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", *(["ASSIGNMENT"] if verbose else [])]
@@ -239,8 +171,7 @@ def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     for m in group.members:
         row: list[object] = [group.group_id, m.member_id, m.client_host, m.client_id, len(m.assignment)]
         rows.append(row + ([_assignment(m)] if verbose else []))
-    print()
-    print("\n".join(lines(header, rows)))
+    output.text("", *lines(header, rows))
 
 
 def _assignment(member: GroupMember) -> str:
@@ -252,16 +183,68 @@ def _assignment(member: GroupMember) -> str:
     return ", ".join(parts) or "-"
 
 
-def _print_state(group: GroupDescription, node: Node) -> None:
-    header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-    coordinator = f"{node.host}:{node.port} ({node.id})"
-    row = (group.group_id, coordinator, group.protocol or None, group.state, len(group.members))
-    print()
-    print("\n".join(lines(header, [row])))
-
-
-def _tell_if_inactive(group: GroupDescription) -> None:
+def _warn_if_inactive(output: Output, group: GroupDescription) -> None:
+    if output.as_json:
+        return
     if group.state == "Empty":
-        print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
+        output.warn(f"\nConsumer group '{group.group_id}' has no active members.")
     elif group.state in ("PreparingRebalance", "CompletingRebalance"):
-        print(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)
+        output.warn(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+
+
+def _reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:
+    return reset_offsets.reset(admin, _groups(admin, args), reset_offsets.read(args), output)
+
+
+def _check_reset_offsets(args: argparse.Namespace) -> None:
+    reset_offsets.read(args)
+
+
+def _check_delete_offsets(args: argparse.Namespace) -> None:
+    if len(args.group) != 1 or args.all_groups or not args.topic:
+        raise ConfigurationError("--delete-offsets takes one --group, and --topic")
+    scope(args.topic)
+
+
+COMMAND = AdminCommand(
+    check=_check_states,
+    error=ERROR,
+    usage_error=ERROR,
+    actions=(
+        Action("list", "list groups", list_),
+        Action("describe", "print offsets and lag, members, or the state of groups", describe),
+        Action("delete", "delete empty groups", delete),
+        Action(
+            "reset-offsets",
+            "change the committed offsets of inactive groups",
+            _reset_offsets,
+            check=_check_reset_offsets,
+        ),
+        Action(
+            "delete-offsets",
+            "delete the committed offsets of topics",
+            delete_offsets.delete_offsets,
+            check=_check_delete_offsets,
+        ),
+    ),
+    options=(
+        *connection(),
+        Repeatable("--group", "a consumer group"),
+        Flag("--all-groups", "all consumer groups"),
+        Repeatable(
+            "--topic TOPIC[:P,P…]", "a topic, or some of its partitions", actions="reset-offsets delete-offsets"
+        ),
+        *reset_offsets.OPTIONS,
+        Option(
+            "--state STATE,…",
+            "with --list: print states, or only groups in these states; with --describe: the state of the group",
+            nargs="?",
+            const="",
+        ),
+        Flag("--members", "with --describe: print members"),
+        Flag("--offsets", "with --describe: print offsets and lag (the default)"),
+        Flag("--verbose", "with --members: print their partitions, too"),
+        Option("--timeout MS", "timeout of a request in milliseconds (default: 5000)", int),
+        JSON,
+    ),
+)

@@ -1,18 +1,18 @@
-"""`consumer-groups --reset-offsets`: asks brokers what a plan needs, and carries it out where that is wanted."""
+"""`consumer-groups --reset-offsets`: plans new offsets and, with `--execute`, commits them."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.cli.consumer_groups import reset_plan as resets
 from ottla.cli.consumer_groups.reset_plan import Offsets, Plan
-from ottla.cli.framework.connection import as_typed, is_given
+from ottla.cli.framework.options import Flag, Option, flag_name, is_set
+from ottla.cli.framework.output import Output
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.offsets import OffsetSpec
 from ottla.errors import ConfigurationError, LeaderNotAvailableError, UnknownTopicOrPartitionError
@@ -22,9 +22,7 @@ SPECS: Final = (
     *("to_offset", "shift_by", "to_datetime", "by_duration"),
     *("to_earliest", "to_latest", "to_current", "from_file"),
 )
-"""What the new offsets are; one of them."""
-OPTIONS: Final = (*SPECS, "all_topics", "dry_run", "execute", "export")
-"""Options of this action alone."""
+"""Options that say what the new offsets are; exactly one is required."""
 TIMEOUT_MS: Final = 5000
 INACTIVE: Final = ("Empty", "Dead")
 NOTHING_DONE: Final = (
@@ -36,24 +34,30 @@ NOTHING_DONE: Final = (
 """As Kafka 4.3 has it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that only `--reset-offsets` has."""
-    parser.add_argument("--all-topics", action="store_true", help="all that the group has offsets of")
-    parser.add_argument("--to-earliest", action="store_true", help="to the first offset")
-    parser.add_argument("--to-latest", action="store_true", help="to the end")
-    parser.add_argument("--to-current", action="store_true", help="to what is committed, or the end")
-    parser.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss[Z]", help="to the first record of that time")
-    parser.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record since so long ago")
-    parser.add_argument("--to-offset", type=int, metavar="N", help="to an offset")
-    parser.add_argument("--shift-by", type=int, metavar="N", help="so many offsets on, or back")
-    parser.add_argument("--from-file", metavar="CSV", help="to the offsets of a file, as --export writes it")
-    parser.add_argument("--dry-run", action="store_true", help="only tell the new offsets (the default)")
-    parser.add_argument("--execute", action="store_true", help="set them")
-    parser.add_argument("--export", action="store_true", help="tell them as CSV")
+_ACTION: Final = "reset-offsets"
+OPTIONS: Final = (
+    Flag("--all-topics", "all topics of which the group has committed offsets", actions=_ACTION),
+    Flag("--to-earliest", "reset to the earliest offset", actions=_ACTION),
+    Flag("--to-latest", "reset to the latest offset", actions=_ACTION),
+    Flag("--to-current", "reset to the committed offset, or to the latest if there is none", actions=_ACTION),
+    Option(
+        "--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]",
+        "reset to the first record at or after a time (UTC, unless a time zone follows)",
+        actions=_ACTION,
+    ),
+    Option("--by-duration PnDTnHnMnS", "reset to the first record within this duration before now", actions=_ACTION),
+    Option("--to-offset N", "reset to an offset", int, actions=_ACTION),
+    Option("--shift-by N", "move by N records, forward or, if negative, backward", int, actions=_ACTION),
+    Option("--from-file CSV", "reset to the offsets in a CSV file, as written by --export", actions=_ACTION),
+    Flag("--dry-run", "print the new offsets without changing anything (the default)", actions=_ACTION),
+    Flag("--execute", "change the offsets", actions=_ACTION),
+    Flag("--export", "print the new offsets as CSV", actions=_ACTION),
+)
+"""The options of `--reset-offsets` alone."""
 
 
 class Request(NamedTuple):
-    """What was asked for, with its texts read."""
+    """The parsed arguments."""
 
     args: argparse.Namespace
     partitions: list[TopicPartition]
@@ -63,21 +67,20 @@ class Request(NamedTuple):
 
     @property
     def timeout_ms(self) -> int:
-        """How long an answer may take."""
+        """The timeout of a request."""
         return TIMEOUT_MS if self.args.timeout is None else int(self.args.timeout)
 
 
 def read(args: argparse.Namespace) -> Request:
-    """Check the options before anybody is asked. ConfigurationError where they do not fit together."""
+    """Parse and check the options; ConfigurationError if they contradict each other."""
     if args.dry_run and args.execute:
         raise ConfigurationError("--reset-offsets takes only one of --execute and --dry-run")
     if args.group and args.all_groups:
         raise ConfigurationError("--group cannot be used with --all-groups")
     if args.export and args.json:
         raise ConfigurationError("--export cannot be used with --json")
-    given = [spec for spec in SPECS if is_given(args, spec)]
-    if len(given) != 1:
-        raise ConfigurationError(f"--reset-offsets takes one of {', '.join(map(as_typed, SPECS))}")
+    if sum(is_set(args, spec) for spec in SPECS) != 1:
+        raise ConfigurationError(f"--reset-offsets takes one of {', '.join(map(flag_name, SPECS))}")
     if args.topic and args.all_topics:
         raise ConfigurationError("--topic cannot be used with --all-topics")
     if not args.topic and not args.all_topics and args.from_file is None:
@@ -102,43 +105,39 @@ def _file(args: argparse.Namespace) -> Plan:
     return resets.read_plan(args.from_file, text, args.group)
 
 
-def reset(admin: KafkaAdminClient, groups: list[str], request: Request) -> int:
-    """`--reset-offsets`; 0 also where a group is refused, which is told, as Kafka's tool has it."""
+def reset(admin: KafkaAdminClient, groups: list[str], request: Request, output: Output) -> dict[str, Any]:
+    """Plan and execute; the exit code is 0 even if a group is rejected, as with Kafka's tool."""
     args = request.args
     if not args.dry_run and not args.execute:
-        print(NOTHING_DONE, file=sys.stderr)
-    # All is planned before anything is done: what is wrong with one group leaves the others as they are.
-    plan, refused = _planned(admin, list(dict.fromkeys(groups)), request)
+        output.warn(NOTHING_DONE)
+    # The whole plan comes first: an error in one group leaves the others as they are.
+    plan, rejected = _plan(admin, list(dict.fromkeys(groups)), request)
     if args.execute:
         for group, offsets in plan.items():
             if offsets:
                 admin.alter_consumer_group_offsets(group, offsets, request.timeout_ms)
-    if args.json:
-        errors = [{"group": group, "message": why} for group, why in refused.items()]
-        print(json.dumps({"offsets": resets.as_rows(plan), "errors": errors}))
-        return 0
-    for why in refused.values():
-        print(f"\nError: {why}")
-    print(resets.exported(plan, alone=len(args.group) == 1) if args.export else resets.table(plan))
-    return 0
+    output.text(*(f"\nError: {reason}" for reason in rejected.values()))
+    output.text(resets.exported(plan, alone=len(args.group) == 1) if args.export else resets.table(plan))
+    errors = [{"group": group, "message": reason} for group, reason in rejected.items()]
+    return {"offsets": resets.as_rows(plan), "errors": errors}
 
 
-def _planned(admin: KafkaAdminClient, groups: list[str], request: Request) -> tuple[Plan, dict[str, str]]:
+def _plan(admin: KafkaAdminClient, groups: list[str], request: Request) -> tuple[Plan, dict[str, str]]:
     plan: Plan = {}
-    refused: dict[str, str] = {}
-    described = admin.describe_consumer_groups(groups, request.timeout_ms) if groups else {}
+    rejected: dict[str, str] = {}
+    descriptions = admin.describe_consumer_groups(groups, request.timeout_ms) if groups else {}
     for group in groups:
         plan[group] = {}
-        state = described[group].state
+        state = descriptions[group].state
         if state not in INACTIVE:
-            refused[group] = (
+            rejected[group] = (
                 f"Assignments can only be reset if the group '{group}' is inactive, but the current state is {state}."
             )
         elif request.args.from_file is not None and group not in request.file:
-            refused[group] = f"No reset plan for group {group} found."
+            rejected[group] = f"No reset plan for group {group} found."
         else:
             plan[group] = _Resetter(admin, group, request).offsets()
-    return plan, refused
+    return plan, rejected
 
 
 class _Resetter:
@@ -152,14 +151,14 @@ class _Resetter:
     def offsets(self) -> Offsets:
         args = self._request.args
         if args.from_file is not None:
-            wanted = self._request.file[self._group]
-            self._check(wanted)
-            return self._within(wanted)
+            offsets = self._request.file[self._group]
+            self._check(offsets)
+            return self._within_log(offsets)
         partitions = self._partitions()
         if args.to_offset is not None:
-            return self._within(dict.fromkeys(partitions, args.to_offset))
+            return self._within_log(dict.fromkeys(partitions, args.to_offset))
         if args.shift_by is not None:
-            return self._within(resets.shifted(partitions, self._committed(), args.shift_by))
+            return self._within_log(resets.shifted(partitions, self._committed(), args.shift_by))
         if self._request.time_ms is not None:
             return self._since(partitions, self._request.time_ms)
         if args.to_current:
@@ -170,20 +169,20 @@ class _Resetter:
 
     def _partitions(self) -> list[TopicPartition]:
         if self._request.args.all_topics:
-            found = sorted(self._committed())
+            partitions = sorted(self._committed())
         else:
             topics = self._request.topics
-            described = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
-            whole = [TopicPartition(topic.name, p.partition) for topic in described.values() for p in topic.partitions]
-            found = list(dict.fromkeys([*self._request.partitions, *whole]))
-        self._check(found)
-        return found
+            infos = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
+            whole = [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
+            partitions = list(dict.fromkeys([*self._request.partitions, *whole]))
+        self._check(partitions)
+        return partitions
 
     def _check(self, partitions: Collection[TopicPartition]) -> None:
-        """Raises UnknownTopicOrPartitionError or LeaderNotAvailableError."""
+        """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError for partitions that cannot be read."""
         topics = {tp.topic for tp in partitions}
-        described = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
-        leaders = {TopicPartition(t.name, p.partition): p.leader for t in described.values() for p in t.partitions}
+        infos = self._admin.describe_topics(topics, self._request.timeout_ms) if topics else {}
+        leaders = {TopicPartition(t.name, p.partition): p.leader for t in infos.values() for p in t.partitions}
         unknown = [str(tp) for tp in partitions if tp not in leaders]
         if unknown:
             raise UnknownTopicOrPartitionError(f'The partitions "{",".join(unknown)}" do not exist')
@@ -193,24 +192,24 @@ class _Resetter:
 
     def _committed(self) -> Offsets:
         committed = self._admin.list_consumer_group_offsets(self._group, None, self._request.timeout_ms)
-        return {tp: place.offset for tp, place in committed.items()}
+        return {tp: entry.offset for tp, entry in committed.items()}
 
     def _listed(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> Offsets:
         listed = self._admin.list_offsets(dict.fromkeys(partitions, spec), self._request.timeout_ms)
-        return {tp: place.offset for tp, place in listed.items()}
+        return {tp: entry.offset for tp, entry in listed.items()}
 
     def _since(self, partitions: Collection[TopicPartition], time_ms: int) -> Offsets:
-        found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms))
-        late = [tp for tp, offset in found.items() if offset < 0]
+        offsets = self._listed(partitions, OffsetSpec.for_timestamp(time_ms))
+        late = [tp for tp, offset in offsets.items() if offset < 0]
         for tp in late:
             out = sys.stderr if self._request.args.json or self._request.args.export else sys.stdout
-            what = f"Partition {tp.partition} from topic {tp.topic} is empty. Falling back to latest known offset."
-            print(f"\nWarn: {what}", file=out)
-        return found | self._listed(late, OffsetSpec.latest())
+            text = f"Partition {tp.partition} from topic {tp.topic} is empty. Falling back to latest known offset."
+            print(f"\nWarn: {text}", file=out)
+        return offsets | self._listed(late, OffsetSpec.latest())
 
-    def _within(self, wanted: Offsets) -> Offsets:
-        first, end = (self._listed(wanted, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
-        new, warnings = resets.clamped(wanted, first, end)
+    def _within_log(self, offsets: Offsets) -> Offsets:
+        first, end = (self._listed(offsets, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+        new, warnings = resets.clamped(offsets, first, end)
         for warning in warnings:
             print(f"WARN {warning}", file=sys.stderr)
         return new

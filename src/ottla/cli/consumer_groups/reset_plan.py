@@ -1,4 +1,4 @@
-"""What `consumer-groups --reset-offsets` is to do, decided without asking anybody: texts to values, offsets to rows."""
+"""The plan of `consumer-groups --reset-offsets`, without I/O: parsing of options, computing and printing of offsets."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _DURATION: Final = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _QUOTED_FROM: Final = 25
-"""Letters of a text that Kafka's CSV has in quotes, whatever they are."""
+"""Length from which Kafka's tool quotes any text in CSV."""
 _WIDTH: Final = 15
 
 
 def scope(texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
-    """What `--topic` names: partitions (`visits:0,3`), and whole topics."""
+    """Split the values of `--topic` into partitions (`visits:0,3`) and whole topics."""
     partitions: list[TopicPartition] = []
     topics: list[str] = []
     for text in texts:
@@ -50,33 +50,33 @@ def _partitions(text: str) -> list[TopicPartition]:
     return [TopicPartition(topic, _number(one, MAX_INT, f"--topic {text}")) for one in rest.rstrip(",").split(",")]
 
 
-def _number(text: str, most: int, where: str) -> int:
+def _number(text: str, most: int, context: str) -> int:
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
-        raise ConfigurationError(f"{where}: {text!r} is not allowed: a whole number is wanted")
+        raise ConfigurationError(f"{context}: {text!r} is not allowed: expected a whole number")
     return int(text)
 
 
 def time_of(text: str) -> int:
-    """The milliseconds since 1970 of `YYYY-MM-DDTHH:mm:SS.sss`, of UTC where no zone follows."""
-    found = _DATETIME.fullmatch(text)
-    if found is None:
-        raise ConfigurationError(f"--to-datetime: {text!r} is not allowed: YYYY-MM-DDTHH:mm:SS.sss[Z] is wanted")
-    *parts, ms, sign, hours, minutes = found.groups()
+    """Return the milliseconds since 1970 of `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless a time zone follows."""
+    match = _DATETIME.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"--to-datetime: {text!r} is not allowed: expected YYYY-MM-DDTHH:mm:SS.sss[Z]")
+    *parts, ms, sign, hours, minutes = match.groups()
     try:
-        away = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
+        utc_offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
         year, month, day, hour, minute, second = map(int, parts)
-        at = datetime(year, month, day, hour, minute, second, tzinfo=timezone(away))
+        at = datetime(year, month, day, hour, minute, second, tzinfo=timezone(utc_offset))
     except ValueError as error:
         raise ConfigurationError(f"--to-datetime: {text!r} is not allowed: {error}") from None
-    return (at - _EPOCH) // timedelta(milliseconds=1) + int(ms)  # .5 are five of them, as Java has it
+    return (at - _EPOCH) // timedelta(milliseconds=1) + int(ms)  # .5 means 5 ms, as in Java
 
 
 def duration_ms(text: str) -> int:
-    """The milliseconds of `PnDTnHnMnS`, each part with a sign where wanted, as java.time.Duration reads it."""
-    found = _DURATION.fullmatch(text)
-    parts = found.groups() if found else ()
+    """Return the milliseconds of `PnDTnHnMnS`; each part may have a sign, as in java.time.Duration."""
+    match = _DURATION.fullmatch(text)
+    parts = match.groups() if match else ()
     if not parts or parts[2] in ("T", "t") or (parts[1] is None and parts[2] is None):
-        raise ConfigurationError(f"--by-duration: {text!r} is not allowed: PnDTnHnMnS is wanted, P7D or PT1H30M say")
+        raise ConfigurationError(f"--by-duration: {text!r} is not allowed: expected PnDTnHnMnS, such as P7D or PT1H30M")
     sign, days, _, hours, minutes, seconds_sign, seconds, fraction = parts
     ms = int(seconds or 0) * 1000 + int(((fraction or "") + "000")[:3])
     whole = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60_000
@@ -84,7 +84,7 @@ def duration_ms(text: str) -> int:
 
 
 def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
-    """The offsets of a CSV file, `topic,partition,offset`, with the group before it where it is not of one group."""
+    """Parse a CSV file of `topic,partition,offset` for a single group, of `group,topic,partition,offset` otherwise."""
     plan: Plan = {}
     rows = [row for row in csv.reader(text.splitlines()) if row]
     alone = len(groups) == 1 and bool(rows) and len(rows[0]) == 3
@@ -92,16 +92,16 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
         group, *fields = [groups[0], *row] if alone else row
         if len(fields) != 3:
             form = "topic,partition,offset" if alone else "group,topic,partition,offset"
-            raise ConfigurationError(f"{file}: line {number}: {form} is wanted")
+            raise ConfigurationError(f"{file}: line {number}: expected {form}")
         topic, partition, offset = fields
-        where = f"{file}: line {number}"
-        tp = TopicPartition(topic, _number(partition.strip(), MAX_INT, where))
-        plan.setdefault(group, {})[tp] = _number(offset.strip(), MAX_LONG, where)
+        context = f"{file}: line {number}"
+        tp = TopicPartition(topic, _number(partition.strip(), MAX_INT, context))
+        plan.setdefault(group, {})[tp] = _number(offset.strip(), MAX_LONG, context)
     return plan
 
 
 def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int], by: int) -> Offsets:
-    """Committed offsets and so many more, or fewer. ConfigurationError for a partition without one."""
+    """Add `by` to committed offsets; ConfigurationError for a partition without one."""
     new: Offsets = {}
     for tp in partitions:
         if tp not in committed:
@@ -113,12 +113,12 @@ def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartit
 
 
 def clamped(
-    wanted: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, list[str]]:
-    """Offsets within their logs, and a warning for each that was not."""
+    """Move offsets into the range of their logs; returns them, and a warning for each that was out of range."""
     new: Offsets = {}
     warnings = []
-    for tp, offset in wanted.items():
+    for tp, offset in offsets.items():
         new[tp] = min(max(offset, first[tp]), end[tp])
         if new[tp] != offset:
             kind = "higher than latest" if offset > end[tp] else "lower than earliest"
@@ -129,7 +129,7 @@ def clamped(
 
 
 def table(plan: Plan) -> str:
-    """Groups with their new offsets as Kafka's tool prints them."""
+    """Return the new offsets as the table of Kafka's tool."""
     rows = [(group, tp.topic, tp.partition, offset) for group, tp, offset in _sorted(plan)]
     groups = max([_WIDTH, *map(len, plan)])
     topics = max([_WIDTH, *(len(row[1]) for row in rows)])
@@ -139,7 +139,7 @@ def table(plan: Plan) -> str:
 
 
 def exported(plan: Plan, *, alone: bool) -> str:
-    """The same as CSV, which `--from-file` takes; without the group where it is `alone`."""
+    """Return the new offsets as CSV for `--from-file`, without the group if it is `alone`."""
     rows = [(*(() if alone else (_quoted(g),)), _quoted(tp.topic), tp.partition, o) for g, tp, o in _sorted(plan)]
     return "".join(",".join(map(str, row)) + "\n" for row in rows)
 
@@ -152,7 +152,7 @@ def _quoted(text: str) -> str:
 
 
 def as_rows(plan: Plan) -> list[dict[str, object]]:
-    """The same for `--json`."""
+    """Return the new offsets for `--json`."""
     return [{"group": group, **tp._asdict(), "new_offset": offset} for group, tp, offset in _sorted(plan)]
 
 

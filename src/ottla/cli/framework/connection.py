@@ -1,4 +1,4 @@
-"""What every tool that talks to a broker has: its address, client options, and properties on the command line."""
+"""Options that every tool with a connection has: addresses, client configs from a file and from the command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.framework.options import OneOf, Option, Options, flag_name
 from ottla.config import properties
 from ottla.config.broker import zookeeper_address
 from ottla.errors import BrokerNotAvailableError, ConfigurationError
@@ -14,47 +15,48 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
-"""How long ZooKeeper may take to be reached, and to answer."""
+"""How long ZooKeeper may take to accept a connection, and to answer."""
 SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
-"""Options that name what turns values into bytes, and back."""
+"""Configs that name serializers."""
 
 
-def add_connection(
-    parser: argparse.ArgumentParser,
-    *old_names: str,
-    required: bool = True,
-    zookeeper: bool = False,
-    controllers: bool = False,
-) -> None:
-    """`--bootstrap-server` (or what it was called), `--command-config`; where wanted what stands for the first, too."""
-    where = parser.add_mutually_exclusive_group(required=required)
-    where.add_argument(
-        "--bootstrap-server",
-        "--bootstrap-servers",
-        *old_names,
-        action=_Servers,
-        metavar="HOST:PORT[,…]",
-        help="brokers to connect to first",
-    )
-    if zookeeper:
-        where.add_argument(
-            "--zookeeper",
+def connection(*old_names: str, required: bool = True, zookeeper: bool = False, controllers: bool = False) -> Options:
+    """Return `--bootstrap-server` and `--command-config`.
+
+    Args:
+        old_names: earlier names of `--bootstrap-server`.
+        zookeeper: whether the brokers can be looked up in ZooKeeper instead.
+        controllers: whether Apache Kafka's controllers can be asked instead (KIP-919).
+    """
+    servers = [
+        Option(
+            ", ".join(("--bootstrap-server", "--bootstrap-servers", *old_names)) + " HOST:PORT[,…]",
+            "brokers to connect to; one is enough, the others are discovered",
             action=_Servers,
-            metavar="HOST:PORT[,…][/CHROOT]",
-            help="as in old Kafka: the brokers found in ZooKeeper",
+        )
+    ]
+    if zookeeper:
+        servers.append(
+            Option(
+                "--zookeeper HOST:PORT[,…][/CHROOT]",
+                "as in Kafka 0.8: use the brokers registered in ZooKeeper",
+                action=_Servers,
+            )
         )
     if controllers:
-        where.add_argument(
-            "--bootstrap-controller",
-            action=_Servers,
-            metavar="HOST:PORT[,…]",
-            help="controllers of Apache Kafka (KRaft) instead; those of Ottla are reached through brokers",
+        servers.append(
+            Option(
+                "--bootstrap-controller HOST:PORT[,…]",
+                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla's have no own address",
+                action=_Servers,
+            )
         )
-    parser.add_argument("--command-config", metavar="FILE", help="a properties file with client options")
+    file = Option("--command-config FILE", "properties file with client configs, such as credentials")
+    return OneOf(*servers, required=required), file
 
 
 class _Servers(argparse.Action):
-    """Takes addresses. ConfigurationError where there are none, as an empty variable of a shell leaves it, or wrong."""
+    """Takes addresses. Raises ConfigurationError if there are none, as an unset variable of a shell leaves it."""
 
     def __call__(
         self,
@@ -64,7 +66,7 @@ class _Servers(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         if not values.partition("/")[0].strip(", "):
-            raise ConfigurationError(f"{option_string}: {values!r} names no server: {self.metavar} is wanted")
+            raise ConfigurationError(f"{option_string}: {values!r} names no server: expected {self.metavar}")
         if self.dest == "zookeeper":
             try:
                 zookeeper_address(values)
@@ -74,23 +76,23 @@ class _Servers(argparse.Action):
 
 
 def zookeeper(connect: str) -> ZkClient:
-    """A session with ZooKeeper, as a context manager."""
+    """Return a session with ZooKeeper, as a context manager."""
     from ottla.cluster.store.zk_client import ZkClient  # only old commands need it
 
     return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)
 
 
 def brokers_in(connect: str) -> str:
-    """The brokers that are registered in ZooKeeper, as bootstrap servers; BrokerNotAvailableError for none."""
+    """Return the brokers registered in ZooKeeper as bootstrap servers; BrokerNotAvailableError if there are none."""
     with zookeeper(connect) as zk:
-        found = zk.brokers().values()
-    if not found:
+        addresses = zk.brokers().values()
+    if not addresses:
         raise BrokerNotAvailableError(f"no broker with a plain listener is registered in ZooKeeper at {connect}")
-    return ",".join(f"{host}:{port}" for host, port in found)
+    return ",".join(f"{host}:{port}" for host, port in addresses)
 
 
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
-    """Client options by Kafka's name: those of the file, then `key=value` texts, then the address."""
+    """Return client configs: those of the file, then `key=value` texts, then the address."""
     options: dict[str, Any] = dict(properties.load(args.command_config)) if args.command_config else {}
     for texts in more:
         options.update(properties.override(text) for text in texts)
@@ -107,20 +109,20 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
 
 
 def without_serialization(options: dict[str, Any]) -> dict[str, Any]:
-    """These options but for those that name serializers: a file may be for other programs, and tools take bytes."""
+    """Return configs without serializers: the file may be for other programs, and tools work with bytes."""
     return {name: value for name, value in options.items() if name not in SERIALIZATION}
 
 
 def check_positive(args: argparse.Namespace, *options: str) -> None:
-    """ConfigurationError for a number that has to be greater than zero, where one was given."""
+    """Raise ConfigurationError if one of these options was set to a number that is not greater than zero."""
     for option in options:
         value = getattr(args, option)
         if value is not None and value <= 0:
-            raise ConfigurationError(f"{as_typed(option)} should be greater than zero, and not {value}")
+            raise ConfigurationError(f"{flag_name(option)} should be greater than zero, and not {value}")
 
 
 def _check_names(option: str, servers: str) -> None:
-    """ConfigurationError where no server has an address, as Java's clients do; others go on trying for a minute."""
+    """Raise ConfigurationError if no name of a server resolves, as Java's clients do; others retry for a minute."""
     from ottla.net.client.dns import is_known
 
     hosts = [host for server in servers.split(",") if (host := server.strip().rpartition(":")[0].strip("[]"))]
@@ -128,27 +130,6 @@ def _check_names(option: str, servers: str) -> None:
         raise ConfigurationError(f"{option}: no server of {servers} has an address; is the name right?")
 
 
-def not_reached(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
-    """The error of a client that would go on trying for ever."""
+def unreachable(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
+    """Return the error of a tool whose client would retry for ever."""
     return BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {within_ms} ms")
-
-
-def is_given(args: argparse.Namespace, option: str) -> bool:
-    """Whether the command line has this option, whose default is nothing."""
-    value = getattr(args, option)
-    return not (value is None or value is False or value == [])
-
-
-def as_typed(option: str) -> str:
-    """An option's name on the command line: `--add-config` of `add_config`."""
-    return f"--{option.replace('_', '-')}"
-
-
-def flag(value: str | None, *, default: bool = False) -> bool:
-    """A `print.key=true` kind of value."""
-    return default if value is None else value.strip().lower() == "true"
-
-
-def escaped(value: str) -> bytes:
-    """A separator as it is typed: `\\t` and its like stand for the character."""
-    return value.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").encode()

@@ -1,4 +1,4 @@
-"""Errors by the names of their classes in Java, which Kafka's tools print."""
+"""Names of exception classes in Java, which Kafka's tools print."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ OTHERS: Final = {
     "TopicAuthorizationFailed": f"{COMMON}TopicAuthorizationException",
     "TransactionalIdAuthorizationFailed": f"{COMMON}TransactionalIdAuthorizationException",
 }
-"""Classes that lie elsewhere, or are called otherwise, than ours without `Error` says."""
+"""Our name without `Error` → Java's class, unless it is this name with `Exception` in the usual package."""
 
 
 def java_class(error: BaseException) -> str:
-    """The class that Java's client has for an error, with its package."""
+    """Return the class of an error in Java's client, with its package."""
     name = type(error).__name__.removesuffix("Error")
     return OTHERS.get(name, f"{COMMON}{name}Exception")

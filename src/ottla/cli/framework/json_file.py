@@ -1,4 +1,4 @@
-"""JSON files that Kafka's tools take, read with their faults named by place."""
+"""JSON files of Kafka's tools: errors name the place in the file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ottla.model import TopicPartition
 T = TypeVar("T")
 
 VERSION: Final = 1
-"""Of the files, all of them."""
+"""The only version of these files."""
 MAX_INT: Final = 2**31 - 1
-"""Of Kafka's numbers of partitions and brokers."""
+"""The greatest partition number or broker id."""
 MAX_LONG: Final = 2**63 - 1
-"""Of offsets and times."""
+"""The greatest offset or timestamp."""
 MAX_SHOWN: Final = 60
-"""Letters of a wrong value that an error repeats."""
+"""Characters of a wrong value that an error repeats."""
 
 
-class Place(NamedTuple):
-    """A value in a file, and the way to it."""
+class JsonValue(NamedTuple):
+    """A value in a file, and the path to it."""
 
     file: str
     path: str
@@ -33,67 +33,67 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}: {self.path}" if self.path else self.file
 
-    def refuse(self, why: str) -> NoReturn:
-        """Raise ConfigurationError that names the place."""
-        raise ConfigurationError(f"{self}: {why}")
+    def reject(self, reason: str) -> NoReturn:
+        """Raise a ConfigurationError that names the place."""
+        raise ConfigurationError(f"{self}: {reason}")
 
-    def field(self, name: str) -> Place:
-        """A field of an object; ConfigurationError where there is no such."""
+    def field(self, name: str) -> JsonValue:
+        """Return a field of an object; ConfigurationError if it is missing."""
         if not isinstance(self.value, dict):
-            self.refuse(f"{_shown(self.value)} is not allowed: an object is wanted")
+            self.reject(f"{_shown(self.value)} is not allowed: expected an object")
         if name not in self.value:
-            self.refuse(f'"{name}" is missing')
-        return Place(self.file, f"{self.path}.{name}".lstrip("."), self.value[name])
+            self.reject(f'"{name}" is missing')
+        return JsonValue(self.file, f"{self.path}.{name}".lstrip("."), self.value[name])
 
-    def optional(self, name: str) -> Place | None:
-        """A field that may be left out."""
+    def optional(self, name: str) -> JsonValue | None:
+        """Return a field of an object, or None if it is missing."""
         return self.field(name) if not isinstance(self.value, dict) or name in self.value else None
 
-    def items(self) -> list[Place]:
-        """The items of a list."""
+    def items(self) -> list[JsonValue]:
+        """Return the items of a list."""
         if not isinstance(self.value, list):
-            self.refuse(f"{_shown(self.value)} is not allowed: a list is wanted")
-        return [Place(self.file, f"{self.path}[{i}]", item) for i, item in enumerate(self.value)]
+            self.reject(f"{_shown(self.value)} is not allowed: expected a list")
+        return [JsonValue(self.file, f"{self.path}[{i}]", item) for i, item in enumerate(self.value)]
 
     def text(self) -> str:
-        """A text that is not empty."""
+        """Return a string that is not empty."""
         if not isinstance(self.value, str) or not self.value:
-            self.refuse(f"{_shown(self.value)} is not allowed: a text is wanted")
+            self.reject(f"{_shown(self.value)} is not allowed: expected a non-empty string")
         return self.value
 
     def topic_partition(self) -> TopicPartition:
-        """The fields `topic` and `partition` of an object."""
+        """Return the fields `topic` and `partition` of an object."""
         return TopicPartition(self.field("topic").text(), self.field("partition").number())
 
     def number(self, least: int = 0, most: int = MAX_INT) -> int:
-        """A whole number; by default one that partitions and brokers have."""
-        if type(self.value) is not int or not least <= self.value <= most:  # true and false are integers, too
-            self.refuse(f"{_shown(self.value)} is not allowed: a whole number of at least {least} is wanted")
+        """Return a whole number, by default one that is valid for partitions and brokers."""
+        if type(self.value) is not int or not least <= self.value <= most:  # true and false are ints in Python
+            self.reject(f"{_shown(self.value)} is not allowed: expected a whole number of at least {least}")
         return self.value
 
 
-def read_list(file: str, content: str, form: str) -> Place:
-    """The list that a file is about; a version that is left out is 1.
+def read_list(file: str, content: str, form: str) -> JsonValue:
+    """Return the list that a file contains. A missing version is 1.
 
-    ConfigurationError for a file that cannot be read, is no JSON, has another version, or lacks the list.
+    Raises ConfigurationError for a file that cannot be read, is no JSON, has another version, or lacks the list.
     """
     try:
-        whole = Place(file, "", json.loads(Path(file).read_bytes()))
+        whole = JsonValue(file, "", json.loads(Path(file).read_bytes()))
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # no JSON, no text, or nested without end
-        raise ConfigurationError(f"{file}: The input string is not a valid JSON: {error}: {form} is wanted") from None
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deeply
+        raise ConfigurationError(f"{file}: The input string is not a valid JSON: {error}; expected {form}") from None
     version = whole.optional("version")
     if version is not None and version.number() != VERSION:
-        version.refuse(f"Not supported version field value {version.value}: {VERSION} is wanted")
-    found = whole.optional(content)
-    if found is None:
-        whole.refuse(f'"{content}" is missing: {form} is wanted')
-    return found
+        version.reject(f"Not supported version field value {version.value}: expected {VERSION}")
+    items = whole.optional(content)
+    if items is None:
+        whole.reject(f'"{content}" is missing: expected {form}')
+    return items
 
 
-def twice_in(values: Iterable[T]) -> list[T]:
-    """The values that are there more than once."""
+def duplicates_in(values: Iterable[T]) -> list[T]:
+    """Return the values that occur more than once."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 

@@ -1,7 +1,7 @@
-"""SIGTERM, SIGHUP and Ctrl+C end a command in order: it completes what it has begun, and closes its clients.
+"""SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it completes its work and closes its clients.
 
-As in a JVM, which runs its shutdown hooks for these three and exits with 128 and the number of the signal. A signal
-that the parent process has set to be ignored (nohup) stays ignored.
+As in a JVM, which runs its shutdown hooks on these signals and exits with 128 plus the number of the signal. A signal
+that the parent process ignores (nohup) stays ignored.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILLED: Final = 128
-"""The exit code of a process that a signal has ended is so much higher than the signal, for shells as for Java."""
+"""Exit codes of processes ended by a signal are higher than the signal's number by this, in shells and in Java."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal other than Ctrl+C ends the command; blocks are left, and so clients closed, as with Ctrl+C."""
+    """A signal other than Ctrl+C ends the command; like KeyboardInterrupt, it closes clients on its way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = KILLED + number
 
 
-class Stop:
-    """Whether a signal came."""
+class GracefulShutdown:
+    """Starts a shutdown on the first signal, and remembers its number (0 if there was none)."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
+    def __init__(self, start: Callable[[], None]) -> None:
         self.number = 0
-        self._begin = begin
+        self._start = start
 
     @property
     def exit_code(self) -> int:
-        """0 where none came."""
+        """128 plus the number of the signal; 0 if there was none."""
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Begin to stop. A second signal does not wait for the end."""
+        """Start the shutdown. A second signal does not wait for its end."""
         if self.number:
             raise KeyboardInterrupt
         self.number = number
-        self._begin()
+        self._start()
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals that end this process: all but those that its parent had it ignore."""
+    """Return the signals that end this process: all except those that its parent process ignores."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
-def stopping(begin: Callable[[], None]) -> Iterator[Stop]:
-    """A block in which the first signal calls `begin`, in the main thread, in the midst of what it does."""
-    stop = Stop(begin)
+def stopping(start: Callable[[], None]) -> Iterator[GracefulShutdown]:
+    """Call `start` on the first signal within the block; it interrupts the main thread anywhere."""
+    stop = GracefulShutdown(start)
     with _handling(stop.receive, heeded_signals()):
         yield stop
 
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """A block that SIGTERM and SIGHUP end with Terminated; without effect outside the main thread."""
+    """Raise Terminated on SIGTERM and SIGHUP within the block; no effect outside the main thread."""
 
     def terminate(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)
@@ -79,5 +79,5 @@ def _handling(handler: Handler, numbers: list[signal.Signals]) -> Iterator[None]
     try:
         yield
     finally:
-        for number, earlier in before:
-            signal.signal(number, earlier)
+        for number, previous in before:
+            signal.signal(number, previous)

@@ -1,4 +1,4 @@
-"""Topics by a regular expression, as the IncludeList of Kafka's tools reads it."""
+"""Topics by regular expression, as the IncludeList of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ottla.errors import ConfigurationError
 
 
 def topic_filter(option: str, text: str) -> re.Pattern[str]:
-    """What a topic's whole name has to match: one of the expressions between commas.
+    """Compile a list of expressions separated by commas, one of which must match the whole name of a topic.
 
-    Blanks, and quotes that a properties file leaves around it, are dropped. ConfigurationError for no expression.
+    Spaces and surrounding quotes are removed. Raises ConfigurationError for an invalid expression.
     """
     regex = text.replace(" ", "").strip("\"'").replace(",", "|")
     try:
         with warnings.catch_warnings():
-            # Java's sets within sets, such as [a-z&&[^x]], have another meaning here, of which Python warns.
+            # Java's nested sets, such as [a-z&&[^x]], have another meaning in Python, which warns.
             warnings.simplefilter("error", FutureWarning)
             return re.compile(regex)
     except (re.error, FutureWarning) as error:

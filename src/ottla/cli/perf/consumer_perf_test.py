@@ -1,4 +1,4 @@
-"""Read records as quickly as possible, and tell how long that took: kafka-consumer-perf-test.sh."""
+"""Read records as fast as possible and print the throughput: kafka-consumer-perf-test.sh."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import (
-    add_connection,
     check_positive,
     client_options,
-    not_reached,
+    connection,
+    unreachable,
     without_serialization,
 )
-from ottla.cli.framework.deprecated import take_over
-from ottla.cli.framework.java_dates import DateFormat
-from ottla.cli.framework.java_format import metric_lines, metrics_as_json
-from ottla.cli.perf.consumer_report import DETAILED_HEADER, HEADER, Joining, Read, Span
+from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable
+from ottla.cli.perf.consumer_report import DETAILED_HEADER, HEADER, Progress, RebalanceTimer, Span
+from ottla.cli.perf.deprecated import use_new_name
+from ottla.cli.perf.java_dates import DateFormat
+from ottla.cli.perf.java_format import metric_lines, metrics_as_json
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.client.consumer.records import ConsumerRecord
 from ottla.clock import now_ms
@@ -35,46 +37,10 @@ DATES: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 OLD_NAMES: Final = (("--messages", "--num-records"), ("--consumer.config", "--command-config"))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla consumer-perf-test`."""
-    add_connection(parser)
-    parser.add_argument("--consumer.config", metavar="FILE", help="as --command-config")
-    parser.add_argument(
-        "--command-property", action="append", default=[], metavar="NAME=VALUE", help="a consumer option; repeatable"
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--topic", help="what to read")
-    what.add_argument("--include", metavar="REGEX", help="read all topics that match")
-    count = parser.add_mutually_exclusive_group(required=True)
-    count.add_argument("--num-records", type=int, metavar="N", help="how many records")
-    count.add_argument("--messages", type=int, metavar="N", help="as --num-records")
-    parser.add_argument("--group", metavar="ID", help="the consumer group: perf-consumer- and a number by chance")
-    parser.add_argument("--from-latest", action="store_true", help="begin at the end, where the group has no offset")
-    parser.add_argument(
-        "--fetch-size", type=int, metavar="BYTES", help=f"most bytes of a partition in a request: {FETCH_BYTES}"
-    )
-    parser.add_argument("--socket-buffer-size", type=int, metavar="BYTES", help=f"receive.buffer.bytes: {SOCKET_BYTES}")
-    parser.add_argument(
-        "--timeout",
-        type=int,
-        nargs="?",
-        default=TIMEOUT_MS,
-        const=TIMEOUT_MS,
-        metavar="MS",
-        help=f"end when so long nothing came: {TIMEOUT_MS}",
-    )
-    parser.add_argument("--show-detailed-stats", action="store_true", help="a line each --reporting-interval")
-    parser.add_argument("--reporting-interval", type=int, default=INTERVAL_MS, metavar="MS", help=f"{INTERVAL_MS}")
-    parser.add_argument("--date-format", default=DATES, metavar="PATTERN", help="as Java's SimpleDateFormat: " + DATES)
-    parser.add_argument("--hide-header", action="store_true", help="no line with the names of the columns")
-    parser.add_argument("--print-metrics", action="store_true", help="print the consumer's metrics at the end")
-    parser.add_argument("--json", action="store_true", help="only the whole run, in JSON")
-
-
 def run(args: argparse.Namespace) -> int:
-    """Do it. Who gets fewer records than wanted is warned, as by Kafka's tool."""
+    """Run the test; prints a warning if there were fewer records than requested, as Kafka's tool does."""
     for old, new in OLD_NAMES:
-        if take_over(args, old, new) and not args.json:
+        if use_new_name(args, old, new) and not args.json:
             print(f"Warning: {old} is deprecated. Use {new} instead.")
     _check(args)
     dates = DateFormat(args.date_format, "--date-format")
@@ -85,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
         whole = _read(consumer, args, dates)
         metrics = consumer.metrics(raw=True) if args.print_metrics else None
     if args.json:
-        told = whole.as_json()
-        print(json.dumps(told if metrics is None else {**told, "metrics": metrics_as_json(metrics)}))
+        summary = whole.as_json()
+        print(json.dumps(summary if metrics is None else {**summary, "metrics": metrics_as_json(metrics)}))
         return 0
     if not args.show_detailed_stats:
         print(whole.line(dates))
@@ -96,18 +62,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """ConfigurationError for numbers that make no sense, and for what is no expression."""
+    """Raise ConfigurationError for numbers that make no sense and for invalid expressions."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     try:
         re.compile(args.include or "")
     except re.error as error:
-        raise ConfigurationError(f"--include {args.include!r} is no regular expression: {error}") from None
+        raise ConfigurationError(f"--include {args.include!r} is not a regular expression: {error}") from None
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Options of the consumer, by Kafka's names; defaults are the tool's, where nothing was given."""
+    """Return the consumer's configs: those of the command line, of the file, and the tool's defaults."""
     options = without_serialization(client_options(args, args.command_property))  # bytes are counted
-    for name, given, default in (
+    for name, value, default in (
         ("client.id", None, CLIENT_ID),
         ("group.id", args.group, f"perf-consumer-{random.randrange(100_000)}"),
         ("max.partition.fetch.bytes", args.fetch_size, FETCH_BYTES),
@@ -115,16 +81,16 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         ("auto.offset.reset", "latest" if args.from_latest else None, "earliest"),
         ("check.crcs", None, False),
     ):
-        if given is not None or name not in options:
-            options[name] = default if given is None else given
+        if value is not None or name not in options:
+            options[name] = default if value is None else value
     return options
 
 
 def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) -> Span:
-    """Read until there are enough, or nothing comes any more."""
-    joining = Joining(now_ms)
-    begin = told = seen = Read(now_ms())
-    _subscribe(consumer, args, joining)
+    """Read until there are enough records, or none arrive any more."""
+    rebalances = RebalanceTimer(now_ms)
+    begin = reported = latest = Progress(now_ms())
+    _subscribe(consumer, args, rebalances)
     last = now = begin.at
     records = size = 0
     while records < args.num_records and now - last <= args.timeout:
@@ -133,20 +99,20 @@ def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) 
         if not polled:
             continue
         last = now
-        for some in polled.values():
-            records += len(some)
-            size += _size(some)
-        seen = Read(now, records, size, joining.ms)
-        if now - told.at >= args.reporting_interval:
+        for batch in polled.values():
+            records += len(batch)
+            size += _size(batch)
+        latest = Progress(now, records, size, rebalances.ms)
+        if now - reported.at >= args.reporting_interval:
             if args.show_detailed_stats and not args.json:
-                print(Span(told, seen).detail(dates), flush=True)
-            told = seen
+                print(Span(reported, latest).detail(dates), flush=True)
+            reported = latest
     if records < args.num_records:
         _warn(consumer, args)
-    return Span(begin, seen._replace(at=now_ms(), joining=joining.ms))
+    return Span(begin, latest._replace(at=now_ms(), rebalance_ms=rebalances.ms))
 
 
-def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: Joining) -> None:
+def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: RebalanceTimer) -> None:
     if args.topic:
         consumer.subscribe([args.topic], listener=listener)
     else:
@@ -156,7 +122,7 @@ def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: Join
 
 def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
     if not consumer.bootstrap_connected():
-        raise not_reached(args, args.timeout)
+        raise unreachable(args, args.timeout)
     if not args.json:
         print(
             f"WARNING: Exiting before consuming the expected number of records: timeout ({args.timeout} ms) exceeded. "
@@ -165,5 +131,41 @@ def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
 
 
 def _size(records: Iterable[ConsumerRecord]) -> int:
-    """Bytes of keys and values."""
+    """Return the bytes of keys and values."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        *connection(),
+        Option("--consumer.config FILE", "same as --command-config"),
+        Repeatable("--command-property NAME=VALUE", "a consumer config"),
+        OneOf(
+            Option("--topic", "topic to read"),
+            Option("--include REGEX", "read all topics that match"),
+        ),
+        OneOf(
+            Option("--num-records N", "number of records to read", int),
+            Option("--messages N", "same as --num-records", int),
+        ),
+        Option("--group ID", "consumer group (default: perf-consumer- and a random number)"),
+        Flag("--from-latest", "start at the latest offset if the group has no committed one"),
+        Option("--fetch-size BYTES", f"max.partition.fetch.bytes (default: {FETCH_BYTES})", int),
+        Option("--socket-buffer-size BYTES", f"receive.buffer.bytes (default: {SOCKET_BYTES})", int),
+        Option(
+            "--timeout MS",
+            "stop if no record arrives for so many milliseconds",
+            int,
+            nargs="?",
+            default=TIMEOUT_MS,
+            const=TIMEOUT_MS,
+        ),
+        Flag("--show-detailed-stats", "print a line every --reporting-interval"),
+        Option("--reporting-interval MS", "interval of detailed statistics in milliseconds", int, default=INTERVAL_MS),
+        Option("--date-format PATTERN", "format of times, a pattern of Java's SimpleDateFormat", default=DATES),
+        Flag("--hide-header", "do not print the names of the columns"),
+        Flag("--print-metrics", "print the consumer's metrics at the end"),
+        Flag("--json", "print only the summary, as JSON"),
+    ),
+)

@@ -1,12 +1,12 @@
-"""How quickly records were read, as kafka-consumer-perf-test.sh tells it. Times are milliseconds since 1970."""
+"""The report of kafka-consumer-perf-test.sh. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.java_dates import DateFormat
-from ottla.cli.framework.java_format import decimal, ratio
+from ottla.cli.perf.java_dates import DateFormat
+from ottla.cli.perf.java_format import decimal, ratio
 from ottla.client.consumer.group.membership import ConsumerRebalanceListener
 from ottla.model import TopicPartition
 
@@ -16,21 +16,21 @@ FETCHING: Final = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.se
 HEADER: Final = f"start.time, end.time, {RATES}, {FETCHING}"
 DETAILED_HEADER: Final = f"time, threadId, {RATES}, {FETCHING}"
 THREAD: Final = 0
-"""There is one."""
+"""The id of the only thread."""
 
 
-class Read(NamedTuple):
-    """What has been read until a time."""
+class Progress(NamedTuple):
+    """What has been read up to a time."""
 
     at: int
     records: int = 0
     size: int = 0
     """In bytes."""
-    joining: int = 0
+    rebalance_ms: int = 0
     """Milliseconds without partitions."""
 
 
-class Joining(ConsumerRebalanceListener):
+class RebalanceTimer(ConsumerRebalanceListener):
     """Measures how long the consumer is without partitions."""
 
     def __init__(self, now: Callable[[], int]) -> None:
@@ -40,13 +40,13 @@ class Joining(ConsumerRebalanceListener):
         self._partitions: set[TopicPartition] = set()
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Without any, the time begins."""
+        """Start measuring when the last partition is revoked."""
         self._partitions -= revoked
         if not self._partitions:
             self._since = self._now()
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """With the first ones it is over."""
+        """Stop measuring when the first partition is assigned."""
         if not self._partitions:
             self.ms += self._now() - self._since
         self._partitions |= assigned
@@ -55,8 +55,8 @@ class Joining(ConsumerRebalanceListener):
 class Span(NamedTuple):
     """What was read between two times."""
 
-    begin: Read
-    end: Read
+    begin: Progress
+    end: Progress
 
     @property
     def size(self) -> float:
@@ -65,13 +65,13 @@ class Span(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many."""
+        """The number of records."""
         return self.end.records - self.begin.records
 
     @property
-    def joining(self) -> int:
+    def rebalance_ms(self) -> int:
         """Milliseconds without partitions."""
-        return self.end.joining - self.begin.joining
+        return self.end.rebalance_ms - self.begin.rebalance_ms
 
     @property
     def elapsed(self) -> int:
@@ -81,33 +81,33 @@ class Span(NamedTuple):
     @property
     def fetching(self) -> int:
         """Milliseconds with partitions."""
-        return self.elapsed - self.joining
+        return self.elapsed - self.rebalance_ms
 
     def line(self, dates: DateFormat) -> str:
-        """The line of a whole run."""
+        """Return the line of a whole run."""
         seconds, fetching = self.elapsed / 1000, self.fetching / 1000
         times = f"{dates.text(self.begin.at)}, {dates.text(self.end.at)}"
         fetched = self._fetched(ratio(self.size, fetching), ratio(self.records, fetching))
         return f"{times}, {self._line(self, seconds)}, {fetched}"
 
     def detail(self, dates: DateFormat) -> str:
-        """The line of an interval: all that was read until then, and how quickly since the last one."""
-        whole = Span(Read(0), self.end)
+        """Return the line of an interval: the total up to its end, and the rates within it."""
+        whole = Span(Progress(0), self.end)
         seconds = self.elapsed / 1000
         rates = (
             (self.size / self.fetching * 1000, self.records / self.fetching * 1000) if self.fetching > 0 else (0.0, 0.0)
         )
         return f"{dates.text(self.end.at)}, {THREAD}, {self._line(whole, seconds)}, {self._fetched(*rates)}"
 
-    def _line(self, told: Span, seconds: float) -> str:
+    def _line(self, total: Span, seconds: float) -> str:
         size, records = decimal(ratio(self.size, seconds), 4), decimal(ratio(self.records, seconds), 4)
-        return f"{decimal(told.size, 4)}, {size}, {told.records}, {records}"
+        return f"{decimal(total.size, 4)}, {size}, {total.records}, {records}"
 
     def _fetched(self, size: float, records: float) -> str:
-        return f"{self.joining}, {self.fetching}, {decimal(size, 4)}, {decimal(records, 4)}"
+        return f"{self.rebalance_ms}, {self.fetching}, {decimal(size, 4)}, {decimal(records, 4)}"
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs; None where there is no number."""
+        """Return the span for `--json`; None for rates that are not defined."""
         return {
             "start_time_ms": self.begin.at,
             "end_time_ms": self.end.at,
@@ -115,7 +115,7 @@ class Span(NamedTuple):
             "bytes": self.end.size - self.begin.size,
             "mb_per_second": self.size / self.elapsed * 1000 if self.elapsed else None,
             "records_per_second": self.records / self.elapsed * 1000 if self.elapsed else None,
-            "rebalance_time_ms": self.joining,
+            "rebalance_time_ms": self.rebalance_ms,
             "fetch_time_ms": self.fetching,
             "fetch_mb_per_second": self.size / self.fetching * 1000 if self.fetching else None,
             "fetch_records_per_second": self.records / self.fetching * 1000 if self.fetching else None,

@@ -1,6 +1,6 @@
-"""Send records as quickly as possible, or at a given rate, and tell how long they took: kafka-producer-perf-test.sh.
+"""Send records as fast as possible or at a limited rate, and print throughput and latency: kafka-producer-perf-test.sh.
 
-Transactions are used where --transactional-id or --transaction-duration-ms says so.
+Transactions are used with --transactional-id or --transaction-duration-ms.
 """
 
 from __future__ import annotations
@@ -14,121 +14,92 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from ottla.cli.framework import payloads
-from ottla.cli.framework.connection import add_connection, check_positive, client_options
-from ottla.cli.framework.deprecated import deprecation, take_over
-from ottla.cli.framework.java_format import metric_lines, metrics_as_json
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.connection import check_positive, client_options, connection
+from ottla.cli.framework.options import Flag, OneOf, Option
+from ottla.cli.perf import payloads
+from ottla.cli.perf.deprecated import deprecation, use_new_name
+from ottla.cli.perf.java_format import metric_lines, metrics_as_json
 from ottla.cli.perf.producer_load import Load
-from ottla.cli.perf.producer_report import Report, Say
+from ottla.cli.perf.producer_report import Printer, Report
 from ottla.client.producer.producer import KafkaProducer
 from ottla.clock import now_ms
 from ottla.errors import ConfigurationError
 
 CLIENT_ID: Final = "perf-producer-client"
 PREFIX: Final = "performance-producer-"
-"""Of transactional ids that are made up."""
+"""Of generated transactional ids."""
 TRANSACTION_MS: Final = 3000
 OLD_NAMES: Final = (("--producer-props", "--command-property"), ("--producer.config", "--command-config"))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla producer-perf-test`."""
-    add_connection(parser, required=False)
-    parser.add_argument("--producer.config", metavar="FILE", help="as --command-config")
-    properties: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "NAME=VALUE"}
-    parser.add_argument("--command-property", **properties, help="producer options: linger.ms=10 batch.size=32768")
-    parser.add_argument("--producer-props", **properties, help="as --command-property")
-    parser.add_argument("--topic", required=True, help="where the records go")
-    parser.add_argument("--num-records", type=int, required=True, metavar="N", help="how many records")
-    parser.add_argument(
-        "--throughput", type=float, required=True, metavar="N", help="most records per second, about; -1: no limit"
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--record-size", type=int, metavar="BYTES", help="records of so many letters, by chance")
-    what.add_argument("--payload-file", metavar="FILE", help="records are parts of this text (UTF-8), by chance")
-    what.add_argument("--payload-monotonic", action="store_true", help="records are 0, 1, 2…")
-    parser.add_argument(
-        "--payload-delimiter", default="\\n", metavar="REGEX", help="what is between the parts of --payload-file: \\n"
-    )
-    parser.add_argument("--transactional-id", metavar="ID", help=f"for transactions: {PREFIX}… and a random number")
-    parser.add_argument(
-        "--transaction-duration-ms", type=int, metavar="MS", help=f"commit after so long: {TRANSACTION_MS}"
-    )
-    parser.add_argument(
-        "--warmup-records", type=int, default=0, metavar="N", help="these first ones are left out of a second summary"
-    )
-    parser.add_argument("--reporting-interval", type=int, default=5000, metavar="MS", help="tell how it goes: 5000")
-    parser.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
-    parser.add_argument("--json", action="store_true", help="only the summary, in JSON")
-
-
 def run(args: argparse.Namespace) -> int:
-    """Do it; 1 where records were refused."""
+    """Run the test; returns 1 if records failed."""
     _check(args)
-    say = _nothing if args.json else _say
-    source = _payloads(args, say)
-    options = _options(args, say)
+    printer = _ignore if args.json else _print
+    source = _payloads(args, printer)
+    options = _options(args, printer)
     producer = KafkaProducer(options)
     try:
-        failed = _send(producer, args, source, say, transactional="transactional.id" in options)
+        failed = _send(producer, args, source, printer, transactional="transactional.id" in options)
     except BaseException:
-        producer.close(timeout=0)  # what waits in it is of no use any more
+        producer.close(timeout=0)  # pending records are of no use any more
         raise
     producer.close()
     return 1 if failed else 0
 
 
 def _send(
-    producer: KafkaProducer, args: argparse.Namespace, source: Iterator[bytes], say: Say, *, transactional: bool
+    producer: KafkaProducer, args: argparse.Namespace, source: Iterator[bytes], printer: Printer, *, transactional: bool
 ) -> int:
-    """Send and tell all of it; the number of records that were refused."""
+    """Send all records and print the report; returns the number of failed records."""
     if transactional:
         producer.init_transactions()
     transaction_ms = (args.transaction_duration_ms or TRANSACTION_MS) if transactional else None
     warm_up = max(0, args.warmup_records)
     if warm_up:
-        say(f"Warmup first {warm_up} records. Steady state results will print after the complete test summary.")
-    reports = [Report(now_ms(), args.reporting_interval, say)]
+        printer(f"Warmup first {warm_up} records. Steady state results will print after the complete test summary.")
+    reports = [Report(now_ms(), args.reporting_interval, printer)]
     load = Load(producer, args.topic, source, args.throughput, transaction_ms)
     if warm_up:
         load.send(warm_up, *reports)
-        reports[0].hush()
-        reports.append(Report(now_ms(), args.reporting_interval, say, steady=True))
+        reports[0].mute()
+        reports.append(Report(now_ms(), args.reporting_interval, printer, steady=True))
     load.send(args.num_records - warm_up, *reports)
     load.finish(args.reporting_interval)
-    _tell(producer, args, reports)
+    _print_summary(producer, args, reports)
     if load.failed:
-        print(f"ottla: {args.topic}: {load.failed} of {args.num_records} records were refused", file=sys.stderr)
+        print(f"ottla: {args.topic}: {load.failed} of {args.num_records} records failed", file=sys.stderr)
     return load.failed
 
 
-def _tell(producer: KafkaProducer, args: argparse.Namespace, reports: list[Report]) -> None:
+def _print_summary(producer: KafkaProducer, args: argparse.Namespace, reports: list[Report]) -> None:
     now = now_ms()
     metrics = producer.metrics(raw=True) if args.print_metrics else None
     if args.json:
-        told = dict(zip(("total", "steady_state"), (report.as_json(now) for report in reports), strict=False))
-        print(json.dumps(told if metrics is None else {**told, "metrics": metrics_as_json(metrics)}))
+        summary = dict(zip(("total", "steady_state"), (report.as_json(now) for report in reports), strict=False))
+        print(json.dumps(summary if metrics is None else {**summary, "metrics": metrics_as_json(metrics)}))
         return
     lines = [report.line(now) for report in reports]
     print("\n".join(lines if metrics is None else [*lines, *metric_lines(metrics)]))
 
 
 def _check(args: argparse.Namespace) -> None:
-    """ConfigurationError for what makes no sense, or cannot go together."""
+    """Raise ConfigurationError for numbers that make no sense."""
     check_positive(args, "num_records", "record_size", "transaction_duration_ms", "reporting_interval")
     if math.isnan(args.throughput) or args.throughput == 0:
-        raise ConfigurationError(f"--throughput {args.throughput:g}: nothing would be sent; -1 is without a limit")
+        raise ConfigurationError(f"--throughput {args.throughput:g}: nothing would be sent; use -1 for no limit")
     if args.warmup_records >= args.num_records:
         raise ConfigurationError(
             f"--warmup-records {args.warmup_records} must be fewer than --num-records {args.num_records}"
         )
 
 
-def _options(args: argparse.Namespace, say: Say) -> dict[str, Any]:
-    """Options of the producer, by Kafka's names."""
+def _options(args: argparse.Namespace, printer: Printer) -> dict[str, Any]:
+    """Return the producer's configs."""
     for old, new in OLD_NAMES:
-        if take_over(args, old, new):
-            say(deprecation(old, new))
+        if use_new_name(args, old, new):
+            printer(deprecation(old, new))
     options = {"client.id": CLIENT_ID, **client_options(args, args.command_property or [])}
     if "bootstrap.servers" not in options:
         raise ConfigurationError("--bootstrap-server is missing, or bootstrap.servers with --command-config")
@@ -139,21 +110,59 @@ def _options(args: argparse.Namespace, say: Say) -> dict[str, Any]:
     return options
 
 
-def _payloads(args: argparse.Namespace, say: Say) -> Iterator[bytes]:
+def _payloads(args: argparse.Namespace, printer: Printer) -> Iterator[bytes]:
     if args.record_size:
         return payloads.letters(args.record_size)
     if args.payload_monotonic:
         return payloads.numbers()
-    say(f"Reading payloads from: {Path(args.payload_file).absolute()}")
-    found = payloads.read(args.payload_file, args.payload_delimiter)
-    say(f"Number of records read: {len(found)}")
-    return payloads.choices(found)
+    printer(f"Reading payloads from: {Path(args.payload_file).absolute()}")
+    parts = payloads.read(args.payload_file, args.payload_delimiter)
+    printer(f"Number of records read: {len(parts)}")
+    return payloads.choices(parts)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 
-def _nothing(line: str) -> None:
-    """With --json all is told at the end."""
+def _ignore(line: str) -> None:
+    """Print nothing: with --json there is only a summary at the end."""
     del line
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        *connection(required=False),
+        Option("--producer.config FILE", "same as --command-config"),
+        Option(
+            "--command-property NAME=VALUE",
+            "producer configs: linger.ms=10 batch.size=32768",
+            nargs="+",
+            action="extend",
+        ),
+        Option("--producer-props NAME=VALUE", "same as --command-property", nargs="+", action="extend"),
+        Option("--topic", "topic to send to", required=True),
+        Option("--num-records N", "number of records to send", int, required=True),
+        Option("--throughput N", "approximate limit of records per second; -1: none", float, required=True),
+        OneOf(
+            Option("--record-size BYTES", "send random letters, this many in each record", int),
+            Option("--payload-file FILE", "send random parts of this text file (UTF-8)"),
+            Flag("--payload-monotonic", "send 0, 1, 2…"),
+        ),
+        Option("--payload-delimiter REGEX", "separator of the parts of --payload-file", default="\\n"),
+        Option(
+            "--transactional-id ID",
+            f"use transactions with this id (default for transactions: {PREFIX} and a random id)",
+        ),
+        Option(
+            "--transaction-duration-ms MS",
+            f"use transactions, and commit them after so many milliseconds (default: {TRANSACTION_MS})",
+            int,
+        ),
+        Option("--warmup-records N", "print a second summary that leaves out the first N records", int, default=0),
+        Option("--reporting-interval MS", "interval of progress reports in milliseconds", int, default=5000),
+        Flag("--print-metrics", "print the producer's metrics at the end"),
+        Flag("--json", "print only the summary, as JSON"),
+    ),
+)

@@ -1,17 +1,14 @@
-"""What `ottla reassign-partitions` does, an action each; texts are those of kafka-reassign-partitions.sh."""
+"""The actions of `ottla reassign-partitions`; texts are those of kafka-reassign-partitions.sh."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from ottla.cli.framework.broker_ids import ids
-from ottla.cli.framework.connection import client_options
-from ottla.cli.framework.json_answers import in_one_line
+from ottla.cli.framework.output import Output, ids, in_one_line
 from ottla.cli.reassign_partitions import plan_json as files
-from ottla.cli.reassign_partitions import throttles as throttles
+from ottla.cli.reassign_partitions import throttles
 from ottla.cli.reassign_partitions.plan import proposed, racks_of
 from ottla.cli.reassign_partitions.plan_json import Move
 from ottla.cli.reassign_partitions.states import described, log_dirs_of, partition_states, replica_states, replicas_of
@@ -19,17 +16,12 @@ from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.partitions import PartitionReassignment
 from ottla.client.core.metadata import TopicInfo
-from ottla.errors import (
-    ConfigurationError,
-    KafkaError,
-    KafkaTimeoutError,
-    ReplicaNotAvailableError,
-)
+from ottla.errors import ConfigurationError, KafkaError, KafkaTimeoutError, ReplicaNotAvailableError
 from ottla.model import TopicPartition
 
 TIMEOUT_MS: Final = 10_000
 NO_THROTTLE: Final = -1
-"""Kafka's default: rates are left as they are."""
+"""Kafka's default: throttles stay as they are."""
 
 OTHERS_MOVE: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
@@ -41,130 +33,102 @@ MUST_VERIFY: Final = (
 )
 
 
-class Account:
-    """What is told: text at once, or one JSON document at the end, with what was done before an error, too."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self.fields: dict[str, Any] = {}
-
-    def tell(self, text: str, **fields: Any) -> None:
-        """A line or more, and the same for programs."""
-        self.fields |= fields
-        if not self._as_json:
-            print(text, flush=True)
-
-    def end(self) -> None:
-        """Print what is for programs."""
-        if self._as_json and self.fields:
-            print(json.dumps(self.fields))
+def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Propose where the partitions of topics could be, without changing anything."""
+    brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
+    nodes = admin.describe_cluster().nodes
+    racks = racks_of(nodes, brokers, aware=not args.disable_rack_aware)
+    infos = described(admin, (topic.name for topic in topics))
+    for topic in topics:
+        if topic.name not in infos:
+            raise ConfigurationError(f"{topic.place}: Topic {topic.name} not found.")
+    new = files.as_json(proposed(infos.values(), racks))
+    assignment = {TopicPartition(t.name, p.partition): p.replicas for t in infos.values() for p in t.partitions}
+    current = files.as_json(assignment, log_dirs_of(admin, assignment, {node.id for node in nodes}))
+    output.report(f"Current partition replica assignment\n{in_one_line(current)}\n", current=current)
+    output.report(f"Proposed partition reassignment configuration\n{in_one_line(new)}", proposed=new)
 
 
-def generate(args: argparse.Namespace, account: Account) -> None:
-    """`--generate`: nothing is changed."""
-    wanted, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
-    with _admin(args) as admin:
-        nodes = admin.describe_cluster().nodes
-        racks = racks_of(nodes, wanted, aware=not args.disable_rack_aware)
-        found = described(admin, (topic.name for topic in topics))
-        for topic in topics:
-            if topic.name not in found:
-                raise ConfigurationError(f"{topic.place}: Topic {topic.name} not found.")
-        new = files.as_json(proposed(found.values(), racks))
-        places = {TopicPartition(t.name, p.partition): p.replicas for t in found.values() for p in t.partitions}
-        current = files.as_json(places, log_dirs_of(admin, places, {node.id for node in nodes}))
-    account.tell(f"Current partition replica assignment\n{in_one_line(current)}\n", current=current)
-    account.tell(f"Proposed partition reassignment configuration\n{in_one_line(new)}", proposed=new)
-
-
-def execute(args: argparse.Namespace, account: Account) -> None:
-    """`--execute`: returns when all moves have begun."""
+def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Start reassignments; returns when all have started."""
     moves = files.read_moves(args.reassignment_json_file)
-    wanted, log_dirs = {move.partition: move.replicas for move in moves}, files.wanted_log_dirs(moves)
-    with _admin(args) as admin:
-        moving = admin.list_partition_reassignments()
-        if moving and not args.additional:
-            raise ConfigurationError(OTHERS_MOVE)
-        brokers = _brokers(admin)
-        current = _current(admin, moves, brokers)
-        before = files.as_json(current, log_dirs_of(admin, current, brokers))
-        account.tell(
-            f"Current partition replica assignment\n\n{in_one_line(before)}\n\n"
-            "Save this to use as the --reassignment-json-file option during rollback",
-            current=before,
-        )
-        found = throttles.ways(moving, wanted, current)
-        _throttle(admin, args, account, brokers, found, {replica.broker_id for replica in log_dirs})
-        errors: dict[Any, KafkaError] = {}
-        admin.alter_partition_reassignments(wanted, errors=errors)
-        _raise_all("Error reassigning partition(s):", errors)
-        account.tell(
-            f"Successfully started partition reassignment{_s(wanted)} for {_names(wanted)}",
-            started=[tp._asdict() for tp in sorted(wanted)],
-        )
-        if log_dirs:
-            _move_log_dirs(admin, args, account, log_dirs)
+    targets, log_dirs = {move.partition: move.replicas for move in moves}, files.target_log_dirs(moves)
+    moving = admin.list_partition_reassignments()
+    if moving and not args.additional:
+        raise ConfigurationError(OTHERS_MOVE)
+    brokers = _brokers(admin)
+    current = _current(admin, moves, brokers)
+    before = files.as_json(current, log_dirs_of(admin, current, brokers))
+    output.report(
+        f"Current partition replica assignment\n\n{in_one_line(before)}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback",
+        current=before,
+    )
+    routes = throttles.routes(moving, targets, current)
+    _throttle(admin, args, output, brokers, routes, {replica.broker_id for replica in log_dirs})
+    errors: dict[Any, KafkaError] = {}
+    admin.alter_partition_reassignments(targets, errors=errors)
+    _raise_all("Error reassigning partition(s):", errors)
+    output.report(
+        f"Successfully started partition reassignment{_s(targets)} for {_names(targets)}",
+        started=[tp._asdict() for tp in sorted(targets)],
+    )
+    if log_dirs:
+        _move_log_dirs(admin, args, output, log_dirs)
 
 
-def verify(args: argparse.Namespace, account: Account) -> None:
-    """`--verify`: throttles are removed when nothing moves any more, whether it is in the file or not."""
+def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Print how far reassignments are. Throttles are removed once nothing moves, whether it is in the file or not."""
     moves = files.read_moves(args.reassignment_json_file)
-    with _admin(args) as admin:
-        moving, brokers = admin.list_partition_reassignments(), _brokers(admin)
-        topics = described(admin, (move.partition.topic for move in moves))
-        states = partition_states(moves, moving, topics)
-        account.tell(
-            "\n".join(["Status of partition reassignment:", *map(str, states)]),
-            partitions=[state.as_json() for state in states],
-        )
-        replicas = replica_states(admin, files.wanted_log_dirs(moves), brokers)
-        account.tell("\n".join(map(str, replicas)), log_dirs=[state.as_json() for state in replicas])
-        if not moving and not any(state.is_moving for state in replicas):
-            _clear(admin, args, account, brokers, topics)
-        _check_known(moves, topics)
+    moving, brokers = admin.list_partition_reassignments(), _brokers(admin)
+    topics = described(admin, (move.partition.topic for move in moves))
+    states = partition_states(moves, moving, topics)
+    output.report(
+        "\n".join(["Status of partition reassignment:", *map(str, states)]),
+        partitions=[state.as_json() for state in states],
+    )
+    replicas = replica_states(admin, files.target_log_dirs(moves), brokers)
+    output.report("\n".join(map(str, replicas)), log_dirs=[state.as_json() for state in replicas])
+    if not moving and not any(state.is_moving for state in replicas):
+        _clear(admin, args, output, brokers, topics)
+    _check_exist(moves, topics)
 
 
-def cancel(args: argparse.Namespace, account: Account) -> None:
-    """`--cancel`: partitions of the file that are moving go back to where they were."""
+def cancel(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Cancel the reassignments of the partitions in the file; they return to their original replicas."""
     moves = files.read_moves(args.reassignment_json_file)
-    with _admin(args) as admin:
-        brokers, topics = _brokers(admin), described(admin, (move.partition.topic for move in moves))
-        _check_known(moves, topics)
-        moving = sorted(admin.list_partition_reassignments([move.partition for move in moves]))
-        errors: dict[Any, KafkaError] = {}
-        if moving:
-            admin.alter_partition_reassignments(dict.fromkeys(moving), errors=errors)
-        _raise_all(f"Error cancelling partition reassignment{_s(errors)} for:", errors)
-        account.tell(
-            f"Successfully cancelled partition reassignment{_s(moving)} for: {_names(moving)}"
-            if moving
-            else "None of the specified partition reassignments are active.",
-            cancelled=[tp._asdict() for tp in moving],
-        )
-        states = replica_states(admin, files.wanted_log_dirs(moves), brokers)
-        # a move ends where its replica is told to go to the directory that it lies in
-        back = {s.replica: s.place.current_log_dir for s in states if s.is_moving and s.place is not None}
-        if back:
-            _move_log_dirs(admin, args, account, {r: path for r, path in back.items() if path is not None})
-        else:
-            account.tell("None of the specified partition moves are active.", log_dirs=[])
-        _clear(admin, args, account, brokers, topics)
+    brokers, topics = _brokers(admin), described(admin, (move.partition.topic for move in moves))
+    _check_exist(moves, topics)
+    moving = sorted(admin.list_partition_reassignments([move.partition for move in moves]))
+    errors: dict[Any, KafkaError] = {}
+    if moving:
+        admin.alter_partition_reassignments(dict.fromkeys(moving), errors=errors)
+    _raise_all(f"Error cancelling partition reassignment{_s(errors)} for:", errors)
+    output.report(
+        f"Successfully cancelled partition reassignment{_s(moving)} for: {_names(moving)}"
+        if moving
+        else "None of the specified partition reassignments are active.",
+        cancelled=[tp._asdict() for tp in moving],
+    )
+    states = replica_states(admin, files.target_log_dirs(moves), brokers)
+    # A move is cancelled by moving the replica to the directory where it is.
+    back = {s.replica: s.log_dirs.current_log_dir for s in states if s.is_moving and s.log_dirs is not None}
+    if back:
+        _move_log_dirs(admin, args, output, {r: path for r, path in back.items() if path is not None})
+    else:
+        output.report("None of the specified partition moves are active.", log_dirs=[])
+    _clear(admin, args, output, brokers, topics)
 
 
-def list_(args: argparse.Namespace, account: Account) -> None:
-    """`--list`."""
-    with _admin(args) as admin:
-        moving = sorted(admin.list_partition_reassignments().items())
-    account.tell(
+def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Print the active reassignments."""
+    moving = sorted(admin.list_partition_reassignments().items())
+    output.report(
         "\n".join(["Current partition reassignments:", *(_move_line(tp, move) for tp, move in moving)])
         if moving
         else "No partition reassignments found.",
         reassignments=[{**tp._asdict(), **move._asdict()} for tp, move in moving],
     )
-
-
-def _admin(args: argparse.Namespace) -> KafkaAdminClient:
-    return KafkaAdminClient({"client.id": "reassign-partitions-tool", **client_options(args)})
 
 
 def _brokers(admin: KafkaAdminClient) -> set[int]:
@@ -174,17 +138,19 @@ def _brokers(admin: KafkaAdminClient) -> set[int]:
 def _current(
     admin: KafkaAdminClient, moves: Iterable[Move], brokers: Collection[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Where the partitions are now; ConfigurationError for one, or a broker, that is not there."""
+    """Return the current replicas of partitions; ConfigurationError for unknown partitions and brokers."""
     for move in moves:
         for broker in move.replicas:
             if broker not in brokers:
-                raise ConfigurationError(f"{move.place}: Unknown broker id {broker}; {ids(sorted(brokers))} are there")
+                raise ConfigurationError(
+                    f"{move.place}: Unknown broker id {broker}; brokers are {ids(sorted(brokers))}"
+                )
     topics = described(admin, (move.partition.topic for move in moves))
-    _check_known(moves, topics)
+    _check_exist(moves, topics)
     return {move.partition: replicas_of(move.partition, topics) or () for move in moves}
 
 
-def _check_known(moves: Iterable[Move], topics: Mapping[str, TopicInfo]) -> None:
+def _check_exist(moves: Iterable[Move], topics: Mapping[str, TopicInfo]) -> None:
     for move in moves:
         if move.partition.topic not in topics:
             raise ConfigurationError(f"{move.place}: Topic {move.partition.topic} not found.")
@@ -195,45 +161,40 @@ def _check_known(moves: Iterable[Move], topics: Mapping[str, TopicInfo]) -> None
 def _throttle(
     admin: KafkaAdminClient,
     args: argparse.Namespace,
-    account: Account,
+    output: Output,
     brokers: Collection[int],
-    found: throttles.Ways,
+    routes: throttles.Routes,
     log_dir_brokers: Collection[int],
 ) -> None:
-    """Set the rates that were asked for."""
     rate, log_dir_rate = (
         None if value == NO_THROTTLE else value for value in (args.throttle, args.replica_alter_log_dirs_throttle)
     )
     if rate is not None or log_dir_rate is not None:
-        account.tell(MUST_VERIFY)
+        output.report(MUST_VERIFY)
     if rate is not None:
-        throttles.throttle_brokers(admin, throttles.brokers_of(found) & set(brokers), found, rate)
-        account.tell(f"The inter-broker throttle limit was set to {rate} B/s", throttle=rate)
+        throttles.throttle_brokers(admin, throttles.brokers_of(routes) & set(brokers), routes, rate)
+        output.report(f"The inter-broker throttle limit was set to {rate} B/s", throttle=rate)
     if log_dir_rate is not None:
         throttles.throttle_log_dirs(admin, log_dir_brokers, log_dir_rate)
-        account.tell(
+        output.report(
             f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s",
             replica_alter_log_dirs_throttle=log_dir_rate,
         )
 
 
 def _clear(
-    admin: KafkaAdminClient,
-    args: argparse.Namespace,
-    account: Account,
-    brokers: Collection[int],
-    topics: Collection[str],
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, brokers: Collection[int], topics: Collection[str]
 ) -> None:
-    """Remove all throttles: which brokers had to do with moves that are over is not known."""
+    """Remove throttles from all brokers: it is unknown which of them took part in completed reassignments."""
     if args.preserve_throttles:
         return
-    account.tell(
+    output.report(
         f"Clearing broker-level throttles on broker{_s(brokers)} {ids(sorted(brokers))}",
         cleared_brokers=sorted(brokers),
     )
     throttles.clear_brokers(admin, brokers)
     if topics:
-        account.tell(
+        output.report(
             f"Clearing topic-level throttles on topic{_s(topics)} {','.join(sorted(topics))}",
             cleared_topics=sorted(topics),
         )
@@ -241,23 +202,23 @@ def _clear(
 
 
 def _move_log_dirs(
-    admin: KafkaAdminClient, args: argparse.Namespace, account: Account, wanted: Mapping[TopicPartitionReplica, str]
+    admin: KafkaAdminClient, args: argparse.Namespace, output: Output, log_dirs: Mapping[TopicPartitionReplica, str]
 ) -> None:
-    """Begin moves to data directories; replicas that are on their way to their brokers are waited for."""
+    """Start moves to log directories, after waiting for replicas that are still being created on their brokers."""
     errors: dict[Any, KafkaError] = {}
-    limit = TIMEOUT_MS if args.timeout is None else args.timeout
-    admin.alter_replica_log_dirs(wanted, limit, errors=errors)
-    started = sorted((r for r in wanted if r not in errors), key=lambda r: (r.broker_id, *r))
+    timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
+    admin.alter_replica_log_dirs(log_dirs, timeout_ms, errors=errors)
+    started = sorted((r for r in log_dirs if r not in errors), key=lambda r: (r.broker_id, *r))
     lines = [
-        f"Successfully started moving log directory to {wanted[r]} for replica {TopicPartition(*r[:2])} "
+        f"Successfully started moving log directory to {log_dirs[r]} for replica {TopicPartition(*r[:2])} "
         f"with broker {r.broker_id}"
         for r in started
     ]
     if started:
-        account.tell("\n".join(lines), log_dirs=[{**r._asdict(), "target_log_dir": wanted[r]} for r in started])
+        output.report("\n".join(lines), log_dirs=[{**r._asdict(), "target_log_dir": log_dirs[r]} for r in started])
     for replica, error in sorted(errors.items()):
         if not isinstance(error, (ReplicaNotAvailableError, KafkaTimeoutError)):
-            raise type(error)(f"Failed to alter dir for {_replica(replica)} to {wanted[replica]}: {error.message}")
+            raise type(error)(f"Failed to alter dir for {_replica(replica)} to {log_dirs[replica]}: {error.message}")
     if errors:
         late = ",".join(_replica(replica) for replica in sorted(errors))
         raise KafkaTimeoutError(f"Timed out before log directory move{_s(errors)} could be started for: {late}")

@@ -1,10 +1,10 @@
-"""Where partitions could be: what `ottla reassign-partitions --generate` proposes. Decides only; nothing is asked."""
+"""The assignment that `ottla reassign-partitions --generate` proposes, without I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.cli.framework.broker_ids import ids
+from ottla.cli.framework.output import ids
 from ottla.client.core.metadata import TopicInfo
 from ottla.cluster.controller.replica_placement import place
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError
@@ -12,32 +12,32 @@ from ottla.model import Node, TopicPartition
 
 
 def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> dict[TopicPartition, tuple[int, ...]]:
-    """As many replicas of each partition as it has, on these brokers, where topic creation would put them.
+    """Place the replicas of partitions on these brokers, as the creation of a topic would.
 
-    Leaders go on in turn from topic to topic. InvalidReplicationFactorError where there are too few brokers.
+    Preferred leaders rotate from topic to topic. Raises InvalidReplicationFactorError for too few brokers.
     """
-    found: dict[TopicPartition, tuple[int, ...]] = {}
+    assignment: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         counts = [len(p.replicas) for p in topic.partitions]
         try:
-            places = place(len(counts), max(counts), racks, first=len(found))
+            placements = place(len(counts), max(counts), racks, first=len(assignment))
         except InvalidReplicationFactorError as error:
             raise InvalidReplicationFactorError(f"Topic {topic.name}: {error.message}") from None
-        for partition, replicas, count in zip(topic.partitions, places, counts, strict=True):
-            found[TopicPartition(topic.name, partition.partition)] = replicas[:count]
-    return found
+        for partition, replicas, count in zip(topic.partitions, placements, counts, strict=True):
+            assignment[TopicPartition(topic.name, partition.partition)] = replicas[:count]
+    return assignment
 
 
-def racks_of(nodes: Iterable[Node], wanted: Sequence[int], *, aware: bool) -> dict[int, str | None]:
-    """The racks of brokers, None for all where they do not matter (not `aware`).
+def racks_of(nodes: Iterable[Node], brokers: Sequence[int], *, aware: bool) -> dict[int, str | None]:
+    """Return the racks of brokers; None for all unless the placement is rack-`aware`.
 
-    Raises ConfigurationError for a broker that is not there, and where only some of them have a rack.
+    Raises ConfigurationError for an unknown broker, and if only some of the brokers have a rack.
     """
-    known = {node.id: node.rack for node in nodes}
-    for broker in wanted:
-        if broker not in known:
-            raise ConfigurationError(f"--broker-list: Unknown broker id {broker}; {ids(sorted(known))} are there")
-    racks = {broker: known[broker] if aware else None for broker in wanted}
+    all_racks = {node.id: node.rack for node in nodes}
+    for broker in brokers:
+        if broker not in all_racks:
+            raise ConfigurationError(f"--broker-list: Unknown broker id {broker}; brokers are {ids(sorted(all_racks))}")
+    racks = {broker: all_racks[broker] if aware else None for broker in brokers}
     if len({rack is None for rack in racks.values()}) > 1:
         raise ConfigurationError(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "

@@ -1,12 +1,12 @@
-"""The JSON files of kafka-reassign-partitions.sh, read with their faults named by place, and written."""
+"""The JSON files of kafka-reassign-partitions.sh: reading, with errors that name the place, and writing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.broker_ids import broker_ids
-from ottla.cli.framework.json_file import VERSION, Place, read_list, twice_in
+from ottla.cli.framework.json_file import VERSION, JsonValue, duplicates_in, read_list
+from ottla.cli.framework.options import broker_ids
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
@@ -18,14 +18,14 @@ TOPICS_FORM: Final = '{"version":1,"topics":[{"topic":"t"}]}'
 Assignment = Mapping[TopicPartition, Sequence[int]]
 """Brokers by partition, the preferred leader first."""
 LogDirs = Mapping[TopicPartitionReplica, str]
-"""Data directories by replica, as far as they are known or wanted."""
+"""Log directories by replica."""
 NO_LOG_DIRS: Final[LogDirs] = {}
 
 
 class Move(NamedTuple):
-    """Where a partition shall be: its brokers, their data directories (`any` where that is left to them).
+    """The target of a partition: its brokers and their log directories, `any` if brokers choose.
 
-    `place` is where the file says so.
+    `place` is its place in the file, for error messages.
     """
 
     partition: TopicPartition
@@ -34,55 +34,55 @@ class Move(NamedTuple):
     place: str
 
 
-class WantedTopic(NamedTuple):
-    """A topic to move, and where the file says so."""
+class TopicToMove(NamedTuple):
+    """A topic to move, and its place in the file."""
 
     name: str
     place: str
 
 
 def read_moves(file: str) -> list[Move]:
-    """The partitions of a --reassignment-json-file, in its order.
+    """Read the partitions of a --reassignment-json-file, in its order.
 
     Raises ConfigurationError for a file that cannot be read, is no JSON, has a version other than 1, no partitions,
-    or partitions or brokers twice.
+    or duplicate partitions or brokers.
     """
     moves = [_move(item) for item in read_list(file, "partitions", PARTITIONS_FORM).items()]
     if not moves:
         raise ConfigurationError(f"{file}: Partition reassignment list cannot be empty")
-    twice = twice_in(move.partition for move in moves)
-    if twice:
-        place = next(move.place for move in reversed(moves) if move.partition == twice[0])
-        told = ",".join(map(str, twice))
-        raise ConfigurationError(f"{place}: Partition reassignment contains duplicate topic partitions: {told}")
+    duplicates = duplicates_in(move.partition for move in moves)
+    if duplicates:
+        place = next(move.place for move in reversed(moves) if move.partition == duplicates[0])
+        names = ",".join(map(str, duplicates))
+        raise ConfigurationError(f"{place}: Partition reassignment contains duplicate topic partitions: {names}")
     return moves
 
 
-def read_topics(file: str) -> list[WantedTopic]:
-    """The topics of a --topics-to-move-json-file. ConfigurationError as for `read_moves`."""
+def read_topics(file: str) -> list[TopicToMove]:
+    """Read the topics of a --topics-to-move-json-file; ConfigurationError as for `read_moves`."""
     fields = [item.field("topic") for item in read_list(file, "topics", TOPICS_FORM).items()]
-    topics = [WantedTopic(field.text(), str(field)) for field in fields]
+    topics = [TopicToMove(field.text(), str(field)) for field in fields]
     if not topics:
-        raise ConfigurationError(f"{file}: the list of topics is empty: {TOPICS_FORM} is wanted")
-    twice = twice_in(topic.name for topic in topics)
-    if twice:
-        place = next(topic.place for topic in reversed(topics) if topic.name == twice[0])
-        told = ", ".join(twice)
-        raise ConfigurationError(f"{place}: List of topics to reassign contains duplicate entries: [{told}]")
+        raise ConfigurationError(f"{file}: the list of topics is empty: expected {TOPICS_FORM}")
+    duplicates = duplicates_in(topic.name for topic in topics)
+    if duplicates:
+        place = next(topic.place for topic in reversed(topics) if topic.name == duplicates[0])
+        names = ", ".join(duplicates)
+        raise ConfigurationError(f"{place}: List of topics to reassign contains duplicate entries: [{names}]")
     return topics
 
 
 def read_brokers(text: str) -> list[int]:
-    """The brokers of a --broker-list. ConfigurationError for what is no broker's number, and for one given twice."""
+    """Parse a --broker-list; ConfigurationError for invalid or duplicate broker ids."""
     brokers = broker_ids(text.split(","))
-    twice = twice_in(brokers)
-    if twice:
-        raise ConfigurationError(f"--broker-list: Broker list contains duplicate entries: {twice}")
+    duplicates = duplicates_in(brokers)
+    if duplicates:
+        raise ConfigurationError(f"--broker-list: Broker list contains duplicate entries: {duplicates}")
     return brokers
 
 
 def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str, Any]:
-    """An assignment as --reassignment-json-file takes it, in the order of topics and partitions."""
+    """Return an assignment in the form of --reassignment-json-file, sorted by partition."""
     partitions = [
         {
             "topic": tp.topic,
@@ -95,8 +95,8 @@ def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str
     return {"version": VERSION, "partitions": partitions}
 
 
-def wanted_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
-    """The data directories that are named, by replica."""
+def target_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
+    """Return the log directories that the file names, by replica."""
     return {
         TopicPartitionReplica(*move.partition, broker): path
         for move in moves
@@ -105,21 +105,20 @@ def wanted_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
     }
 
 
-def _move(item: Place) -> Move:
+def _move(item: JsonValue) -> Move:
     tp = item.topic_partition()
     brokers = item.field("replicas")
     replicas = tuple(broker.number() for broker in brokers.items())
     if not replicas:
-        brokers.refuse("Partition replica list cannot be empty")
-    twice = twice_in(replicas)
-    if twice:
-        told = ",".join(map(str, twice))
-        why = f"{tp} contains multiple entries for {told}"
-        brokers.refuse(f"Partition replica lists may not contain duplicate entries: {why}")
-    given = item.optional("log_dirs")
-    log_dirs = (ANY_LOG_DIR,) * len(replicas) if given is None else tuple(path.text() for path in given.items())
-    if given is not None and len(log_dirs) != len(replicas):
-        given.refuse(
+        brokers.reject("Partition replica list cannot be empty")
+    duplicates = ",".join(map(str, duplicates_in(replicas)))
+    if duplicates:
+        reason = f"{tp} contains multiple entries for {duplicates}"
+        brokers.reject(f"Partition replica lists may not contain duplicate entries: {reason}")
+    paths = item.optional("log_dirs")
+    log_dirs = (ANY_LOG_DIR,) * len(replicas) if paths is None else tuple(path.text() for path in paths.items())
+    if paths is not None and len(log_dirs) != len(replicas):
+        paths.reject(
             f"Size of replicas list {list(replicas)} is different from size of log dirs list {list(log_dirs)} "
             f"for partition {tp}"
         )

@@ -1,11 +1,11 @@
-"""How far reassignments are, of partitions to other brokers and of replicas to other data directories."""
+"""The progress of reassignments: of partitions to other brokers, of replicas to other log directories."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.cli.framework.broker_ids import ids
+from ottla.cli.framework.output import ids
 from ottla.cli.reassign_partitions.plan_json import Assignment, Move
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.log_dirs import ReplicaLogDirInfo, TopicPartitionReplica
@@ -18,7 +18,7 @@ Moving = Mapping[TopicPartition, PartitionReassignment]
 
 
 class PartitionState(NamedTuple):
-    """A partition: where it is (nowhere where there is no such), and where it shall be."""
+    """A partition: its replicas (none if it does not exist) and its target."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -42,31 +42,31 @@ class PartitionState(NamedTuple):
         return f"Reassignment of partition {self.partition} is {done}."
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        places = {"replicas": self.replicas, "target_replicas": self.target_replicas}
-        return {**self.partition._asdict(), "status": self.status, **places}
+        """Return the state for `--json`."""
+        replicas = {"replicas": self.replicas, "target_replicas": self.target_replicas}
+        return {**self.partition._asdict(), "status": self.status, **replicas}
 
 
 class ReplicaState(NamedTuple):
-    """A replica: the data directory where it lies, where it is being moved to, and where it shall be.
+    """A replica: its current, future and target log directory.
 
-    `place` is None where its broker is not there.
+    `log_dirs` is None if its broker is not live.
     """
 
     replica: TopicPartitionReplica
     target_log_dir: str
-    place: ReplicaLogDirInfo | None
+    log_dirs: ReplicaLogDirInfo | None
 
     @property
     def is_moving(self) -> bool:
-        """Whether it is on its way, to whatever directory."""
-        return self.place is not None and None not in (self.place.current_log_dir, self.place.future_log_dir)
+        """Whether it is being moved, to any directory."""
+        return self.log_dirs is not None and None not in (self.log_dirs.current_log_dir, self.log_dirs.future_log_dir)
 
     def __str__(self) -> str:
         partition, broker = TopicPartition(*self.replica[:2]), self.replica.broker_id
-        if self.place is None:
+        if self.log_dirs is None:
             return f"Partition {partition} cannot be found in any live log directory on broker {broker}."
-        current, future = self.place.current_log_dir, self.place.future_log_dir
+        current, future = self.log_dirs.current_log_dir, self.log_dirs.future_log_dir
         if current is None:
             return (
                 f"Partition {partition} is not found in any live log dir on broker {broker}. "
@@ -87,18 +87,18 @@ class ReplicaState(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; directories are null where the replica lies, or goes, nowhere."""
-        place = self.place or ReplicaLogDirInfo()
+        """Return the state for `--json`; directories that are not known are null."""
+        log_dirs = self.log_dirs or ReplicaLogDirInfo()
         return {
             **self.replica._asdict(),
-            "log_dir": place.current_log_dir,
-            "future_log_dir": place.future_log_dir,
+            "log_dir": log_dirs.current_log_dir,
+            "future_log_dir": log_dirs.future_log_dir,
             "target_log_dir": self.target_log_dir,
         }
 
 
 def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str, TopicInfo]) -> list[PartitionState]:
-    """The states of partitions, in their order; `moving` are all that are on their way."""
+    """Return the states of partitions in their order; `moving` are all active reassignments."""
     return [
         PartitionState(
             move.partition,
@@ -111,38 +111,38 @@ def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str,
 
 
 def replica_states(
-    admin: KafkaAdminClient, wanted: Mapping[TopicPartitionReplica, str], brokers: Collection[int]
+    admin: KafkaAdminClient, targets: Mapping[TopicPartitionReplica, str], brokers: Collection[int]
 ) -> list[ReplicaState]:
-    """The states of replicas that shall lie in certain data directories, in the order of their brokers."""
-    there = [replica for replica in wanted if replica.broker_id in brokers]
-    found = admin.describe_replica_log_dirs(there) if there else {}
-    ordered = sorted(wanted, key=lambda replica: (replica.broker_id, *replica))
-    return [ReplicaState(replica, wanted[replica], found.get(replica)) for replica in ordered]
+    """Return the states of replicas with a target log directory, sorted by broker."""
+    reachable = [replica for replica in targets if replica.broker_id in brokers]
+    log_dirs = admin.describe_replica_log_dirs(reachable) if reachable else {}
+    ordered = sorted(targets, key=lambda replica: (replica.broker_id, *replica))
+    return [ReplicaState(replica, targets[replica], log_dirs.get(replica)) for replica in ordered]
 
 
 def log_dirs_of(
     admin: KafkaAdminClient, assignment: Assignment, brokers: Collection[int]
 ) -> dict[TopicPartitionReplica, str]:
-    """Where replicas lie, without those of brokers that are not there, or do not tell this client."""
+    """Return the log directories of replicas, except on brokers that are not live or reject the request."""
     replicas = [TopicPartitionReplica(*tp, broker) for tp, own in assignment.items() for broker in own]
-    there = [replica for replica in replicas if replica.broker_id in brokers]
+    reachable = [replica for replica in replicas if replica.broker_id in brokers]
     errors: dict[Any, KafkaError] = {}
-    found = admin.describe_replica_log_dirs(there, errors=errors) if there else {}
-    return {replica: place.current_log_dir for replica, place in found.items() if place.current_log_dir is not None}
+    log_dirs = admin.describe_replica_log_dirs(reachable, errors=errors) if reachable else {}
+    return {replica: info.current_log_dir for replica, info in log_dirs.items() if info.current_log_dir is not None}
 
 
 def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
-    """Topics by name, without those that do not exist; raises what else is wrong."""
+    """Describe topics, without those that do not exist; raises other errors."""
     errors: dict[Any, KafkaError] = {}
-    found = admin.describe_topics(sorted(set(names)), errors=errors)
+    topics = admin.describe_topics(sorted(set(names)), errors=errors)
     for error in errors.values():
         if not isinstance(error, UnknownTopicOrPartitionError):
             raise error
-    return found
+    return topics
 
 
 def replicas_of(tp: TopicPartition, topics: Mapping[str, TopicInfo]) -> tuple[int, ...] | None:
-    """The brokers of a partition; None where there is no such partition."""
+    """Return the replicas of a partition, or None if it does not exist."""
     topic = topics.get(tp.topic)
-    found = next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
-    return None if found is None else found.replicas
+    partition = next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
+    return None if partition is None else partition.replicas

@@ -1,4 +1,4 @@
-"""Write what a Spark cluster has to be sent, for spark-submit's --archives.
+"""Write an archive of Ottla and its packages for the executors of a Spark cluster: spark-submit's --archives.
 
   ottla spark-archive ottla.zip
   spark-submit --archives ottla.zip#ottla-env --conf spark.executorEnv.PYTHONPATH=./ottla-env ...
@@ -12,24 +12,12 @@ import argparse
 import sys
 from pathlib import Path
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("archive", type=Path, metavar="FILE.zip")
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="what executors have already",
-    )
-    parser.add_argument(
-        "--with", dest="more", action="append", default=[], metavar="PACKAGE", help="what the job needs besides"
-    )
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.options import Option, Repeatable
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write it and tell what is in it; 1 with one line where it cannot be written."""
+    """Write the archive and print its content; fails if it cannot be written."""
     from ottla.spark.archive import UNPACKED_AS, python_name, write_archive
 
     try:
@@ -41,3 +29,13 @@ def run(args: argparse.Namespace) -> int:
     print(f"{args.archive}: {size:.1f} MB, for {python_name()}: {', '.join(packages)}")
     print(f"--archives {args.archive}#{UNPACKED_AS} --conf spark.executorEnv.PYTHONPATH=./{UNPACKED_AS}")
     return 0
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        Option("archive FILE.zip", "file to write", Path),
+        Repeatable("--without PACKAGE", "package that executors have already"),
+        Repeatable("--with PACKAGE", "further package that the job needs", dest="more"),
+    ),
+)

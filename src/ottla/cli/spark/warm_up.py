@@ -1,6 +1,6 @@
-"""Make Spark sessions on this machine start faster: a cache of Spark's classes for Java 25 (190 MB in ~/.cache/ottla).
+"""Make Spark sessions on this machine start faster: cache Spark's classes for Java 25 (190 MB in ~/.cache/ottla).
 
-Needed once, and again after another Spark or Java is installed.
+Run it once, and again after an upgrade of Spark or Java.
 """
 
 from __future__ import annotations
@@ -8,18 +8,19 @@ from __future__ import annotations
 import argparse
 import time
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+from ottla.cli.framework.command import Command
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make it and tell where it lies."""
+    """Create the cache and print its path."""
     from ottla.spark.aot import warm_up
     from ottla.spark.extras import needed
 
-    began = time.monotonic()
+    started = time.monotonic()
     with needed("spark-warm-up", extra="spark"):
         file = warm_up()
-    print(f"{file}: {file.stat().st_size / 1e6:.0f} MB after {time.monotonic() - began:.0f} s")
+    print(f"{file}: {file.stat().st_size / 1e6:.0f} MB after {time.monotonic() - started:.0f} s")
     return 0
+
+
+COMMAND = Command(run=run)

@@ -1,4 +1,4 @@
-"""Print what is in log segments, indexes, producer snapshots and transaction indexes, as kafka-dump-log.sh does."""
+"""Print log segments, indexes, producer snapshots and transaction indexes, as kafka-dump-log.sh does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.options import Flag, Option
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.records import compression, message_set
 from ottla.records.batch import HEADER_BYTES, BatchHeader, verify
@@ -15,44 +17,21 @@ from ottla.storage.files import LogFile
 from ottla.storage.index import CorruptIndexError, Index, OffsetIndex, TimeIndex
 from ottla.storage.producer_state import COMMIT, Producer, ProducerStates, read_marker
 from ottla.storage.scan import headers
-from ottla.storage.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-)
+from ottla.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.storage.txn_index import VERSION, TransactionIndex
 
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 TIME_NAMES = ("CreateTime", "LogAppendTime")
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
-"""Key and value of a record as texts; None for a part that is not printed."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla dump-log`."""
-    add = parser.add_argument
-    add("--files", required=True, metavar="FILE1,FILE2", help="the files to print, with commas between them")
-    add("--print-data-log", action="store_true", help="print keys and values of records")
-    add("--deep-iteration", action="store_true", help="print each record; --print-data-log implies it")
-    add("--skip-record-metadata", action="store_true", help="only keys and values, and no control records")
-    add("--offsets-decoder", action="store_true", help="read records as those of __consumer_offsets")
-    add("--transaction-log-decoder", action="store_true", help="read records as those of __transaction_state")
-    add("--index-sanity-check", action="store_true", help="only check indexes as a broker does when it starts")
-    add("--verify-index-only", action="store_true", help="compare indexes with their log and print only differences")
-    add("--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="bytes of batches to read of each log")
-    add("--max-message-size", type=int, default=MAX_MESSAGE_BYTES, metavar="N", help="kept for Kafka's scripts")
-    add("--key-decoder-class", metavar="CLASS", help="Kafka's StringDecoder is known")
-    add("--value-decoder-class", metavar="CLASS", help="Kafka's StringDecoder is known")
+"""Returns key and value of a record as text; None for a part that is not printed."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each file; 1 where one cannot be read."""
+    """Print each file; fails at the first that cannot be read."""
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):
-            print(f"ottla dump-log: there is no decoder {option}; StringDecoder is the one there is", file=sys.stderr)
+            print(f"ottla dump-log: there is no decoder {option}; only StringDecoder is supported", file=sys.stderr)
             return 1
     for name in args.files.split(","):
         path = Path(name.strip())
@@ -89,32 +68,26 @@ def _show_log(path: Path, args: argparse.Namespace) -> None:
         if _is_old(file, position, size):
             position = _show_old(file, position, size, decode if deep else None, deep=deep, args=args)
             break
-        found = next(headers(file, position, size), None)
-        if found is None:
+        batch = next(headers(file, position, size), None)
+        if batch is None:
             break
-        _show_batch(file, *found, deep=deep, decode=decode, args=args)
-        position += found[1].size_in_bytes
+        _show_batch(file, *batch, deep=deep, decode=decode, args=args)
+        position += batch[1].size_in_bytes
     if position < size and size == file.size():
         print(f"Found {size - position} invalid bytes at the end of {path.name}")
 
 
 def _is_old(file: LogFile, position: int, size: int) -> bool:
-    """Whether a message of format 0 or 1 lies there."""
+    """Whether the file has a message of magic 0 or 1 at this position."""
     head = file.read(position, min(17, size - position))
     return len(head) == 17 and head[16] < 2
 
 
 def _show_batch(
-    file: LogFile,
-    position: int,
-    header: BatchHeader,
-    *,
-    deep: bool,
-    decode: Decoder | None,
-    args: argparse.Namespace,
+    file: LogFile, position: int, header: BatchHeader, *, deep: bool, decode: Decoder | None, args: argparse.Namespace
 ) -> None:
     batch = file.read(position, header.size_in_bytes)
-    sound = _is_sound(batch, header)
+    is_valid = _is_valid(batch, header)
     horizon = f"OptionalLong[{header.base_timestamp}]" if header.has_delete_horizon else "OptionalLong.empty"
     print(
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.count} "
@@ -123,14 +96,14 @@ def _show_batch(
         f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_java(header.is_transactional)} "
         f"isControl: {_java(header.is_control)} deleteHorizonMs: {horizon} position: {position} "
         f"{TIME_NAMES[header.timestamp_type]}: {header.max_timestamp} size: {header.size_in_bytes} "
-        f"magic: {header.magic} compresscodec: {_codec_name(header.codec)} crc: {header.crc} isvalid: {_java(sound)}"
+        f"magic: {header.magic} compresscodec: {_codec_name(header.codec)} crc: {header.crc} isvalid: {_java(is_valid)}"
     )
     if deep:
         for record in decode_records(batch, 0, header):
             _show_record(record, header, decode, args)
 
 
-def _is_sound(batch: bytes, header: BatchHeader) -> bool:
+def _is_valid(batch: bytes, header: BatchHeader) -> bool:
     try:
         verify(batch, 0, header)
     except CorruptMessageError:
@@ -176,7 +149,7 @@ def _contents(record: Record, decode: Decoder | None) -> str:
 def _show_old(
     file: LogFile, position: int, size: int, decode: Decoder | None, *, deep: bool, args: argparse.Namespace
 ) -> int:
-    """Messages of format 0 and 1, up to the first that is not whole; returns the position after them."""
+    """Print messages of magic 0 and 1 up to the first incomplete one; returns the position after them."""
     data = file.read(position, size - position)
     for outer in message_set.messages(data):
         print(
@@ -204,7 +177,7 @@ def _old_time(m: message_set.Message) -> str:
 def _decoder(args: argparse.Namespace) -> Decoder | None:
     if not (args.offsets_decoder or args.transaction_log_decoder):
         return None
-    from ottla.cli.framework.record_texts import offsets_texts, transaction_texts
+    from ottla.cli.storage.record_texts import offsets_texts, transaction_texts
 
     return offsets_texts if args.offsets_decoder else transaction_texts
 
@@ -271,7 +244,7 @@ def _show_time_index(path: Path, args: argparse.Namespace) -> None:
 
 
 def _opened(index: Index, args: argparse.Namespace) -> Index | None:
-    """The index, mapped for reading; None where a check of its form was all that was asked for."""
+    """Return the index, mapped for reading; None if only a sanity check was requested."""
     if args.index_sanity_check:
         index.open(writable=False)
         index.sanity_check()
@@ -279,7 +252,7 @@ def _opened(index: Index, args: argparse.Namespace) -> Index | None:
         return None
     size = index.path.stat().st_size
     if size % index.ENTRY.size:
-        raise CorruptIndexError(f"{size} bytes are no multiple of {index.ENTRY.size}")
+        raise CorruptIndexError(f"{size} bytes are not a multiple of {index.ENTRY.size}")
     index.open(writable=False)
     return index
 
@@ -291,10 +264,10 @@ def _entries(index: Index) -> Iterator[tuple[int, int]]:
 
 def _header_at(log: LogFile, position: int, size: int) -> BatchHeader | None:
     try:
-        found = next(headers(log, position, size), None)
+        batch = next(headers(log, position, size), None)
     except CorruptMessageError:
         return None
-    return None if found is None else found[1]
+    return None if batch is None else batch[1]
 
 
 # Producer snapshots and transaction indexes
@@ -337,12 +310,12 @@ SHOW: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     SNAPSHOT_SUFFIX: _show_snapshot,
     TXN_INDEX_SUFFIX: _show_txn_index,
 }
-"""File ending → what prints it."""
+"""Suffix of a file → the function that prints it."""
 
 
 def _base_offset(path: Path) -> int:
     if not path.stem.isdigit():
-        raise KafkaStorageError("a segment's file has the offset of its first record as its name")
+        raise KafkaStorageError("the file name of a segment is the offset of its first record")
     return int(path.stem)
 
 
@@ -356,3 +329,22 @@ def _java(flag: bool) -> str:
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        Option("--files FILE,…", "files to print", required=True),
+        Flag("--print-data-log", "print keys and values of records"),
+        Flag("--deep-iteration", "print each record, not only batches; implied by --print-data-log"),
+        Flag("--skip-record-metadata", "print only keys and values, and leave out control records"),
+        Flag("--offsets-decoder", "decode records of __consumer_offsets"),
+        Flag("--transaction-log-decoder", "decode records of __transaction_state"),
+        Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
+        Flag("--verify-index-only", "only print differences between indexes and their log"),
+        Option("--max-bytes N", "bytes of batches to read of each log", int, default=(1 << 31) - 1),
+        Option("--max-message-size N", "accepted for Kafka's scripts", int, default=MAX_MESSAGE_BYTES),
+        Option("--key-decoder-class CLASS", "decoder of keys: only Kafka's StringDecoder"),
+        Option("--value-decoder-class CLASS", "decoder of values: only Kafka's StringDecoder"),
+    ),
+)

@@ -1,16 +1,17 @@
-"""Tell the offsets of partitions: the first, the last, those of a time, as kafka-get-offsets.sh does."""
+"""Print the earliest or latest offsets of partitions, or those of a time, as kafka-get-offsets.sh does."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import sys
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.connection import add_connection, client_options
+from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.connection import connection
 from ottla.cli.framework.json_file import MAX_INT, MAX_LONG
+from ottla.cli.framework.options import JSON, Flag, Option
+from ottla.cli.framework.output import Output
 from ottla.cli.framework.topic_filter import topic_filter
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.offsets import ListedOffset, OffsetSpec
@@ -18,9 +19,9 @@ from ottla.errors import ConfigurationError, InvalidTopicError, KafkaError
 from ottla.model import TopicPartition
 
 CLIENT_ID: Final = "GetOffsetShell"
-"""Whatever a properties file says, as in Kafka: quotas can be set for it."""
+"""Not configurable, as in Kafka, so that quotas can be set for the tool."""
 
-MOMENTS: Final[Mapping[str, OffsetSpec]] = {
+SPECS: Final[Mapping[str, OffsetSpec]] = {
     "latest": OffsetSpec.latest(),
     "earliest": OffsetSpec.earliest(),
     "max-timestamp": OffsetSpec.max_timestamp(),
@@ -28,73 +29,73 @@ MOMENTS: Final[Mapping[str, OffsetSpec]] = {
     "latest-tiered": OffsetSpec.latest_tiered(),
     "earliest-pending-upload": OffsetSpec.earliest_pending_upload(),
 }
-"""By name."""
-NAMES: Final = " / ".join(f"{moment.timestamp} or {name}" for name, moment in MOMENTS.items())
+"""Offset specifications by name."""
+NAMES: Final = " / ".join(f"{spec.timestamp} or {name}" for name, spec in SPECS.items())
 UNKNOWN: Final = -1
-"""The offset where there is no such record."""
+"""The offset if there is no such record."""
+ERROR: Final = "Error occurred: {}"
 
 RULES: Final = "REGEX, REGEX:3, REGEX:1-3, REGEX:5- or REGEX:-3"
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|(?:([0-9]{0,10})-([0-9]{0,10}))))?")
-"""Of --topic-partitions, as Kafka has it: a topic, then one partition, or the first, and the first that is not."""
+"""A rule of --topic-partitions as in Kafka: a topic, then a partition, or the first one and the end of a range."""
 
 
 class Rule(NamedTuple):
-    """Partitions of topics that match."""
+    """A rule of --topic-partitions: some partitions of the topics that match."""
 
     topics: re.Pattern[str]
     partitions: Container[int]
 
     def allows(self, tp: TopicPartition) -> bool:
-        """Whether it is one of them."""
+        """Whether the partition matches."""
         return tp.partition in self.partitions and self.topics.fullmatch(tp.topic) is not None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla get-offsets`."""
-    add_connection(parser)
-    parser.add_argument("--topic", metavar="REGEX", help="topics; all of them if not given")
-    parser.add_argument("--partitions", metavar="N,N,…", help="partitions; all of them if not given")
-    parser.add_argument(
-        "--topic-partitions",
-        metavar="T:P,…",
-        help=f"in place of both, with commas between: {RULES}; 1-3 are 1 and 2, without a topic it is all of them",
-    )
-    parser.add_argument(
-        "--time",
-        default="latest",
-        metavar="MS",
-        help=f"the first offset at or after a time, or {NAMES}",
-    )
-    parser.add_argument("--exclude-internal-topics", action="store_true", help="leave out the broker's own topics")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do it; 1 where nothing is meant, or nobody answers. A partition that has no leader, say, is told and left out."""
+def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
+    """Print offsets. Partitions that fail, for example without a leader, are reported and skipped."""
     errors: dict[Any, KafkaError] = {}
-    try:
-        moment, rules = _moment(args.time), _rules(args)
-        with KafkaAdminClient({**client_options(args), "client.id": CLIENT_ID}) as admin:
-            partitions = _partitions(admin, rules, internal=not args.exclude_internal_topics)
-            listed = admin.list_offsets(dict.fromkeys(partitions, moment), errors=errors)
-    except KafkaError as error:
-        print(f"Error occurred: {error}", file=sys.stderr)
-        return 1
+    partitions = _partitions(admin, _rules(args), internal=not args.exclude_internal_topics)
+    listed = admin.list_offsets(dict.fromkeys(partitions, _offset_spec(args.time)), errors=errors)
     for tp in sorted(errors, key=str):
-        print(f"Skip getting offsets for topic-partition {tp} due to error: {errors[tp]}", file=sys.stderr)
-    found = {tp: listed[tp] for tp in sorted(listed, key=str) if listed[tp].offset != UNKNOWN}
-    if args.json:
-        print(json.dumps([_as_json(tp, at) for tp, at in found.items()]))
-    else:
-        for tp, at in found.items():
-            print(f"{tp.topic}:{tp.partition}:{at.offset}")
-    return 0
+        output.warn(f"Skip getting offsets for topic-partition {tp} due to error: {errors[tp]}")
+    offsets = {tp: listed[tp] for tp in sorted(listed, key=str) if listed[tp].offset != UNKNOWN}
+    output.text(*(f"{tp.topic}:{tp.partition}:{offset.offset}" for tp, offset in offsets.items()))
+    return [_as_json(tp, offset) for tp, offset in offsets.items()]
 
 
-def _moment(text: str) -> OffsetSpec:
-    by_number = {spec.timestamp: spec for spec in MOMENTS.values()}
-    if text in MOMENTS:
-        return MOMENTS[text]
+def _check(args: argparse.Namespace) -> None:
+    _offset_spec(args.time)
+    _rules(args)
+
+
+COMMAND = AdminCommand(
+    run=run,
+    check=_check,
+    fixed_configs={"client.id": CLIENT_ID},
+    error=ERROR,
+    usage_error=ERROR,
+    options=(
+        *connection(),
+        Option("--topic REGEX", "topics whose whole name matches (default: all)"),
+        Option("--partitions N,N,…", "numbers of partitions (default: all)"),
+        Option(
+            "--topic-partitions T:P,…",
+            f"in place of --topic and --partitions, separated by commas: {RULES}. The end of a range is excluded; "
+            "without a topic the rule applies to all",
+        ),
+        Option(
+            "--time MS", f"first offset at or after this time (milliseconds since 1970), or {NAMES}", default="latest"
+        ),
+        Flag("--exclude-internal-topics", "leave out internal topics"),
+        JSON,
+    ),
+)
+
+
+def _offset_spec(text: str) -> OffsetSpec:
+    by_number = {spec.timestamp: spec for spec in SPECS.values()}
+    if text in SPECS:
+        return SPECS[text]
     number = int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else None
     if number is None or number > MAX_LONG or (number < 0 and number not in by_number):
         raise ConfigurationError(
@@ -109,7 +110,7 @@ def _rules(args: argparse.Namespace) -> list[Rule]:
         return [Rule(topics, _numbers(args.partitions) if args.partitions else range(MAX_INT))]
     if args.topic is not None or args.partitions is not None:
         raise ConfigurationError("--topic-partitions cannot be used with --topic or --partitions")
-    # One comma at the end is nothing, as in Java; nothing at all is every topic.
+    # A comma at the end is ignored, as in Java; an empty text means every topic.
     return [_rule(text) for text in args.topic_partitions.rstrip(",").split(",")]
 
 
@@ -123,10 +124,10 @@ def _numbers(text: str) -> frozenset[int]:
 
 
 def _rule(text: str) -> Rule:
-    found = _RULE.fullmatch(text)
-    if found is None:
-        raise ConfigurationError(f"--topic-partitions: Invalid rule specification: {text}: {RULES} is wanted")
-    topic, one, first, end = found.groups()
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise ConfigurationError(f"--topic-partitions: Invalid rule specification: {text}: expected {RULES}")
+    topic, one, first, end = match.groups()
     partitions = range(int(one), int(one) + 1) if one else range(int(first or 0), int(end or MAX_INT))
     return Rule(topic_filter("--topic-partitions", topic or ".*"), partitions)
 
@@ -134,17 +135,16 @@ def _rule(text: str) -> Rule:
 def _partitions(admin: KafkaAdminClient, rules: list[Rule], *, internal: bool) -> list[TopicPartition]:
     topics = (topic for topic in admin.describe_topics().values() if internal or not topic.is_internal)
     every = (TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions)
-    found = [tp for tp in every if any(rule.allows(tp) for rule in rules)]
-    if not found:
+    partitions = [tp for tp in every if any(rule.allows(tp) for rule in rules)]
+    if not partitions:
         raise InvalidTopicError("Could not match any topic-partitions with the specified filters")
-    return found
+    return partitions
 
 
-def _as_json(tp: TopicPartition, at: ListedOffset) -> dict[str, Any]:
-    """None where there is nothing to tell."""
+def _as_json(tp: TopicPartition, offset: ListedOffset) -> dict[str, Any]:
     return {
         **tp._asdict(),
-        "offset": at.offset,
-        "timestamp": None if at.timestamp < 0 else at.timestamp,
-        "leader_epoch": None if at.leader_epoch < 0 else at.leader_epoch,
+        "offset": offset.offset,
+        "timestamp": None if offset.timestamp < 0 else offset.timestamp,
+        "leader_epoch": None if offset.leader_epoch < 0 else offset.leader_epoch,
     }

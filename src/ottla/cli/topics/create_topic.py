@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from ottla.cli.framework.connection import add_connection, client_options
-from ottla.cli.topics.topics import assignment
+from ottla.cli.framework.command import AdminCommand
+from ottla.cli.framework.connection import connection
+from ottla.cli.framework.options import Option
+from ottla.cli.framework.output import Output
+from ottla.cli.topics.topics import parse_assignment
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.topics import NewTopic
-from ottla.errors import KafkaError
+
+ERROR = "creation failed because of {}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla create-topic`."""
-    add_connection(parser, zookeeper=True)
-    parser.add_argument("--topic", required=True, help="the topic to create")
-    parser.add_argument("--replica", type=int, default=1, help="number of replicas of each partition (1)")
-    parser.add_argument("--partition", type=int, default=1, help="number of partitions (1)")
-    parser.add_argument(
-        "--replica-assignment-list", metavar="B:B,…", help="brokers by hand: partitions with commas, instead of numbers"
-    )
+def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    """Create the topic."""
+    assignment = parse_assignment(args.replica_assignment_list) if args.replica_assignment_list else None
+    admin.create_topics([NewTopic(args.topic, args.partition, args.replica, assignment)])
+    output.text("creation succeeded!")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do it; 1 with one line where the broker refuses."""
-    try:
-        by_hand = assignment(args.replica_assignment_list) if args.replica_assignment_list else None
-        topic = NewTopic(args.topic, args.partition, args.replica, by_hand)
-        with KafkaAdminClient(client_options(args)) as admin:
-            admin.create_topics([topic])
-    except KafkaError as error:
-        print(f"creation failed because of {error}", file=sys.stderr)
-        return 1
-    print("creation succeeded!")
-    return 0
+COMMAND = AdminCommand(
+    run=run,
+    error=ERROR,
+    options=(
+        *connection(zookeeper=True),
+        Option("--topic", "topic to create", required=True),
+        Option("--replica", "number of replicas of each partition", int, default=1),
+        Option("--partition", "number of partitions", int, default=1),
+        Option(
+            "--replica-assignment-list B:B,…",
+            "broker ids of each partition's replicas, in place of both numbers: colons between replicas, commas "
+            "between partitions",
+        ),
+    ),
+)

@@ -1,7 +1,7 @@
 """Transactions that stay open in a partition although no coordinator will end them: `ottla transactions find-hanging`.
 
-What may hang is open for longer than any transaction may be. It does hang where its producer has no transactional id
-any more, or where the coordinator does not count the partition to what this id has open.
+A candidate has been open for longer than any transaction may be. It hangs if its producer has no transactional id any
+more, or if its coordinator does not list the partition among those of the open transaction.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ottla.clock import now_ms
 from ottla.errors import KafkaError, TransactionalIdNotFoundError
 from ottla.model import TopicPartition
 
-AT_ONCE: Final = 500
-"""Topics and partitions in a question, so that no broker is overwhelmed."""
+MAX_BATCH: Final = 500
+"""Topics or partitions in a request, so that no broker is overwhelmed."""
 
 T = TypeVar("T")
 
 
 class OpenTransaction(NamedTuple):
-    """What a partition knows of an open transaction."""
+    """A partition, and the state of a producer with an open transaction there."""
 
     tp: TopicPartition
     producer: ProducerState
@@ -31,7 +31,7 @@ class OpenTransaction(NamedTuple):
 def find(
     admin: KafkaAdminClient, topic: str | None, partition: int | None, broker_id: int | None, longest_ms: int
 ) -> list[OpenTransaction]:
-    """Those of a topic, one of its partitions, or a broker, that have been open for longer than `longest_ms`."""
+    """Return hanging transactions of a topic, a partition or a broker that have been open for over `longest_ms`."""
     partitions = _partitions(admin, topic, partition, broker_id)
     candidates = list(_long_open(admin, partitions, broker_id, longest_ms))
     if not candidates:
@@ -43,13 +43,13 @@ def find(
 def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Those that no coordinator knows of. While it has markers to write, a transaction's partitions are in its list."""
+    """Return the candidates whose partition no coordinator lists, as it does until all markers are written."""
 
-    def is_known(transaction: OpenTransaction) -> bool:
+    def is_listed(transaction: OpenTransaction) -> bool:
         description = descriptions.get(ids.get(transaction.producer.producer_id, ""))
         return description is not None and transaction.tp in description.topic_partitions
 
-    return [transaction for transaction in candidates if not is_known(transaction)]
+    return [transaction for transaction in candidates if not is_listed(transaction)]
 
 
 def _partitions(
@@ -59,7 +59,7 @@ def _partitions(
         return [TopicPartition(topic, partition)]
     return [
         TopicPartition(name, p.partition)
-        for topics in _pieces([topic] if topic is not None else admin.list_topics())
+        for topics in _batches([topic] if topic is not None else admin.list_topics())
         for name, info in sorted(admin.describe_topics(topics).items())
         for p in info.partitions
         if broker_id is None or broker_id in p.replicas
@@ -69,30 +69,32 @@ def _partitions(
 def _long_open(
     admin: KafkaAdminClient, partitions: Sequence[TopicPartition], broker_id: int | None, longest_ms: int
 ) -> Iterator[OpenTransaction]:
-    for some in _pieces(partitions):
-        found = admin.describe_producers(some, broker_id)
+    for batch in _batches(partitions):
+        producers_by_partition = admin.describe_producers(batch, broker_id)
         now = now_ms()
-        for tp, producers in sorted(found.items()):
+        for tp, producers in sorted(producers_by_partition.items()):
             for producer in producers:
                 if producer.current_txn_start_offset is not None and now - producer.last_timestamp > longest_ms:
                     yield OpenTransaction(tp, producer)
 
 
 def _transactional_ids(admin: KafkaAdminClient, producer_ids: set[int]) -> dict[int, str]:
-    listed = admin.list_transactions(producer_id_filters=sorted(producer_ids))
-    return {found.producer_id: found.transactional_id for found in listed if found.producer_id in producer_ids}
+    listings = admin.list_transactions(producer_id_filters=sorted(producer_ids))
+    return {
+        listing.producer_id: listing.transactional_id for listing in listings if listing.producer_id in producer_ids
+    }
 
 
 def _descriptions(admin: KafkaAdminClient, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Without those that have gone since they were listed."""
+    """Describe transactional ids, without those that have expired since they were listed."""
     errors: dict[Any, KafkaError] = {}
-    found = admin.describe_transactions(set(ids), errors=errors)
+    descriptions = admin.describe_transactions(set(ids), errors=errors)
     for error in errors.values():
         if not isinstance(error, TransactionalIdNotFoundError):
             raise error
-    return found
+    return descriptions
 
 
-def _pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), AT_ONCE):
-        yield items[start : start + AT_ONCE]
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), MAX_BATCH):
+        yield items[start : start + MAX_BATCH]

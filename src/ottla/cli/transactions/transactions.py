@@ -1,48 +1,127 @@
-"""List and describe transactions and producers, find those that hang, and end them, as kafka-transactions.sh does."""
+"""List and describe transactions and producers, find hanging transactions and abort them: kafka-transactions.sh."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from ottla.cli.framework.connection import add_connection, as_typed, client_options
-from ottla.cli.framework.table import tabbed
-from ottla.cli.transactions import rows
-from ottla.cli.transactions.rows import Row
+from ottla.cli.framework.command import Action, AdminCommand
+from ottla.cli.framework.connection import connection
+from ottla.cli.framework.options import JSON, Option, flag_name
+from ottla.cli.framework.output import Output
+from ottla.cli.transactions import hanging_transactions
 from ottla.client.admin.admin import KafkaAdminClient
-from ottla.errors import ConfigurationError
+from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState
+from ottla.clock import now_ms
+from ottla.errors import ConfigurationError, InvalidTxnStateError
+from ottla.model import TopicPartition
 
-LONGEST_MINUTES: Final = 15
-"""Of transactions: brokers have transaction.max.timeout.ms."""
+MAX_TIMEOUT_MINUTES: Final = 15
+"""Of transactions: the default of the broker config transaction.max.timeout.ms."""
+NO_COORDINATOR: Final = 0
+"""The coordinator epoch of a partition without markers: not above that of any coordinator."""
 
-
-def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--duration-filter", type=int, metavar="MS", help="only those open for longer; below 0: all")
-    parser.add_argument("--transactional-id-pattern", metavar="REGEX", help="only ids that match")
-
-
-def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--transactional-id", required=True, metavar="ID", help="which one")
-
-
-def _partition_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", required=True, help="the topic")
-    parser.add_argument("--partition", type=int, required=True, metavar="N", help="the number of the partition")
+Row = Mapping[str, Any]
+"""Cells by the column's name in JSON; None if there is no value."""
 
 
-def _producers_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker-id", type=int, metavar="ID", help="as this replica tells it, not the leader")
-    _partition_arguments(parser)
+def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
+    """Return transactional ids, broker by broker."""
+    for broker in sorted(node.id for node in admin.describe_cluster().nodes):
+        for listing in admin.list_transactions(
+            [broker], duration_filter_ms=args.duration_filter, transactional_id_pattern=args.transactional_id_pattern
+        ):
+            yield {
+                "transactional_id": listing.transactional_id,
+                "coordinator": broker,
+                "producer_id": listing.producer_id,
+                "state": listing.state,
+            }
 
 
-def _abort_arguments(parser: argparse.ArgumentParser) -> None:
-    _partition_arguments(parser)
-    parser.add_argument("--start-offset", type=int, metavar="N", help="where the transaction begins")
-    parser.add_argument("--producer-id", type=int, metavar="ID", help="without --start-offset, for brokers before 3.0")
-    parser.add_argument("--producer-epoch", type=int, metavar="N", help="with --producer-id")
-    parser.add_argument("--coordinator-epoch", type=int, metavar="N", help="with --producer-id")
+def describe(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
+    """Return the transaction of one transactional id."""
+    description = admin.describe_transactions([args.transactional_id])[args.transactional_id]
+    start = description.start_time_ms
+    yield {
+        "coordinator": description.coordinator_id,
+        "transactional_id": args.transactional_id,
+        "producer_id": description.producer_id,
+        "producer_epoch": description.producer_epoch,
+        "state": description.state,
+        "timeout_ms": description.timeout_ms,
+        "start_time_ms": start,
+        "duration_ms": None if start is None else now_ms() - start,
+        "topic_partitions": [str(tp) for tp in sorted(description.topic_partitions)],
+    }
+
+
+def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
+    """Return the producer states of a partition."""
+    tp = _partition(args)
+    for state in admin.describe_producers([tp], args.broker_id)[tp]:
+        yield {
+            "producer_id": state.producer_id,
+            "producer_epoch": state.producer_epoch,
+            "coordinator_epoch": _or_minus_one(state.coordinator_epoch),
+            "last_sequence": state.last_sequence,
+            "last_timestamp": state.last_timestamp,
+            "start_offset": state.current_txn_start_offset,
+        }
+
+
+def abort(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
+    """Abort a transaction in a partition."""
+    tp = _partition(args)
+    if args.start_offset is None:
+        coordinator_epoch = max(args.coordinator_epoch, NO_COORDINATOR)
+        spec = AbortTransactionSpec(tp, args.producer_id, args.producer_epoch, coordinator_epoch)
+    else:
+        state = _open_at(admin, tp, args.start_offset)
+        epoch = NO_COORDINATOR if state.coordinator_epoch is None else state.coordinator_epoch
+        spec = AbortTransactionSpec(tp, state.producer_id, state.producer_epoch, epoch)
+    admin.abort_transaction(spec)
+
+
+def _open_at(admin: KafkaAdminClient, tp: TopicPartition, offset: int) -> ProducerState:
+    for state in admin.describe_producers([tp])[tp]:
+        if state.current_txn_start_offset == offset:
+            return state
+    raise InvalidTxnStateError(f"Could not find any open transactions starting at offset {offset} on partition {tp}")
+
+
+def find_hanging(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
+    """Return transactions that no coordinator will end."""
+    longest_ms = args.max_transaction_timeout * 60_000
+    if args.topic is not None and args.partition is not None:
+        _partition(args)
+    for tp, producer in hanging_transactions.find(admin, args.topic, args.partition, args.broker_id, longest_ms):
+        yield {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "coordinator_epoch": _or_minus_one(producer.coordinator_epoch),
+            "start_offset": producer.current_txn_start_offset,
+            "last_timestamp": producer.last_timestamp,
+            "duration_minutes": (now_ms() - producer.last_timestamp) // 60_000,
+        }
+
+
+def terminate(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
+    """Abort the open transaction of a transactional id and fence its producer (KIP-939)."""
+    admin.force_terminate_transaction(args.transactional_id)
+
+
+def _or_minus_one(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch
+
+
+def _partition(args: argparse.Namespace) -> TopicPartition:
+    if not args.topic or args.partition < 0:
+        raise ConfigurationError(f"--topic {args.topic!r} --partition {args.partition}: there can be no such partition")
+    return TopicPartition(args.topic, args.partition)
 
 
 def _check_abort(args: argparse.Namespace) -> None:
@@ -55,23 +134,10 @@ def _check_abort(args: argparse.Namespace) -> None:
         )
     for option in ("producer_epoch", "coordinator_epoch"):
         if getattr(args, option) is None:
-            raise ConfigurationError(f"Missing required argument {as_typed(option)}")
+            raise ConfigurationError(f"Missing required argument {flag_name(option)}")
 
 
-def _hanging_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--broker-id", type=int, metavar="ID", help="search the partitions of this broker")
-    parser.add_argument("--topic", help="search this topic; it or --broker-id is needed")
-    parser.add_argument("--partition", type=int, metavar="N", help="search one partition of --topic")
-    parser.add_argument(
-        "--max-transaction-timeout",
-        type=int,
-        default=LONGEST_MINUTES,
-        metavar="MINUTES",
-        help=f"what is open for longer may hang: {LONGEST_MINUTES}",
-    )
-
-
-def _check_hanging(args: argparse.Namespace) -> None:
+def _check_find_hanging(args: argparse.Namespace) -> None:
     if args.topic is None and args.broker_id is None:
         raise ConfigurationError(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
@@ -80,105 +146,99 @@ def _check_hanging(args: argparse.Namespace) -> None:
         raise ConfigurationError("The --partition argument requires --topic to be provided")
 
 
-def _terminate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--transactionalId", "--transactional-id", required=True, dest="transactional_id", metavar="ID")
+_TOPIC: Final = Option("--topic", "topic of the partition", required=True)
+_PARTITION: Final = Option("--partition N", "number of the partition", int, required=True)
 
-
-class Action(NamedTuple):
-    """One of the actions: its columns (none where it tells nothing), and what it is made of."""
-
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    rows: Callable[[KafkaAdminClient, argparse.Namespace], Iterable[Row]]
-    header: tuple[str, ...] = ()
-    check: Callable[[argparse.Namespace], None] | None = None
-
-
-ACTIONS: Final[Mapping[str, Action]] = {
-    "list": Action(
-        "all transactional ids",
-        _list_arguments,
-        rows.listed,
-        ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
-    ),
-    "describe": Action(
-        "one transactional id",
-        _describe_arguments,
-        rows.described,
-        (
-            "CoordinatorId",
-            "TransactionalId",
-            "ProducerId",
-            "ProducerEpoch",
-            "TransactionState",
-            "TransactionTimeoutMs",
-            "CurrentTransactionStartTimeMs",
-            "TransactionDurationMs",
-            "TopicPartitions",
+COMMAND = AdminCommand(
+    options=connection(),
+    subcommands=True,
+    actions=(
+        Action(
+            "list",
+            "list all transactional ids",
+            list_,
+            options=(
+                Option(
+                    "--duration-filter MS", "only transactions that have been open for longer; all if negative", int
+                ),
+                Option("--transactional-id-pattern REGEX", "only transactional ids that match"),
+                JSON,
+            ),
+            header=("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
+        ),
+        Action(
+            "describe",
+            "describe the transaction of a transactional id",
+            describe,
+            options=(Option("--transactional-id ID", "the transactional id", required=True), JSON),
+            header=(
+                *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
+                *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions"),
+            ),
+        ),
+        Action(
+            "describe-producers",
+            "describe the producer states of a partition",
+            describe_producers,
+            options=(
+                Option("--broker-id ID", "ask this replica (default: the leader)", int),
+                _TOPIC,
+                _PARTITION,
+                JSON,
+            ),
+            header=(
+                *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp"),
+                "CurrentTransactionStartOffset",
+            ),
+        ),
+        Action(
+            "abort",
+            "abort a hanging transaction in a partition",
+            abort,
+            options=(
+                _TOPIC,
+                _PARTITION,
+                Option("--start-offset N", "first offset of the transaction", int),
+                Option("--producer-id ID", "in place of --start-offset, for brokers before 3.0", int),
+                Option("--producer-epoch N", "epoch of the producer, with --producer-id", int),
+                Option("--coordinator-epoch N", "epoch of the coordinator, with --producer-id", int),
+            ),
+            check=_check_abort,
+        ),
+        Action(
+            "find-hanging",
+            "find transactions that no coordinator will end",
+            find_hanging,
+            options=(
+                Option("--broker-id ID", "search the partitions of this broker", int),
+                Option("--topic", "search this topic; either this or --broker-id is required"),
+                Option("--partition N", "search one partition of --topic", int),
+                Option(
+                    "--max-transaction-timeout MINUTES",
+                    "only transactions that have been open for longer",
+                    int,
+                    default=MAX_TIMEOUT_MINUTES,
+                ),
+                JSON,
+            ),
+            header=(
+                *("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset"),
+                *("LastTimestamp", "Duration(min)"),
+            ),
+            check=_check_find_hanging,
+        ),
+        Action(
+            "forceTerminateTransaction",
+            "abort the open transaction of a transactional id and fence its producer",
+            terminate,
+            options=(
+                Option(
+                    "--transactionalId, --transactional-id ID",
+                    "the transactional id",
+                    required=True,
+                    dest="transactional_id",
+                ),
+            ),
         ),
     ),
-    "describe-producers": Action(
-        "the producers that a partition remembers",
-        _producers_arguments,
-        rows.producers,
-        (
-            "ProducerId",
-            "ProducerEpoch",
-            "LatestCoordinatorEpoch",
-            "LastSequence",
-            "LastTimestamp",
-            "CurrentTransactionStartOffset",
-        ),
-    ),
-    "abort": Action("end a hanging transaction in a partition", _abort_arguments, rows.abort, check=_check_abort),
-    "find-hanging": Action(
-        "transactions that nobody will end",
-        _hanging_arguments,
-        rows.hanging,
-        (
-            "Topic",
-            "Partition",
-            "ProducerId",
-            "ProducerEpoch",
-            "CoordinatorEpoch",
-            "StartOffset",
-            "LastTimestamp",
-            "Duration(min)",
-        ),
-        _check_hanging,
-    ),
-    "forceTerminateTransaction": Action(
-        "abort what a transactional id has open, and shut its producer out",
-        _terminate_arguments,
-        rows.terminate,
-    ),
-}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla transactions`."""
-    add_connection(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
-    for name, action in ACTIONS.items():
-        sub = actions.add_parser(name, help=action.help)
-        action.add_arguments(sub)
-        if action.header:
-            sub.add_argument("--json", action="store_true", help="answer in JSON")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do it; what is refused is a KafkaError."""
-    action = ACTIONS[args.action]
-    if action.check is not None:
-        action.check(args)
-    with KafkaAdminClient(client_options(args)) as admin:
-        rows = list(action.rows(admin, args))
-    if action.header and args.json:
-        print(json.dumps(rows))
-    elif action.header:
-        print("\n".join(tabbed(action.header, ([_cell(value) for value in row.values()] for row in rows))))
-    return 0
-
-
-def _cell(value: Any) -> str:
-    return "None" if value is None else ",".join(value) if isinstance(value, list) else str(value)
+)

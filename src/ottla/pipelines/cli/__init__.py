@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.cli.main import Command
+from ottla.cli.main import CommandEntry
 
 COMMANDS: Final = (
-    Command("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
-    Command("demo", "demo", "run a year of flights through a broker into Spark and account for every row", __name__),
+    CommandEntry("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
+    CommandEntry(
+        "demo", "demo", "stream a year of flights through a broker into Spark and account for every row", __name__
+    ),
 )
 """Entry point of the group `ottla.commands`."""

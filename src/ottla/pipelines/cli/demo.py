@@ -8,22 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("--resume", action="store_true", help="go on with the run that was interrupted in --data")
-    parser.add_argument("--keep", action="store_true", help="keep the broker's log and Spark's checkpoint at the end")
-    parser.add_argument("--data", type=Path, default=Path("demo-data"), metavar="DIR", help="default: %(default)s")
-    parser.add_argument("--database", metavar="URL", help="where statistics go: sqlite:///FILE or postgresql://…")
-    parser.add_argument("--limit", type=_positive(int), metavar="N", help="only the first N flights")
-    parser.add_argument(
-        "--input", type=Path, metavar="FILE", help="JSON lines, CSV or an access log instead of flights"
-    )
-    parser.add_argument("--by", metavar="FIELD", help="with --input: the field to count by")
-    pace = parser.add_mutually_exclusive_group()
-    pace.add_argument("--seconds", type=_positive(float), metavar="S", help="spread the replay over S seconds")
-    pace.add_argument("--rate", type=_positive(float), metavar="N", help="at most N events per second")
-
+from ottla.cli.framework.command import Command
+from ottla.cli.framework.options import Flag, OneOf, Option
 
 Number = TypeVar("Number", int, float)
 
@@ -35,16 +21,35 @@ def _positive(kind: Callable[[str], Number]) -> Callable[[str], Number]:
             raise ValueError
         return value
 
-    # argparse shows it: "invalid positive number value: '0'".
+    # argparse prints it: "invalid positive number value: '0'".
     number.__name__ = "positive number"
     return number
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; 0 when the account is exact."""
+    """Run the demo; returns 0 if the account is exact."""
     try:
         from ottla.pipelines.demo import run_demo
     except ModuleNotFoundError as error:
         print(f"ottla demo: {error.name} is missing; install it with `pip install 'ottla[demo]'`", file=sys.stderr)
         return 1
     return run_demo(args)
+
+
+COMMAND = Command(
+    run=run,
+    options=(
+        Flag("--resume", "continue the run that was interrupted in --data"),
+        Flag("--keep", "keep the broker's log and Spark's checkpoint at the end"),
+        Option("--data DIR", "directory", Path, default=Path("demo-data")),
+        Option("--database URL", "database for the statistics: sqlite:///FILE or postgresql://…"),
+        Option("--limit N", "only the first N flights", _positive(int)),
+        Option("--input FILE", "JSON lines, CSV or an access log in place of flights", Path),
+        Option("--by FIELD", "with --input: field to count by"),
+        OneOf(
+            Option("--seconds S", "spread the replay over S seconds", _positive(float)),
+            Option("--rate N", "at most N events per second", _positive(float)),
+            required=False,
+        ),
+    ),
+)

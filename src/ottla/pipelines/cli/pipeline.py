@@ -1,10 +1,10 @@
-"""Declarative pipelines: make a project, check it, run it.
+"""Declarative pipelines: create a project, check it, run it.
 
     ottla pipeline init visits --template page-visits
     cd visits && ottla pipeline run --demo
     ottla pipeline run --bootstrap-server localhost:9092
 
-A run takes what has come since the last one and ends. It may be killed and started again.
+A run processes what has arrived since the last one and ends. It may be killed and started again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import contextlib
 import importlib.util
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.cli.framework.command import Action, Command, CommandFailedError
+from ottla.cli.framework.options import Flag, Option, Repeatable
 from ottla.errors import ConfigurationError, KafkaError
 
 if TYPE_CHECKING:
@@ -27,38 +28,9 @@ if TYPE_CHECKING:
 
 
 REACH_MS = 10_000
-"""How long brokers may take to answer before a run begins."""
+"""How long brokers may take to answer before a run starts."""
 REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
 """Options of `run` alone."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `ottla pipeline`."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="init|run|dry-run")
-    init = actions.add_parser("init", help="write a project that runs as it is")
-    init.add_argument("name", metavar="NAME", type=Path, help="the project and its directory")
-    init.add_argument("--template", default="empty", metavar="page-visits|empty", help="default: %(default)s")
-    run_ = actions.add_parser("run", help="compute what has come since the last run")
-    _add_common(run_)
-    run_.add_argument("--demo", action="store_true", help="with a broker and input of the project's own")
-    for name, text in (
-        ("--refresh", "only these tables; sinks are left out"),
-        ("--full-refresh", "empty these tables before, and compute them from the beginning"),
-    ):
-        run_.add_argument(name, type=_names, action="extend", default=[], metavar="A,B", help=text)
-    run_.add_argument("--full-refresh-all", action="store_true", help="the same for all")
-    _add_common(actions.add_parser("dry-run", help="check the definitions and run nothing"))
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    where = "the project's directory or its spark-pipeline.yml; default: here or above"
-    parser.add_argument("--spec", type=Path, default=Path(), metavar="PATH", help=where)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers; default: 127.0.0.1:9092")
-    parser.add_argument("--database", metavar="URL", help="where SQL sinks write; default: results.db in the project")
-    parser.add_argument("--master", metavar="URL", help="Spark's master; default: local[*,4]")
-    parser.add_argument("--remote", metavar="sc://HOST:PORT", help="a Spark Connect server instead of one of our own")
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; repeatable")
-    parser.add_argument("--json", action="store_true", help="tell what happens as JSON, an object per line")
 
 
 def _names(text: str) -> list[str]:
@@ -66,32 +38,27 @@ def _names(text: str) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; 1 with one line where that fails, 2 where options contradict each other."""
-    if args.action == "init":
-        return init(args)
+    """Run or check a pipeline; returns 2 if options contradict each other."""
     problem = contradiction(args)
     if problem:
-        print(f"ottla pipeline: {problem}", file=sys.stderr)
-        return 2
+        raise CommandFailedError(f"ottla pipeline: {problem}", exit_code=2)
     try:
         return _run(args)
     except ModuleNotFoundError as error:
-        extra = "install it with `pip install 'ottla[pipelines]'`"
-        print(f"ottla pipeline: {error.name} is missing; {extra}", file=sys.stderr)
+        remedy = "install it with `pip install 'ottla[pipelines]'`"
+        raise CommandFailedError(f"ottla pipeline: {error.name} is missing; {remedy}") from error
     except (KafkaError, OSError) as error:
-        print(f"ottla pipeline: {error}", file=sys.stderr)
-    return 1
+        raise CommandFailedError(f"ottla pipeline: {error}") from error
 
 
 def init(args: argparse.Namespace) -> int:
-    """`init`."""
+    """Create a project."""
     from ottla.pipelines.declarative import projects
 
     try:
         written = projects.create(args.name, projects.template(args.template))
     except (KafkaError, OSError) as error:
-        print(f"ottla pipeline: {error}", file=sys.stderr)
-        return 1
+        raise CommandFailedError(f"ottla pipeline: {error}") from error
     for path in written:
         print(path)
     demo = " --demo" if args.template != "empty" else ""
@@ -100,7 +67,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def contradiction(args: argparse.Namespace) -> str | None:
-    """What is wrong with the options taken together."""
+    """Return which options contradict each other."""
     if args.action == "run" and args.full_refresh_all and (args.full_refresh or args.refresh):
         return "--full-refresh-all takes all tables; leave --full-refresh and --refresh out"
     if args.action == "run" and args.demo and args.bootstrap_server:
@@ -141,27 +108,27 @@ def _run(args: argparse.Namespace) -> int:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigurationError(f"--conf {text!r}: KEY=VALUE is wanted")
+        raise ConfigurationError(f"--conf {text!r}: expected KEY=VALUE")
     return name.strip(), value
 
 
 @contextlib.contextmanager
 def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
-    """The address of the brokers; with --demo, of one that lives as long as the run."""
+    """Yield the address of the brokers; with --demo, of a broker for the duration of the run."""
     from ottla.pipelines.declarative import topics
     from ottla.pipelines.declarative.runs import AT_WORK
     from ottla.pipelines.run import locked
 
     if args.action == "dry-run" or not args.demo:
-        # A server elsewhere may see brokers that we do not.
+        # A Spark Connect server elsewhere may reach brokers that this machine does not.
         if args.action == "run" and (args.bootstrap_server or (args.remote is None and reads_topics(project))):
-            reach(args.bootstrap_server or topics.bootstrap_servers())
+            check_reachable(args.bootstrap_server or topics.bootstrap_servers())
         yield args.bootstrap_server
         return
     from ottla.broker.embedded import Broker
 
     fill = _demo_input(project)
-    # Told here, too: the broker's own words would be about its directory.
+    # Checked here, too: the broker's own error would name its data directory.
     with locked(project, AT_WORK.format(project)):
         pass
     with Broker(data_dir=project / "broker") as broker:
@@ -172,13 +139,13 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Whether definitions ask for the address: others may name brokers of their own, or none."""
-    asks = "ottla.pipelines.declarative.topics"
-    return any(asks in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
+    """Whether definitions use the address; others may name brokers of their own, or none."""
+    module = "ottla.pipelines.declarative.topics"
+    return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
 
 
-def reach(bootstrap_servers: str) -> None:
-    """Ask the brokers for anything: who is not there is told now, not after Spark's start and five attempts."""
+def check_reachable(bootstrap_servers: str) -> None:
+    """Fail now if no broker answers, not after the start of Spark and five attempts."""
     from ottla import KafkaAdminClient
 
     try:
@@ -190,14 +157,14 @@ def reach(bootstrap_servers: str) -> None:
         if not error.retriable:
             raise
         raise ConfigurationError(
-            f"--bootstrap-server {bootstrap_servers}: no broker answers ({error}): start one there, or name another"
+            f"--bootstrap-server {bootstrap_servers}: no broker answers ({error}); start one there, or name another one"
         ) from error
 
 
 def _demo_input(project: Path) -> Callable[[str], int]:
     path = project / "demo_input.py"
     if not path.is_file():
-        raise ConfigurationError(f"--demo: {path} is missing; it is to have a function fill(bootstrap_servers)")
+        raise ConfigurationError(f"--demo: {path} is missing; it must define fill(bootstrap_servers)")
     spec = importlib.util.spec_from_file_location("demo_input", path)
     assert spec is not None
     assert spec.loader is not None
@@ -208,7 +175,7 @@ def _demo_input(project: Path) -> Callable[[str], int]:
 
 
 def _shown_since(began: float) -> Callable[[Event], None]:
-    """A line per event."""
+    """Print a line per event."""
 
     def show(event: Event) -> None:
         what = f"{event.flow or 'run'}: {event.state.lower()}" if event.state else event.headline
@@ -222,3 +189,55 @@ def _show_json(event: Event) -> None:
     from ottla.pipelines.declarative.events import as_json
 
     print(json.dumps(as_json(event)), flush=True)
+
+
+_COMMON = (
+    Option(
+        "--spec PATH",
+        "directory of the project, or its spark-pipeline.yml (default: the current directory or one above)",
+        Path,
+        default=Path(),
+    ),
+    Option("--bootstrap-server HOST:PORT[,…]", "brokers (default: 127.0.0.1:9092)"),
+    Option("--database URL", "database of SQL sinks (default: results.db in the project)"),
+    Option("--master URL", "Spark master (default: local[*,4])"),
+    Option("--remote sc://HOST:PORT", "Spark Connect server, in place of a session of its own"),
+    Repeatable("--conf KEY=VALUE", "a Spark config"),
+    Flag("--json", "print events as JSON, an object per line"),
+)
+
+COMMAND = Command(
+    subcommands=True,
+    actions=(
+        Action(
+            "init",
+            "create a project that runs as it is",
+            init,
+            options=(
+                Option("name NAME", "name of the project and of its directory", Path),
+                Option("--template page-visits|empty", "what the project starts with", default="empty"),
+            ),
+        ),
+        Action(
+            "run",
+            "process the data that has arrived since the last run",
+            run,
+            options=(
+                *_COMMON,
+                Flag("--demo", "start a broker and fill it with the input of the project's demo"),
+                Option(
+                    "--refresh A,B", "update only these tables; sinks are left out", _names, action="extend", default=[]
+                ),
+                Option(
+                    "--full-refresh A,B",
+                    "empty these tables and compute them from the beginning",
+                    _names,
+                    action="extend",
+                    default=[],
+                ),
+                Flag("--full-refresh-all", "empty all tables and compute them from the beginning"),
+            ),
+        ),
+        Action("dry-run", "check the definitions without running them", run, options=_COMMON),
+    ),
+)

@@ -123,4 +123,4 @@ def test_so_are_those_of_the_environment_where_definitions_ask_for_them(
 
 def test_a_setting_without_a_value_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "--spec", str(project), "--conf", "spark.x"]) == 1
-    assert "--conf 'spark.x': KEY=VALUE is wanted" in capsys.readouterr().err
+    assert "--conf 'spark.x': expected KEY=VALUE" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics as text: messages as JSON, in the form that Kafka's tools print."""
+"""Records of internal topics as text: JSON in the form of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from ottla.protocol.versioned import decode_versioned, version_of
 from ottla.records.decoder import Record
 
 DELETE = "<DELETE>"
-"""The value of a record without one."""
+"""Stands for the value of a tombstone."""
 
 OFFSETS_RECORDS: dict[int, tuple[type[Data], type[Data]]] = {
     **dict.fromkeys(OFFSET_KEYS, (OffsetCommitKey, OffsetCommitValue)),
     GROUP_KEY: (GroupMetadataKey, GroupMetadataValue),
 }
-"""The number that a key begins with → what key and value are."""
+"""Version of the key → classes of key and value."""
 TRANSACTION_RECORDS: dict[int, tuple[type[Data], type[Data]]] = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 def offsets_texts(record: Record) -> tuple[str | None, str | None]:
-    """Key and value of a record in `__consumer_offsets`."""
+    """Return key and value of a record in `__consumer_offsets`."""
     return _texts(record, OFFSETS_RECORDS)
 
 
 def transaction_texts(record: Record) -> tuple[str | None, str | None]:
-    """Key and value of a record in `__transaction_state`."""
+    """Return key and value of a record in `__transaction_state`."""
     return _texts(record, TRANSACTION_RECORDS)
 
 
@@ -59,30 +59,30 @@ def _texts(record: Record, kinds: dict[int, tuple[type[Data], type[Data]]]) -> t
         message = decode_versioned(value_class, record.value)
         data = fields_of(message, version)
         if isinstance(message, GroupMetadataValue) and message.protocol_type == "consumer":
-            _open_members(message, data)
+            _decode_members(message, data)
         return key, as_json({"version": str(version), "data": data})
     except MalformedMessageError as error:
         raise CorruptMessageError(f"the record at offset {record.offset} cannot be decoded: {error}") from None
 
 
-def _open_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
-    """Show what a consumer group's members said to each other, instead of the bytes."""
-    opened = (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment))
-    for member, shown in zip(group.members, data["members"], strict=True):
-        for name, cls in opened:
+def _decode_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
+    """Replace the bytes of subscriptions and assignments in a consumer group by their fields."""
+    classes = (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment))
+    for member, fields in zip(group.members, data["members"], strict=True):
+        for name, cls in classes:
             raw = getattr(member, name)
             if raw:
-                shown[name] = fields_of(decode_versioned(cls, raw), version_of(raw))
+                fields[name] = fields_of(decode_versioned(cls, raw), version_of(raw))
 
 
 def fields_of(message: Struct, version: int) -> dict[str, Any]:
-    """A message's fields in one version, by Kafka's names. Tagged fields that have their default are left out."""
-    found = {}
+    """Return the fields of a message in one version, by Kafka's names, without tagged fields at their default."""
+    fields = {}
     for field in type(message).FIELDS:
         value = getattr(message, field.name)
         if field.in_version(version) and (field.tag is None or value != field.default):
-            found[_camel(field.name)] = _plain(value, field, version)
-    return found
+            fields[_camel(field.name)] = _plain(value, field, version)
+    return fields
 
 
 def _plain(value: Any, field: Field, version: int) -> Any:
@@ -103,5 +103,5 @@ def _camel(name: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON in one line without spaces."""
+    """Return JSON in one line without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

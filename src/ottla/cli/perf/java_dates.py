@@ -1,4 +1,4 @@
-"""Times in the patterns of java.text.SimpleDateFormat."""
+"""Formats times by patterns of java.text.SimpleDateFormat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 _PARTS: Final = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|([^A-Za-z']+)")
-"""A text in quotes, a letter so many times, anything else."""
+"""Quoted text, a repeated letter, or anything else."""
 _QUOTE: Final = "''"
 
 _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
@@ -25,7 +25,7 @@ _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "S": lambda at: at.microsecond // 1000,
     "u": lambda at: at.isoweekday(),
 }
-"""With as many places as there are letters."""
+"""Letter → number, padded to as many digits as there are letters."""
 
 _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "E": ("%a", "%A"),
@@ -33,31 +33,31 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "z": ("%Z", "%Z"),
     "Z": ("%z", "%z"),
 }
-"""Short, and with four letters long."""
+"""Letter → short form, long form (from four letters on)."""
 
 
 class DateFormat:
-    """A pattern; where `zone` is None, of local time. ConfigurationError for one that we do not know."""
+    """A pattern for times in `zone`, None for local time. ConfigurationError for an invalid pattern."""
 
     def __init__(self, pattern: str, option: str, zone: tzinfo | None = None) -> None:
         self._zone = zone
-        self._parts = [_part(found, pattern, option) for found in _matches(pattern, option)]
+        self._parts = [_part(match, pattern, option) for match in _matches(pattern, option)]
 
     def text(self, ms: int) -> str:
-        """A time in milliseconds since 1970."""
+        """Format a time in milliseconds since 1970."""
         at = datetime.fromtimestamp(ms // 1000, self._zone).astimezone(self._zone).replace(microsecond=ms % 1000 * 1000)
         return "".join(part(at) for part in self._parts)
 
 
 def _matches(pattern: str, option: str) -> list[re.Match[str]]:
-    found = list(_PARTS.finditer(pattern))
-    if sum(len(match[0]) for match in found) != len(pattern):
+    matches = list(_PARTS.finditer(pattern))
+    if sum(len(match[0]) for match in matches) != len(pattern):
         raise ConfigurationError(f"{option} {pattern!r}: a quote is not closed")
-    return found
+    return matches
 
 
-def _part(found: re.Match[str], pattern: str, option: str) -> Callable[[datetime], str]:
-    quoted, letters, letter, other = found.groups()
+def _part(match: re.Match[str], pattern: str, option: str) -> Callable[[datetime], str]:
+    quoted, letters, letter, other = match.groups()
     if letters is None:
         text = other if other is not None else (quoted.replace(_QUOTE, "'") or "'")
         return lambda at: text
@@ -71,7 +71,7 @@ def _part(found: re.Match[str], pattern: str, option: str) -> Callable[[datetime
         return lambda at: f"{number(at):0{count}}"
     if letter in _TEXTS:
         return _formatted(_TEXTS[letter][count > 3])
-    raise ConfigurationError(f"{option} {pattern!r}: {letter!r} is no letter of a date format")
+    raise ConfigurationError(f"{option} {pattern!r}: {letter!r} is not a letter of a date format")
 
 
 def _formatted(code: str) -> Callable[[datetime], str]:

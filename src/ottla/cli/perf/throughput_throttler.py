@@ -1,4 +1,4 @@
-"""So many things per second, and no more, as the ThroughputThrottler of Kafka's tools has it."""
+"""Limits the rate of records, as the ThroughputThrottler of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from typing import Final
 
 SHORTEST_SLEEP: Final = 0.002
-"""In seconds. Sleeping takes longer than it should: it is done seldom, for several things at once."""
+"""In seconds. Sleeping takes longer than requested, so shorter sleeps are skipped until they add up."""
 
 
 class ThroughputThrottler:
-    """`rate` per second from now on; below 0: as many as can be; 0: nothing but the first. `ended` ends waiting."""
+    """Allows `rate` records per second: negative is unlimited, zero only the first. The event `ended` ends waiting."""
 
     def __init__(self, rate: float, ended: threading.Event | None = None) -> None:
         self.is_limited = rate >= 0
@@ -20,7 +20,7 @@ class ThroughputThrottler:
         self._start = time.monotonic()
 
     def wait(self, number: int) -> None:
-        """Return when it is time for this one; the first is 0."""
+        """Wait until record `number` is due; the first is 0."""
         if self._rate > 0:
             early = self._start + number / self._rate - time.monotonic()
             if early >= SHORTEST_SLEEP:

@@ -1,4 +1,4 @@
-"""Options whose names Kafka has replaced."""
+"""Deprecated names of options."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import argparse
 from ottla.errors import ConfigurationError
 
 
-def take_over(args: argparse.Namespace, old: str, new: str) -> bool:
-    """What was given under the old name stands under the new one; whether anything was.
+def use_new_name(args: argparse.Namespace, old: str, new: str) -> bool:
+    """Move the value of an option from its old name to the new one; returns whether the old name was used.
 
-    ConfigurationError where both were given.
+    Raises ConfigurationError if both names were used.
     """
     value = getattr(args, _attribute(old))
     if value is None:
@@ -22,7 +22,7 @@ def take_over(args: argparse.Namespace, old: str, new: str) -> bool:
 
 
 def deprecation(old: str, new: str) -> str:
-    """How most of Kafka's tools tell of it."""
+    """Return the warning of most of Kafka's tools."""
     return f"Option {old} has been deprecated and will be removed in a future version. Use {new} instead."
 
 

@@ -1,4 +1,4 @@
-"""Numbers and metrics as Java prints them."""
+"""Formats numbers and metrics as Java does."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ottla.metrics.metric import KafkaMetric, MetricName
 
 
 def decimal(value: float, places: int) -> str:
-    """`%.2f` and its like: what is no number, or too large for one, has a name of its own."""
+    """Format as `%.2f` and the like in Java, with its names for infinity and NaN."""
     if math.isfinite(value):
         return f"{value:.{places}f}"
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def ratio(amount: float, of: float) -> float:
-    """A division as Java's doubles have it, which may be by nothing."""
-    if of:
-        return amount / of
+def ratio(amount: float, divisor: float) -> float:
+    """Divide as Java's doubles do: by zero gives infinity or NaN."""
+    if divisor:
+        return amount / divisor
     return math.inf if amount else math.nan
 
 
 def metrics_as_json(metrics: Mapping[MetricName, KafkaMetric]) -> dict[str, Any]:
-    """Values by `group:name:{tags}`; None where there is no number."""
+    """Return values by `group:name:{tags}`; None for infinity and NaN."""
     values = _values(metrics)
     return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
 
 
 def metric_lines(metrics: Mapping[MetricName, KafkaMetric]) -> list[str]:
-    """The table that `--print-metrics` prints, after an empty line."""
+    """Return the table of `--print-metrics`, after an empty line."""
     values = _values(metrics)
     width = max(map(len, values), default=0)
     rows = (f"{name:<{width}} : {_value(value)}" for name, value in values.items())

@@ -1,4 +1,4 @@
-"""What producer-perf-test sends: letters by chance, lines of a file, or numbers."""
+"""The payloads of producer-perf-test: random letters, random lines of a file, or numbers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 SEED: Final = 0
-"""Each run sends the same."""
+"""Fixed, so that every run sends the same."""
 BLOCK_BYTES: Final = 64 * 1024
-"""So much is drawn at a time: a record then costs no more than a copy."""
+"""Random bytes are generated in blocks, so that a record costs only a copy."""
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))
-"""A letter for each byte."""
+"""Maps each byte to a letter."""
 
 
 def letters(size: int) -> Iterator[bytes]:
-    """Texts of `size` capital letters, without end."""
+    """Yield random texts of `size` capital letters."""
     random = Random(SEED)
     length = max(1, BLOCK_BYTES // size) * size
     while True:
@@ -30,35 +30,35 @@ def letters(size: int) -> Iterator[bytes]:
 
 
 def choices(payloads: list[bytes]) -> Iterator[bytes]:
-    """One of these by chance, without end."""
+    """Yield random payloads."""
     random = Random(SEED)
     while True:
         yield from random.choices(payloads, k=1000)
 
 
 def numbers() -> Iterator[bytes]:
-    """0, 1, 2…"""
+    """Yield 0, 1, 2…"""
     return (b"%d" % number for number in count())
 
 
 def read(file: str, delimiter: str) -> list[bytes]:
-    """The payloads in a text file. ConfigurationError where there are none, or `delimiter` is no expression."""
+    """Read the payloads of a text file; ConfigurationError if there are none, or `delimiter` is not an expression."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigurationError(f"--payload-file: {file} cannot be read: {reason}") from None
     try:
-        found = _split(text, delimiter)
+        parts = _split(text, delimiter)
     except re.error as error:
-        raise ConfigurationError(f"--payload-delimiter {delimiter!r} is no regular expression: {error}") from None
-    if not found:
-        raise ConfigurationError(f"--payload-file: {file} is empty: at least one payload is wanted")
-    return [payload.encode() for payload in found]
+        raise ConfigurationError(f"--payload-delimiter {delimiter!r} is not a regular expression: {error}") from None
+    if not parts:
+        raise ConfigurationError(f"--payload-file: {file} is empty: expected at least one payload")
+    return [payload.encode() for payload in parts]
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """As Java's Scanner: a delimiter at the beginning or at the end has nothing before or behind it."""
+    """Split as Java's Scanner, which ignores a delimiter at the beginning or at the end."""
     pattern = re.compile(delimiter)
     leading = pattern.match(text)
     parts = pattern.split(text[leading.end() :] if leading else text)

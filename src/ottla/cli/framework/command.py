@@ -1,0 +1,167 @@
+"""Commands as declarations: options, actions, and one runner for all of them.
+
+A module of a command has a `COMMAND`. The runner parses the command line, rejects options that would be ignored or that
+contradict each other, connects, prints text or JSON, and returns the exit code: 0 done, 1 failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.cli.framework.connection import client_options
+from ottla.cli.framework.options import Options, flag_name, is_set
+from ottla.cli.framework.output import Output
+from ottla.client.admin.admin import KafkaAdminClient
+from ottla.errors import ConfigurationError, KafkaError
+
+ERROR: Final = "ottla: {}"
+
+
+class CommandFailedError(Exception):
+    """Ends a command with a line on standard error and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something a command does: a flag such as `--create`, or a subcommand.
+
+    An action of an `AdminCommand` is called with the admin client, the arguments and the output, and returns what
+    `--json` prints. With a `header` it returns rows instead, which are dictionaries: a table, or a JSON list.
+    """
+
+    name: str
+    help: str
+    run: Callable[..., Any]
+    options: Options = ()
+    """Options of a subcommand."""
+    requires: tuple[str, ...] = ()
+    """Options without which the action makes no sense."""
+    conflicts: tuple[tuple[str, ...], ...] = ()
+    """Options that exclude each other: the first one all others."""
+    header: tuple[str, ...] = ()
+    check: Callable[[argparse.Namespace], None] | None = None
+    """Checks that are particular to the action."""
+
+    def check_options(self, args: argparse.Namespace) -> None:
+        """Raise ConfigurationError if options of the action contradict each other or are missing."""
+        for first, *others in self.conflicts:
+            for other in others:
+                if is_set(args, first) and is_set(args, other):
+                    raise ConfigurationError(f"{flag_name(first)} and {flag_name(other)} cannot be used together")
+        for option in self.requires:
+            if not is_set(args, option):
+                raise ConfigurationError(f"--{self.name} needs {flag_name(option)}")
+        if self.check is not None:
+            self.check(args)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command: its options, and either one function or several actions."""
+
+    options: Options = ()
+    run: Callable[..., Any] | None = None
+    actions: tuple[Action, ...] = ()
+    subcommands: bool = False
+    """Whether actions are subcommands rather than flags."""
+    check: Callable[[argparse.Namespace], None] | None = None
+    """Checks that come before those of options and actions."""
+    configure: Callable[[argparse.ArgumentParser], None] | None = None
+    """Further settings of the parser."""
+
+    def main(self, name: str, description: str | None, arguments: list[str]) -> int:
+        """Run the command with the arguments of its command line; returns the exit code."""
+        args = self.parser(name, description).parse_args(arguments)
+        try:
+            return self.execute(args)
+        except CommandFailedError as failure:
+            print(failure, file=sys.stderr)
+            return failure.exit_code
+
+    def parser(self, name: str = "", description: str | None = None) -> argparse.ArgumentParser:
+        """Return the parser of the command line."""
+        parser = argparse.ArgumentParser(
+            prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if self.configure is not None:
+            self.configure(parser)
+        if self.actions and not self.subcommands:
+            group = parser.add_mutually_exclusive_group(required=True)
+            for action in self.actions:
+                group.add_argument(
+                    f"--{action.name}", action="store_const", const=action.name, dest="action", help=action.help
+                )
+        for option in self.options:
+            option.add_to(parser)
+        if self.subcommands:
+            self._add_subcommands(parser)
+        return parser
+
+    def _add_subcommands(self, parser: argparse.ArgumentParser) -> None:
+        names = "|".join(action.name for action in self.actions)
+        subparsers = parser.add_subparsers(dest="action", required=True, metavar=names)
+        for action in self.actions:
+            subparser = subparsers.add_parser(action.name, help=action.help, description=action.help)
+            for option in action.options:
+                option.add_to(subparser)
+
+    def execute(self, args: argparse.Namespace) -> int:
+        """Check the options and run the action; returns the exit code."""
+        action = self.check_options(args)
+        run = self.run if action is None else action.run
+        assert run is not None, "a command has a function or actions"
+        return int(run(args) or 0)
+
+    def check_options(self, args: argparse.Namespace) -> Action | None:
+        """Return the chosen action; raises ConfigurationError for options that make no sense with it."""
+        if self.check is not None:
+            self.check(args)
+        if not self.actions:
+            return None
+        action = next(action for action in self.actions if action.name == args.action)
+        for option in self.options:
+            option.check(args)
+        action.check_options(args)
+        return action
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminCommand(Command):
+    """A command that asks brokers through an admin client, and prints text or, with `--json`, JSON."""
+
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    """Configs of the admin client that differ from its defaults; a file of the user overrides them."""
+    fixed_configs: Mapping[str, Any] = field(default_factory=dict)
+    """Configs that a file of the user does not override."""
+    error: str = ERROR
+    """How a failure is printed."""
+    usage_error: str = ERROR
+    """How a mistake on the command line is printed."""
+
+    def execute(self, args: argparse.Namespace) -> int:
+        """Check the options, connect, run the action and print the result; returns the exit code."""
+        text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
+        try:
+            action = self.check_options(args)
+            text = self.error
+            run = self.run if action is None else action.run
+            assert run is not None, "a command has a function or actions"
+            with KafkaAdminClient({**self.configs, **client_options(args), **self.fixed_configs}) as admin:
+                result = run(admin, args, output)
+                if action is not None and action.header:
+                    result = output.rows(action.header, result)
+            if result is not None:
+                output.document = result
+        except KafkaError as error:
+            return output.error(text.format(error))
+        finally:
+            output.close()
+        return output.exit_code

@@ -1,0 +1,33 @@
+"""Events as lines of JSON, as Kafka's verifiable producer and consumer print them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from ottla.cli.framework.output import in_one_line
+from ottla.clock import now_ms
+
+
+class Events:
+    """Prints events on standard output. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._broken_pipe: BrokenPipeError | None = None
+
+    def report(self, name: str, **fields: Any) -> None:
+        """Print an event in UTF-8 and flush, because the reader waits for it."""
+        with self._lock:
+            line = in_one_line({"timestamp": now_ms(), "name": name, **fields})
+            try:
+                sys.stdout.buffer.write(line.encode(errors="replace") + b"\n")
+                sys.stdout.buffer.flush()
+            except BrokenPipeError as error:
+                self._broken_pipe = error
+
+    def check(self) -> None:
+        """Raise BrokenPipeError if the reader is gone; callbacks on other threads cannot end the command."""
+        if self._broken_pipe is not None:
+            raise self._broken_pipe
