@@ -36,7 +36,7 @@ from ottla.cluster.store.sqlite_store import SqliteMetadataStore
 from ottla.config.broker import BrokerConfig, Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.coordinator.group.group_runtime import GroupRuntime
-from ottla.coordinator.share_partition.share_coordinator import ShareStates
+from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
 from ottla.coordinator.transaction.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import KafkaError, StartupError
@@ -134,10 +134,10 @@ class BrokerNode:
                 self._replicate(partitions, member)
             groups = GroupRuntime(config, clock, lambda: view.image)
             producer_ids = ProducerIds(store, self.broker_id)
-            markers = LocalMarkers(clock, partitions, lambda: view.image, groups.transaction_ended)
+            markers = LocalMarkers(clock, partitions, lambda: view.image, groups.on_transaction_end)
             everywhere, add_partitions = self._transaction_peers(markers, member) if zookeeper else (markers, None)
             transactions = TransactionRuntime(config, clock, lambda: view.image, producer_ids.next_id, everywhere)
-            share_states = ShareStates(config, clock, lambda: view.image)
+            share_states = ShareCoordinator(config, clock, lambda: view.image)
             partitions.roles += [groups.shards, transactions.shards, share_states.shards]
             authorizer = self._authorizer(store)
             self._services = Services(
@@ -202,7 +202,7 @@ class BrokerNode:
             view.on_change(self._take_options)
             view.on_change(member.interbroker.on_image_changed)
             view.on_change(partitions.change)
-            view.on_change(transactions.endings.follow)
+            view.on_change(transactions.completer.on_image_changed)
             view.on_change(self._forget_deleted)
             await groups.start()
             await transactions.start()
@@ -518,8 +518,8 @@ class BrokerNode:
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())
         if gone and self._services is not None:
-            self._services.groups.topics_deleted(gone)
-            self._services.share_states.topics_deleted(before.names.keys() - after.names.keys())
+            self._services.groups.on_topics_deleted(gone)
+            self._services.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
 
     async def _drain(self) -> None:
         """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""

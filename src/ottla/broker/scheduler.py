@@ -64,8 +64,8 @@ class BackgroundTasks:
             (DELETE_FILES_MS, self.delete_files),
             (REST_MS, self.rest),
             (config.producer_id_expiration_check_interval_ms, self.forget_silent_producers),
-            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_late),
-            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.forget_expired),
+            (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._transactions.abort_timed_out),
+            (config.transaction_remove_expired_transaction_cleanup_interval_ms, self._transactions.remove_expired),
         )
         self._tasks = [asyncio.create_task(self._every(ms, job)) for ms, job in jobs]
         self.resize_cleaner_pool()

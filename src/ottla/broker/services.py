@@ -25,7 +25,7 @@ from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.group_runtime import GroupRuntime
-from ottla.coordinator.share_partition.share_coordinator import ShareStates
+from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
 from ottla.coordinator.transaction.transaction_markers import LocalMarkers
 from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
 from ottla.errors import (
@@ -84,7 +84,7 @@ class Services:
     add_partitions: AddPartitions | None
     """Asks coordinators that are other brokers; None for a broker by itself."""
     old_offsets: ZooKeeperOffsets
-    share_states: ShareStates
+    share_states: ShareCoordinator
     share_sessions: ShareSessions
     quotas: Quotas
     telemetry: Telemetry

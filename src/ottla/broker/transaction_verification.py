@@ -40,7 +40,7 @@ from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.coordinator.transaction.add_partitions import Answers
+    from ottla.coordinator.transaction.add_partitions import Results
     from ottla.storage.producer_state import VerificationGuard
 
 PASSING = (
@@ -131,7 +131,9 @@ async def _add(services: Services, writer: Writer, new: list[TopicPartition]) ->
     try:
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
     except ConcurrentTransactionsError:
-        await runtime.finished(writer.transactional_id, services.config.add_partitions_to_txn_retry_backoff_max_ms)
+        await runtime.wait_completed(
+            writer.transactional_id, services.config.add_partitions_to_txn_retry_backoff_max_ms
+        )
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
 
@@ -163,12 +165,12 @@ async def _ask(
         admission.refused[tp] = _told(error, rules)
 
 
-async def _answers(services: Services, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Answers:
-    from ottla.coordinator.transaction.add_partitions import Wish  # a broker by itself starts without it
+async def _answers(services: Services, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Results:
+    from ottla.coordinator.transaction.add_partitions import PartitionsToAdd  # a broker by itself starts without it
 
     assert services.add_partitions is not None
-    wish = Wish(*writer, partitions, verify_only=not rules.joins)
-    return await services.add_partitions.ask(services.transactions.coordinator(writer.transactional_id), wish)
+    item = PartitionsToAdd(*writer, partitions, verify_only=not rules.joins)
+    return await services.add_partitions.add_or_verify(services.transactions.coordinator(writer.transactional_id), item)
 
 
 def check(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 class LeadershipListener(Protocol):
     """Told, on the loop's thread, which partitions this broker leads."""
 
-    def led(self, partition: Partition) -> None:
+    def on_leader(self, partition: Partition) -> None:
         """It leads this partition, now or in a new epoch."""
 
-    def resigned(self, tp: TopicPartition) -> None:
+    def on_resigned(self, tp: TopicPartition) -> None:
         """It leads this partition no longer: it follows, it is closed, or nobody leads it."""
 
 

@@ -249,11 +249,11 @@ class Partition:
         if self.log.unflushed_messages >= self.log.config.flush_messages:
             self._flush_soon()
         else:
-            self._move_on(nbytes)
+            self._maybe_advance_high_watermark(nbytes)
         if self._append_waiters:
             _wake(self._append_waiters, nbytes)
 
-    def safe(self, next_offset: int, acks: int = ALL_REPLICAS) -> asyncio.Future[None] | None:
+    def when_committed(self, next_offset: int, acks: int = ALL_REPLICAS) -> asyncio.Future[None] | None:
         """None when everything before `next_offset` is replicated (and flushed), else what becomes done when it is.
 
         With acks=1 it is this broker's own log that counts.
@@ -262,7 +262,7 @@ class Partition:
             return None
         if acks == ALL_REPLICAS or self._leadership is None:
             return self._pending.add(next_offset)
-        return None if self._own_end >= next_offset else self._unwritten.add(next_offset)
+        return None if self._local_end_offset >= next_offset else self._unwritten.add(next_offset)
 
     @property
     def needs_confirmation(self) -> bool:
@@ -334,7 +334,7 @@ class Partition:
         if replica.id in self.image.isr:
             self._confirmations.reach(replica.followed_at)
         self._let_join(leadership, replica)
-        self._move_on(0)
+        self._maybe_advance_high_watermark(0)
         self._deletions_reach()
         return replica
 
@@ -348,7 +348,7 @@ class Partition:
             logger.info("%s: in-sync replicas shrink from %s to %s", self.topic_partition, leadership.image.isr, isr)
             self._propose(leadership, isr)
         self._let_all_join(leadership)
-        self._move_on(0)
+        self._maybe_advance_high_watermark(0)
 
     def _let_all_join(self, leadership: LeaderState) -> None:
         for replica in leadership.replicas.values():
@@ -375,13 +375,13 @@ class Partition:
         if image is not None and image.leader == self.image.leader and not self.is_older(image):
             self.lead(image)
             leadership.withdraw()  # also where it brought no new state, since the ISR was so already
-        self._move_on(0)
+        self._maybe_advance_high_watermark(0)
 
     def _on_new_state(self) -> None:
         """The in-sync replicas may have changed: so may what is safe, and who can join."""
         if len(self.image.isr) < self._required and self._leadership is not None:
             self._pending.fail(NotEnoughReplicasAfterAppendError(f"{self.topic_partition}: {self.image.isr} are left"))
-        self._move_on(0)
+        self._maybe_advance_high_watermark(0)
         if len(self.image.isr) <= 1:
             self._confirmations.reach(float("inf"))  # the controller has answered, and nobody else can lead
         if self._leadership is not None:
@@ -391,7 +391,7 @@ class Partition:
         """These brokers have left the cluster."""
         if self._leadership is not None:
             self._leadership.lose(brokers)
-            self._move_on(0)
+            self._maybe_advance_high_watermark(0)
             self._deletions_reach()
 
     def readers_of(self, offset: int) -> list[Replica]:
@@ -460,7 +460,7 @@ class Partition:
         except KafkaStorageError as error:
             self.fail(error)
         else:
-            self._move_on(0)
+            self._maybe_advance_high_watermark(0)
 
     def _on_roll(self, log: Log) -> None:
         """A closed segment is written to disk in the background, so that a restart has only the last one to check."""
@@ -514,21 +514,21 @@ class Partition:
             return
         if self._closed:
             return
-        self._move_on(max(1, self.log.size - position))
+        self._maybe_advance_high_watermark(max(1, self.log.size - position))
         if self.log.unflushed_messages >= self.log.config.flush_messages:
             self._flush_soon()
 
     @property
-    def _own_end(self) -> int:
+    def _local_end_offset(self) -> int:
         """How far this replica's log counts: what has to be flushed and is not does not."""
         log = self.log
         return log.log_end_offset if log.unflushed_messages < log.config.flush_messages else log.recovery_point
 
-    def _move_on(self, gained: int) -> None:
+    def _maybe_advance_high_watermark(self, gained: int) -> None:
         """Move the high watermark as far as it may go, and tell who waits for it."""
         if not self.leads:
             return
-        offset = self._own_end
+        offset = self._local_end_offset
         if self._leadership is not None:
             self._unwritten.reach(offset)
             offset = self._leadership.high_watermark(offset, self.min_insync_replicas, self._now())

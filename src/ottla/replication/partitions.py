@@ -309,7 +309,7 @@ class Partitions:
                 return
             if new:
                 for listener in self.roles:
-                    listener.led(partition)
+                    listener.on_leader(partition)
             return
         partition.follow(image)
         if led:
@@ -330,7 +330,7 @@ class Partitions:
 
     def _resigned(self, tp: TopicPartition) -> None:
         for listener in self.roles:
-            listener.resigned(tp)
+            listener.on_resigned(tp)
 
     def _forget(self, tp: TopicPartition) -> None:
         """Serve a partition no more; its log stays."""

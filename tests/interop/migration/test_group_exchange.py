@@ -93,10 +93,10 @@ def ours(image: ClusterImage) -> list[Record]:
             subscribed_topic_regex="exch.*" if member == "second" else None,
             topic_partitions=[],
         )
-        effects = coordinator.consumer_heartbeat(request, 1, Client("client", "/127.0.0.1"), object())
-        for record in effects.records:
+        result = coordinator.consumer_heartbeat(request, 1, Client("client", "/127.0.0.1"), object())
+        for record in result.records:
             coordinator.replay(record.key, record.value, live=True)
-        records += effects.records
+        records += result.records
     return records
 
 

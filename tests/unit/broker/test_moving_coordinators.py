@@ -41,14 +41,14 @@ def resign(client: Asker, topic: str) -> None:
     """Another broker leads all partitions of the topic."""
     for partition in partitions_of(client, topic):
         for listener in client.services.partitions.roles:
-            listener.resigned(partition.topic_partition)
+            listener.on_resigned(partition.topic_partition)
 
 
 def lead(client: Asker, topic: str) -> None:
     """This one leads them again."""
     for partition in partitions_of(client, topic):
         for listener in client.services.partitions.roles:
-            listener.led(partition)
+            listener.on_leader(partition)
 
 
 async def beat(client: Asker, member: Any) -> int:
@@ -70,13 +70,13 @@ def test_groups_and_offsets_go_with_their_partition_and_come_back(tmp_path: Path
         assert await commit(client, 43) == NotCoordinatorError.code
         assert await listed(client) == []
         groups = client.services.groups
-        assert not groups._scheduled
+        assert not groups._deadlines._scheduled
         assert not groups.offsets.by_group
         lead(client, CONSUMER_OFFSETS)
         assert await beat(client, member) == 0
         assert await committed(client) == (42, "note")
         assert await listed(client) == ["g"]
-        assert groups._scheduled.keys() == {"g"}, "its members have a session again"
+        assert groups._deadlines._scheduled.keys() == {"g"}, "its members have a session again"
 
     with_broker(test, tmp_path)
 
@@ -154,11 +154,11 @@ def test_commits_that_are_not_replicated_in_time_fail(tmp_path: Path) -> None:
         member = await join(client)
         leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
         never = asyncio.get_running_loop().create_future()
-        group_partition(client).safe = lambda *_: never
+        group_partition(client).when_committed = lambda *_: never
         mine = {"generation_id_or_member_epoch": 1, "member_id": member.member_id}
         assert await commit(client, 42, **mine) == CoordinatorNotAvailableError.code
         assert (await client.ask(leave, 3)).error_code == CoordinatorNotAvailableError.code
-        del group_partition(client).safe
+        del group_partition(client).when_committed
 
     with_broker(test, tmp_path, offsets_commit_timeout_ms=20)
 
@@ -185,24 +185,24 @@ def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) ->
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        endings = client.services.transactions.endings
-        real, asked = endings._markers, asyncio.Event()
+        completer = client.services.transactions.completer
+        real, asked = completer._markers, asyncio.Event()
 
         class Slow:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 asked.set()
                 await asyncio.Event().wait()
 
-        endings._markers = Slow()
+        completer._markers = Slow()
         assert await producer.end() == 0
         await asked.wait()
-        task = endings.tasks["tx"]
+        task = completer.tasks["tx"]
         resign(client, TRANSACTION_STATE)
         await asyncio.wait([task])
         assert task.cancelled()
         assert not client.services.transactions.by_id
         assert await producer.end() == NotCoordinatorError.code
-        endings._markers = real
+        completer._markers = real
         lead(client, TRANSACTION_STATE)
         await settle(client)
         assert client.services.transactions.by_id["tx"].state == "CompleteCommit"
@@ -222,7 +222,7 @@ def test_a_transaction_ends_although_too_few_replicas_were_in_sync_when_that_was
             return waiting[-1]
 
         (partition,) = [p for p in partitions_of(client, TRANSACTION_STATE) if p.log.log_end_offset]
-        partition.safe = safe
+        partition.when_committed = safe
         ending = asyncio.ensure_future(producer.end())
         while len(waiting) < 2:
             await asyncio.sleep(0)
@@ -230,7 +230,7 @@ def test_a_transaction_ends_although_too_few_replicas_were_in_sync_when_that_was
             future.set_exception(NotEnoughReplicasAfterAppendError())
         assert await ending == CoordinatorNotAvailableError.code
         assert client.services.transactions.by_id["tx"].state == "PrepareCommit"
-        del partition.safe
+        del partition.when_committed
         waiting[-1].set_result(None)
         await settle(client)
         assert client.services.transactions.by_id["tx"].state == "CompleteCommit"
@@ -259,16 +259,16 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        endings = client.services.transactions.endings
-        real, view, tried = endings._markers, client.services.view, asyncio.Event()
+        completer = client.services.transactions.completer
+        real, view, tried = completer._markers, client.services.view, asyncio.Event()
 
         class Gone:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 tried.set()
-                endings._markers = real
+                completer._markers = real
                 return dict.fromkeys(partitions, NotLeaderOrFollowerError())
 
-        endings._markers = Gone()
+        completer._markers = Gone()
         assert await producer.end() == 0
         await tried.wait()
         await asyncio.sleep(0)

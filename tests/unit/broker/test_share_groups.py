@@ -12,7 +12,7 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 from tests.unit.broker.transacting import at_clock
 
 from ottla.clock import ManualClock
-from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.share_partition.share_partition import State
 from ottla.errors import for_code
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -157,11 +157,11 @@ def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) 
     async def test(client: Asker) -> None:
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
-        (kept,) = client.services.share_states._kept.values()
+        (stored,) = client.services.share_states._stored.values()
 
         async def fetch_and_wait(epoch: int) -> asyncio.Future[ShareFetchResponse]:
             waiting = asyncio.ensure_future(fetch(client, epoch, "other", max_wait_ms=15_000))
-            while not kept.partition.waiters:
+            while not stored.partition.waiters:
                 await asyncio.sleep(0)
             return waiting
 
@@ -200,7 +200,7 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
         assert client.services.groups.groups.share.options.session_timeout_ms("g") == 50_000
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
         states = client.services.share_states
-        (key,) = states.of_group("g")
+        (key,) = states.keys_of_group("g")
         assert states.get(key).limits.lock_seconds == 20
 
     with_broker(test, tmp_path)
@@ -214,14 +214,14 @@ def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_on
         clock.advance(20_000)
         await produce(client, 1)
         assert got(await fetch(client, 1)) == [(1, 1, 1)]
-        assert len(states._due) == 1
-        (kept,) = states._kept.values()
+        assert len(states._lock_timeouts._due) == 1
+        (stored,) = states._stored.values()
         for milliseconds, back in ((11_000, 0), (20_000, 1)):
             clock.advance(milliseconds)
-            states._tick()
-            assert kept.partition.slots[back].state is State.AVAILABLE
-            assert kept.partition.next_expiry == (50 if back == 0 else NEVER)
-        assert not states._due
+            states._lock_timeouts.expire()
+            assert stored.partition.slots[back].state is State.AVAILABLE
+            assert stored.partition.next_expiry == (50 if back == 0 else NEVER)
+        assert not states._lock_timeouts._due
 
     at_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
 
@@ -287,10 +287,10 @@ def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> No
         beat.member_epoch = -1
         await client.ask(beat, 1)
         assert (await client.ask(delete, 2)).results[0].error_code == 0
-        assert states._kept == {}
+        assert states._stored == {}
         await fetch(client, 0)
         await client.services.controller.topics.delete("t")
-        assert states._kept == {}
+        assert states._stored == {}
 
     with_broker(test, tmp_path)
 

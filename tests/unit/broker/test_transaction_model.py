@@ -103,7 +103,7 @@ class World:
 
     async def let_time_pass(self, client: Asker, clock: ManualClock) -> None:
         clock.advance(self.dice.choice([TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
-        client.services.transactions.abort_late()
+        client.services.transactions.abort_timed_out()
         for instance in self.instances:
             found = instance.current
             if found is not None and found.committed is None and found.started_ms + TIMEOUT_MS < clock.now_ms():

@@ -130,10 +130,10 @@ def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path, newer: b
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"late") == 0
         clock.advance(TIMEOUT_MS)
-        client.services.transactions.abort_late()
+        client.services.transactions.abort_timed_out()
         assert client.services.transactions.by_id["tx"].state is State.ONGOING
         clock.advance(1)
-        client.services.transactions.abort_late()
+        client.services.transactions.abort_timed_out()
         await settle(client)
         assert client.services.transactions.by_id["tx"].state is State.COMPLETE_ABORT
         assert (await producer.write(T0, b"late")).error_code == 47
@@ -183,7 +183,7 @@ def test_what_was_decided_is_finished_after_a_restart(tmp_path: Path, newer: boo
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"a") == 0
         assert await producer.commit_offset(T1, 5) == 0
-        client.services.transactions.endings._markers = NoMarkers()
+        client.services.transactions.completer._markers = NoMarkers()
         assert await producer.end(commit) == 0
         assert await read_committed(client, T0) == []
         again = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=TIMEOUT_MS)
@@ -204,7 +204,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
         runtime = client.services.transactions
-        real, left = runtime.endings._markers, [1, 2, 3]
+        real, left = runtime.completer._markers, [1, 2, 3]
 
         class Flaky:
             async def write(self, ending: Any, partitions: Any) -> Any:
@@ -213,7 +213,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
                 left.pop()
                 return dict.fromkeys(partitions, KafkaStorageError())
 
-        runtime.endings._markers = Flaky()
+        runtime.completer._markers = Flaky()
         assert await producer.end() == 0
         await settle(client)
         assert not left
@@ -238,7 +238,7 @@ def test_markers_that_can_never_be_written(tmp_path: Path, error: type[KafkaErro
             async def write(self, ending: Any, partitions: Any) -> Any:
                 return dict.fromkeys(partitions, error())
 
-        client.services.transactions.endings._markers = Never()
+        client.services.transactions.completer._markers = Never()
         assert await producer.end() == 0
         await settle(client)
         assert client.services.transactions.by_id["tx"].state == state
@@ -251,14 +251,14 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
         producer = await begin(client, newer=True)
         assert await producer.send(T0, b"a") == 0
         runtime, released = client.services.transactions, asyncio.Event()
-        real = runtime.endings._markers
+        real = runtime.completer._markers
 
         class Slow:
             async def write(self, ending: Any, partitions: Any) -> Any:
                 await released.wait()
                 return await real.write(ending, partitions)
 
-        runtime.endings._markers = Slow()
+        runtime.completer._markers = Slow()
         assert await producer.end() == 0
         admission = transaction_verification.Admission()
         joining = transaction_verification.join(client.services, writer_of(producer), {T1: 0}, JOINS, admission)
@@ -439,7 +439,7 @@ def test_partition_that_was_not_added_is_refused_in_terms_of_the_version(tmp_pat
         stranger = Transactor(client, "other")
         stranger.producer_id, stranger.epoch = producer.producer_id, producer.epoch
         assert (await stranger.write(T1, b"b")).error_code == 49
-        client.services.transactions.endings._markers = NoMarkers()
+        client.services.transactions.completer._markers = NoMarkers()
         assert await producer.end() == 0
         for version, code in ((10, 19), (11, 19), (12, CONCURRENT)):
             data = batch(b"b", transactional=True, producer_id=producer.producer_id, producer_epoch=0, base_sequence=0)
@@ -610,7 +610,7 @@ def test_state_that_cannot_be_written_changes_nothing(tmp_path: Path, error: typ
         runtime._log.append = fail  # type: ignore[method-assign]
         assert await producer.end() == code
         clock.advance(2 * TIMEOUT_MS)
-        runtime.abort_late()
+        runtime.abort_timed_out()
         assert runtime.by_id["tx"] is before
         runtime._log.append = real  # type: ignore[method-assign]
         assert await producer.end() == 0
@@ -628,7 +628,7 @@ def test_unused_ids_are_forgotten(tmp_path: Path) -> None:
         assert await used.init() == 0
         assert await used.add(T0) == 0
         clock.advance(client.services.config.transactional_id_expiration_ms)
-        client.services.transactions.forget_expired()
+        client.services.transactions.remove_expired()
         assert set(client.services.transactions.by_id) == {"used"}
 
     async def second(client: Asker, clock: ManualClock) -> None:

@@ -162,7 +162,7 @@ class Transactor:
 
 async def settle(client: Asker) -> None:
     """Wait until no transaction is being completed."""
-    while finishing := client.services.transactions.endings.tasks:
+    while finishing := client.services.transactions.completer.tasks:
         await asyncio.wait(finishing.values())
 
 

@@ -55,13 +55,13 @@ class World:
         set_on = {path.replace("__", "/"): value for path, value in options.items()}
         self.image = ClusterImage("c", topics=topics, names=names, options=set_on)
 
-    def take(self, effects: CoordinatorResult) -> None:
-        for record in effects.records:
+    def take(self, result: CoordinatorResult) -> None:
+        for record in result.records:
             self.coordinator.replay(record.key, record.value, live=True)
-        self.log += effects.records
-        if effects.converted is not None:
-            self.coordinator.by_id[effects.converted.id] = effects.converted
-        for token, response in effects.replies:
+        self.log += result.records
+        if result.replacement is not None:
+            self.coordinator.by_id[result.replacement.id] = result.replacement
+        for token, response in result.responses:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
 
@@ -101,7 +101,7 @@ class World:
         self.clock.advance(ms)
         for group in list(self.coordinator.by_id.values()):
             if group.next_deadline() <= self.clock.monotonic():
-                self.take(self.coordinator.tick(group))
+                self.take(self.coordinator.expire(group))
 
     @property
     def group(self) -> ConsumerGroup:

@@ -12,7 +12,7 @@ from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import FOLLOWS, ClassicGroup, Member, State
 from ottla.coordinator.group.classic.classic_groups import ClassicGroups, Client
-from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import IllegalStateError, KafkaError, code_of, for_code
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -36,9 +36,9 @@ class World:
         self.answers: dict[object, Any] = {}
         self.records = 0
 
-    def take(self, effects: CoordinatorResult) -> None:
-        self.records += len(effects.records)
-        for token, response in effects.replies:
+    def take(self, result: CoordinatorResult) -> None:
+        self.records += len(result.records)
+        for token, response in result.responses:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
 
@@ -89,7 +89,7 @@ class World:
     def pass_time(self, ms: float) -> None:
         self.clock.advance(ms)
         for group in list(self.groups.by_id.values()):
-            self.take(self.groups.tick(group))
+            self.take(self.groups.expire(group))
 
     @property
     def group(self) -> ClassicGroup:
@@ -164,7 +164,7 @@ def test_the_assignment_is_recorded_before_it_is_told() -> None:
     world = World()
     world.join("a")
     a = world.answers["a"]
-    effects = world.groups.sync(
+    result = world.groups.sync(
         SyncGroupRequest(
             group_id="g",
             generation_id=1,
@@ -173,8 +173,8 @@ def test_the_assignment_is_recorded_before_it_is_told() -> None:
         ),
         "s",
     )
-    assert len(effects.records) == 1
-    assert [r.assignment for _, r in effects.replies if isinstance(r, SyncGroupResponse)] == [b"x"]
+    assert len(result.records) == 1
+    assert [r.assignment for _, r in result.responses if isinstance(r, SyncGroupResponse)] == [b"x"]
 
 
 def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:

@@ -77,7 +77,7 @@ class Simulation:
     def restart(self) -> None:
         group = self.world.coordinator.by_id.get("g")
         if group is not None:
-            self.world.take(self.world.coordinator.send_away(group))
+            self.world.take(self.world.coordinator.unload(group))
         self.world.restart()
         again = self.world.coordinator.by_id.get("g")
         if isinstance(group, ConsumerGroup):

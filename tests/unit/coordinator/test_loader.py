@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.runtime.loader import SLICE_RECORDS, ShardedMap, Shards
+from ottla.coordinator.runtime.loader import SLICE_RECORDS, CoordinatorShards, ShardedMap
 from ottla.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from ottla.model import TopicPartition
 
@@ -36,14 +36,14 @@ class Memory:
         self.read_of: dict[int, list[int]] = {}
         self.ready: list[int] = []
 
-    def read(self, index: int, header: Any, data: memoryview) -> int:
+    def replay_batch(self, index: int, header: Any, data: memoryview) -> int:
         self.read_of.setdefault(index, []).append(header.next_offset)
         return 1
 
-    def loaded(self, index: int) -> None:
+    def on_loaded(self, index: int) -> None:
         self.ready.append(index)
 
-    def unload(self, index: int) -> None:
+    def on_unloaded(self, index: int) -> None:
         self.read_of.pop(index, None)
 
 
@@ -51,10 +51,10 @@ def partition(index: int, records: int) -> Any:
     return SimpleNamespace(topic_partition=TopicPartition(TOPIC, index), log=Log(records))
 
 
-def run(test: Callable[[Shards, Memory], Awaitable[None]]) -> None:
+def run(test: Callable[[CoordinatorShards, Memory], Awaitable[None]]) -> None:
     async def body() -> None:
         memory = Memory()
-        shards = Shards(TOPIC, memory)
+        shards = CoordinatorShards(TOPIC, memory)
         await test(shards, memory)
         shards.close()
 
@@ -62,9 +62,9 @@ def run(test: Callable[[Shards, Memory], Awaitable[None]]) -> None:
 
 
 def test_a_short_partition_is_there_at_once() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         short = partition(3, 10)
-        shards.led(short)
+        shards.on_leader(short)
         assert shards.partition(3) is short
         assert memory.ready == [3]
         assert not shards.are_loading
@@ -73,11 +73,11 @@ def test_a_short_partition_is_there_at_once() -> None:
 
 
 def test_partitions_of_other_topics_and_others_are_none_of_its_business() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         other = partition(0, 1)
         other.topic_partition = TopicPartition("elsewhere", 0)
-        shards.led(other)
-        shards.resigned(other.topic_partition)
+        shards.on_leader(other)
+        shards.on_resigned(other.topic_partition)
         assert memory.ready == []
         with pytest.raises(NotCoordinatorError):
             shards.partition(0)
@@ -86,9 +86,9 @@ def test_partitions_of_other_topics_and_others_are_none_of_its_business() -> Non
 
 
 def test_long_partitions_are_read_in_turns_while_others_work() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
-        shards.led(partition(0, 10 * SLICE_RECORDS))
-        shards.led(partition(1, 3 * SLICE_RECORDS))
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
+        shards.on_leader(partition(0, 10 * SLICE_RECORDS))
+        shards.on_leader(partition(1, 3 * SLICE_RECORDS))
         turns = 0
         while shards.are_loading:
             with pytest.raises(CoordinatorLoadInProgressError):
@@ -103,9 +103,9 @@ def test_long_partitions_are_read_in_turns_while_others_work() -> None:
 
 
 def test_what_is_appended_while_a_partition_is_read_is_read_too() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         growing = partition(0, 2 * SLICE_RECORDS)
-        shards.led(growing)
+        shards.on_leader(growing)
         growing.log.end += 7  # the marker of a transaction
         await shards.all_loaded()
         assert memory.read_of[0] == list(range(1, 2 * SLICE_RECORDS + 8))
@@ -114,9 +114,9 @@ def test_what_is_appended_while_a_partition_is_read_is_read_too() -> None:
 
 
 def test_reading_goes_on_where_it_was_when_the_log_moves() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         moving = partition(0, 3 * SLICE_RECORDS)
-        shards.led(moving)
+        shards.on_leader(moving)
         moving.log.broken = True
         moving.log = Log(3 * SLICE_RECORDS)
         await shards.all_loaded()
@@ -127,9 +127,9 @@ def test_reading_goes_on_where_it_was_when_the_log_moves() -> None:
 
 
 def test_losing_the_lead_ends_the_reading() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
-        shards.led(partition(0, 3 * SLICE_RECORDS))
-        shards.resigned(TopicPartition(TOPIC, 0))
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
+        shards.on_leader(partition(0, 3 * SLICE_RECORDS))
+        shards.on_resigned(TopicPartition(TOPIC, 0))
         await shards.all_loaded()
         assert memory.ready == []
         assert memory.read_of == {}
@@ -140,11 +140,11 @@ def test_losing_the_lead_ends_the_reading() -> None:
 
 
 def test_who_leads_again_while_reading_reads_from_the_beginning() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
-        shards.led(partition(0, 3 * SLICE_RECORDS))
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
+        shards.on_leader(partition(0, 3 * SLICE_RECORDS))
         await asyncio.sleep(0)
-        shards.resigned(TopicPartition(TOPIC, 0))
-        shards.led(partition(0, 2 * SLICE_RECORDS))
+        shards.on_resigned(TopicPartition(TOPIC, 0))
+        shards.on_leader(partition(0, 2 * SLICE_RECORDS))
         await shards.all_loaded()
         assert memory.read_of[0] == list(range(1, 2 * SLICE_RECORDS + 1))
         assert memory.ready == [0]
@@ -153,10 +153,10 @@ def test_who_leads_again_while_reading_reads_from_the_beginning() -> None:
 
 
 def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         same = partition(0, 5)
-        shards.led(same)
-        shards.led(same)
+        shards.on_leader(same)
+        shards.on_leader(same)
         assert memory.ready == [0]
         assert len(memory.read_of[0]) == 5
 
@@ -164,27 +164,27 @@ def test_a_new_epoch_of_the_same_leader_changes_nothing() -> None:
 
 
 def test_another_replica_in_its_place_is_read_anew() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
-        shards.led(partition(0, 5))
-        shards.led(partition(0, 8))
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
+        shards.on_leader(partition(0, 5))
+        shards.on_leader(partition(0, 8))
         assert len(memory.read_of[0]) == 8
 
     run(test)
 
 
 def test_a_partition_that_cannot_be_read_is_not_answered_for_and_others_are() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
         bad = partition(0, 2 * SLICE_RECORDS)
-        shards.led(bad)
+        shards.on_leader(bad)
         bad.log.broken = True
-        shards.led(partition(1, 5))
+        shards.on_leader(partition(1, 5))
         await shards.all_loaded()
         assert memory.ready == [1]
         assert memory.read_of.keys() == {1}, "half of it is not kept"
         with pytest.raises(NotCoordinatorError):
             shards.partition(0)
         bad.log.broken = False
-        shards.led(bad)
+        shards.on_leader(bad)
         await shards.all_loaded()
         assert shards.is_loaded(0)
 
@@ -192,10 +192,10 @@ def test_a_partition_that_cannot_be_read_is_not_answered_for_and_others_are() ->
 
 
 def test_after_the_end_nothing_is_coordinated() -> None:
-    async def test(shards: Shards, memory: Memory) -> None:
-        shards.led(partition(0, 1))
+    async def test(shards: CoordinatorShards, memory: Memory) -> None:
+        shards.on_leader(partition(0, 1))
         shards.close()
-        shards.led(partition(1, 1))
+        shards.on_leader(partition(1, 1))
         for index in (0, 1):
             with pytest.raises(NotCoordinatorError):
                 shards.partition(index)
@@ -207,9 +207,9 @@ def test_what_is_kept_goes_with_its_partition() -> None:
     kept: ShardedMap[str, int] = ShardedMap(len)
     kept.update({"a": 1, "b": 2, "cc": 3})
     kept["a"] = 4
-    assert kept.of(1) == [4, 2] or kept.of(1) == [2, 4]
+    assert kept.values_in(1) == [4, 2] or kept.values_in(1) == [2, 4]
     del kept["b"]
-    assert kept.keys_of(1) == ["a"]
+    assert kept.keys_in(1) == ["a"]
     assert kept.drop(1) == {"a": 4}
     assert dict(kept) == {"cc": 3}
     assert kept.drop(1) == {}

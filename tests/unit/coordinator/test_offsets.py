@@ -55,8 +55,8 @@ class Book:
         self.offsets.replay("g", tp, Committed(5, -1, "", self.clock.now_ms(), **more))
 
     def expired(self) -> list[Any]:
-        effects = self.offsets.expire(self.groups.by_id["g"])
-        return [records.read_key(record.key) for record in effects.records]
+        result = self.offsets.expire(self.groups.by_id["g"])
+        return [records.read_key(record.key) for record in result.records]
 
     def after(self, days: float) -> list[Any]:
         self.clock.advance(days * DAY_MS)

@@ -8,29 +8,30 @@ from uuid import UUID
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.share_partition.share_coordinator import ShareStates
+from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 
 
 def test_the_shortest_time_decides_when_partitions_are_looked_at() -> None:
     async def test() -> None:
         config, clock, image = BrokerConfig({}), ManualClock(), ClusterImage("c")
-        states = ShareStates(config, clock, lambda: image)
+        states = ShareCoordinator(config, clock, lambda: image)
+        timeouts = states._lock_timeouts
         slow, fast = ShareKey("slow", UUID(int=1), 0), ShareKey("fast", UUID(int=1), 0)
-        states.watch(slow, 60.0)
-        states.watch(fast, 20.0)
-        states.watch(fast, 15.0)
+        states.schedule_lock_timeout(slow, 60.0)
+        states.schedule_lock_timeout(fast, 20.0)
+        states.schedule_lock_timeout(fast, 15.0)
         for _ in range(1000):
-            states.watch(slow, 61.0)
-        assert states._timer is not None
-        assert states._timer.when() < asyncio.get_running_loop().time() + 16
-        assert len(states._due) == 3
+            states.schedule_lock_timeout(slow, 61.0)
+        assert timeouts._timer is not None
+        assert timeouts._timer.when() < asyncio.get_running_loop().time() + 16
+        assert len(timeouts._due) == 3
         clock.advance(15_000)
-        states._tick()
-        assert states._timer.when() > asyncio.get_running_loop().time() + 4
+        timeouts.expire()
+        assert timeouts._timer.when() > asyncio.get_running_loop().time() + 4
         clock.advance(45_000)
-        states._tick()
-        assert states._timer is None
-        assert not states._watched
+        timeouts.expire()
+        assert timeouts._timer is None
+        assert not timeouts._scheduled
 
     asyncio.run(test())

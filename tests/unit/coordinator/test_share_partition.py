@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from ottla.coordinator.group.common.group import NEVER
-from ottla.coordinator.share_partition.share_partition import Limits, Run, Said, SharePartition, State
+from ottla.coordinator.runtime.deadline_queue import NEVER
+from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, Limits, Run, SharePartition, State
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 LIMITS = Limits(max_records=10, max_deliveries=3, lock_seconds=30.0)
@@ -33,9 +33,9 @@ def test_members_get_records_that_nobody_has() -> None:
 def test_the_start_moves_past_what_is_done_with() -> None:
     shared = begun()
     shared.acquire("a", 0, 4, 9, 0)
-    shared.acknowledge("a", [Said(1, 2, [ACCEPT])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(1, 2, [ACCEPT])], 0)
     assert shared.start == 0
-    shared.acknowledge("a", [Said(0, 0, [REJECT])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 0, [REJECT])], 0)
     assert (shared.start, sorted(shared.slots)) == (3, [3, 4])
 
 
@@ -43,14 +43,14 @@ def test_released_records_are_delivered_again_until_the_limit() -> None:
     shared = begun()
     for delivery in (1, 2, 3):
         assert ranges(shared.acquire("a", 0, 0, 9, 0)) == [(0, 0, delivery)]
-        shared.acknowledge("a", [Said(0, 0, [RELEASE])], 0)
+        shared.acknowledge("a", [AcknowledgedRange(0, 0, [RELEASE])], 0)
     assert (shared.start, shared.slots) == (1, {})
 
 
 def test_each_record_may_have_a_type_of_its_own() -> None:
     shared = begun()
     shared.acquire("a", 0, 3, 9, 0)
-    shared.acknowledge("a", [Said(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
     assert (shared.start, {o: s.state for o, s in shared.slots.items()}) == (
         1,
         {1: State.AVAILABLE, 2: State.ARCHIVED, 3: State.ARCHIVED},
@@ -60,36 +60,36 @@ def test_each_record_may_have_a_type_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("said", "error"),
     [
-        (Said(0, 9, [ACCEPT]), InvalidRequestError),
-        (Said(2, 1, [ACCEPT]), InvalidRequestError),
-        (Said(0, 2, [ACCEPT, ACCEPT]), InvalidRequestError),
-        (Said(0, 0, [9]), InvalidRequestError),
-        (Said(3, 3, [ACCEPT]), InvalidRecordStateError),
-        (Said(2, 2, [ACCEPT]), InvalidRecordStateError),
+        (AcknowledgedRange(0, 9, [ACCEPT]), InvalidRequestError),
+        (AcknowledgedRange(2, 1, [ACCEPT]), InvalidRequestError),
+        (AcknowledgedRange(0, 2, [ACCEPT, ACCEPT]), InvalidRequestError),
+        (AcknowledgedRange(0, 0, [9]), InvalidRequestError),
+        (AcknowledgedRange(3, 3, [ACCEPT]), InvalidRecordStateError),
+        (AcknowledgedRange(2, 2, [ACCEPT]), InvalidRecordStateError),
     ],
 )
-def test_what_a_member_may_not_say_changes_nothing(said: Said, error: type[Exception]) -> None:
+def test_what_a_member_may_not_say_changes_nothing(said: AcknowledgedRange, error: type[Exception]) -> None:
     shared = begun()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acquire("b", 3, 3, 9, 0)
-    shared.acknowledge("a", [Said(2, 2, [RELEASE])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
     with pytest.raises(error):
-        shared.acknowledge("a", [Said(1, 1, [ACCEPT]), said], 0)
+        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT]), said], 0)
     assert shared.slots[1].state is State.ACQUIRED
 
 
 def test_a_late_word_on_records_before_the_start_is_let_pass() -> None:
     shared = begun()
     shared.acquire("a", 0, 2, 9, 0)
-    shared.acknowledge("a", [Said(0, 1, [ACCEPT])], 0)
-    shared.acknowledge("a", [Said(0, 2, [ACCEPT, ACCEPT, RELEASE])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 2, [ACCEPT, ACCEPT, RELEASE])], 0)
     assert (shared.start, shared.slots[2].state) == (2, State.AVAILABLE)
 
 
 def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
     shared = begun()
     shared.acquire("a", 0, 1, 9, 0)
-    shared.acknowledge("a", [Said(1, 1, [RENEW])], 20)
+    shared.acknowledge("a", [AcknowledgedRange(1, 1, [RENEW])], 20)
     assert shared.next_expiry == 30
     assert shared.expire(30) == [0]
     assert shared.next_expiry == 50
@@ -114,7 +114,7 @@ def test_only_so_many_records_are_in_the_works() -> None:
     assert ranges(shared.acquire("a", 0, 99, 99, 0)) == [(0, 9, 1)]
     assert shared.is_full
     assert shared.acquire("a", 10, 99, 99, 0) == []
-    shared.acknowledge("a", [Said(0, 3, [ACCEPT])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT])], 0)
     assert ranges(shared.acquire("a", 10, 99, 99, 0)) == [(10, 13, 1)]
 
 
@@ -122,7 +122,7 @@ def test_gaps_of_a_compacted_log_are_stepped_over() -> None:
     shared = begun()
     assert ranges(shared.acquire("a", 50, 51, 9, 0)) == [(50, 51, 1)]
     assert ranges(shared.acquire("a", 55, 55, 9, 0)) == [(55, 55, 1)]
-    shared.acknowledge("a", [Said(50, 51, [ACCEPT])], 0)
+    shared.acknowledge("a", [AcknowledgedRange(50, 51, [ACCEPT])], 0)
     assert shared.start == 55
 
 
@@ -138,9 +138,17 @@ def test_what_the_log_has_deleted_is_over() -> None:
 def test_what_is_kept_is_found_again_without_owners() -> None:
     shared = begun()
     shared.acquire("a", 0, 6, 9, 0)
-    shared.acknowledge("a", [Said(0, 0, [ACCEPT]), Said(2, 3, [ACCEPT]), Said(4, 4, [RELEASE])], 0)
+    shared.acknowledge(
+        "a",
+        [
+            AcknowledgedRange(0, 0, [ACCEPT]),
+            AcknowledgedRange(2, 3, [ACCEPT]),
+            AcknowledgedRange(4, 4, [RELEASE]),
+        ],
+        0,
+    )
     again = begun()
-    again.restore(shared.start, shared.kept())
+    again.restore(shared.start, shared.stored_runs())
     assert (again.start, again.end) == (1, 5)
     assert {o: (s.state, s.delivered) for o, s in again.slots.items()} == {
         1: (State.AVAILABLE, 0),
@@ -172,7 +180,7 @@ def test_each_record_has_one_owner_at_a_time_and_ends_after_so_many_deliveries(s
         elif what < 0.85 and mine:
             offset = r.choice(mine)
             kind = r.choice([ACCEPT, RELEASE, REJECT])
-            shared.acknowledge(member, [Said(offset, offset, [kind])], now)
+            shared.acknowledge(member, [AcknowledgedRange(offset, offset, [kind])], now)
             del owners[offset]
             accepted |= {offset} if kind == ACCEPT else set()
         elif what < 0.92:
@@ -184,7 +192,7 @@ def test_each_record_has_one_owner_at_a_time_and_ends_after_so_many_deliveries(s
                 assert owners.pop(offset) == member
         else:
             again = begun()
-            again.restore(shared.start, shared.kept())
+            again.restore(shared.start, shared.stored_runs())
             assert again.start == shared.start
             for offset in owners:
                 deliveries[offset] -= 1

@@ -21,10 +21,10 @@ def test_control_batches_are_not_replayed_as_transactions(control: bool, replaye
     batch = builder.close(7, 0, transactional=True, control=control)
     batches: list[memoryview] = []
 
-    def read_batch(index: int, data: memoryview, replay: Any) -> int:
+    def replay_batch(index: int, data: memoryview, replay: Any) -> int:
         batches.append(data)
         return 1
 
-    runtime = SimpleNamespace(_log=SimpleNamespace(read_batch=read_batch), _replay=None)
-    assert TransactionRuntime.read(cast(TransactionRuntime, runtime), 0, read_header(batch), batch) == 1
+    runtime = SimpleNamespace(_log=SimpleNamespace(replay_batch=replay_batch), replay=None)
+    assert TransactionRuntime.replay_batch(cast(TransactionRuntime, runtime), 0, read_header(batch), batch) == 1
     assert len(batches) == replayed

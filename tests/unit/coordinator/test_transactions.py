@@ -7,8 +7,8 @@ import pytest
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
 from ottla.coordinator.transaction.transactions import (
+    InitProducerIdRequestData,
     NeedsProducerId,
-    Wish,
     add_partitions,
     complete,
     end,
@@ -16,7 +16,7 @@ from ottla.coordinator.transaction.transactions import (
     fence,
     init_producer,
     is_expired,
-    is_late,
+    is_timed_out,
     missing,
     next_producer,
 )
@@ -43,7 +43,7 @@ def at(state: State, **changes: object) -> Transaction:
 
 
 def init(known: Transaction | None, expected: Producer | None = None, fresh: int | None = None) -> Transaction:
-    return init_producer(known, Wish("tx", 100, expected), NOW, BUMPS, fresh)
+    return init_producer(known, InitProducerIdRequestData("tx", 100, expected), NOW, BUMPS, fresh)
 
 
 # InitProducerId
@@ -234,9 +234,9 @@ def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
 
 
 def test_transactions_are_late_after_their_timeout() -> None:
-    assert not is_late(at(State.ONGOING), 600)
-    assert is_late(at(State.ONGOING), 601)
-    assert not is_late(at(State.PREPARE_ABORT), 10_000)
+    assert not is_timed_out(at(State.ONGOING), 600)
+    assert is_timed_out(at(State.ONGOING), 601)
+    assert not is_timed_out(at(State.PREPARE_ABORT), 10_000)
 
 
 def test_ids_at_rest_expire() -> None:

@@ -33,10 +33,10 @@ class Heard:
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
-    def led(self, partition: Partition) -> None:
+    def on_leader(self, partition: Partition) -> None:
         self.calls.append(("led", partition.image.leader_epoch))
 
-    def resigned(self, tp: TopicPartition) -> None:
+    def on_resigned(self, tp: TopicPartition) -> None:
         self.calls.append(("resigned", tp.partition))
 
 
@@ -125,7 +125,7 @@ def test_a_broker_that_is_about_to_stop_does_not_follow_who_leads_next(tmp_path:
         assert leader is not None
         brokers.live[0].partitions.leaving = True
         await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
-        wait = leader.safe(leader.append(view()).last_offset + 1)
+        wait = leader.when_committed(leader.append(view()).last_offset + 1)
         assert wait is not None
         await wait
         await asyncio.sleep(1)
@@ -140,8 +140,8 @@ def test_acks_all_waits_for_all_in_sync_and_acks_1_for_none(tmp_path: Path) -> N
         partition = brokers.live[0].partition
         assert partition is not None
         end = partition.append(view()).last_offset + 1
-        assert partition.safe(end, acks=1) is None
-        wait = partition.safe(end)
+        assert partition.when_committed(end, acks=1) is None
+        wait = partition.when_committed(end)
         assert wait is not None
         await wait
         assert partition.high_watermark == end
@@ -154,7 +154,7 @@ def test_too_few_in_sync_refuse_acks_all_and_give_up_what_waits(tmp_path: Path) 
         partition = brokers.live[0].partition
         assert partition is not None
         brokers.cut.update((1, 2))
-        wait = partition.safe(partition.append(view()).last_offset + 1)
+        wait = partition.when_committed(partition.append(view()).last_offset + 1)
         assert wait is not None
         await now(brokers, isr=(0,))
         with pytest.raises(NotEnoughReplicasAfterAppendError):
@@ -173,7 +173,7 @@ def test_a_silent_follower_leaves_the_isr_and_comes_back(tmp_path: Path) -> None
         assert partition is not None
         await asyncio.sleep(1)
         brokers.cut.add(2)
-        wait = partition.safe(partition.append(view()).last_offset + 1)
+        wait = partition.when_committed(partition.append(view()).last_offset + 1)
         assert wait is not None
         async with asyncio.timeout(10):
             await wait
@@ -254,7 +254,7 @@ def test_a_new_leader_is_fetched_from_at_once(tmp_path: Path) -> None:
         await now(brokers, leader=1, leader_epoch=1)
         new = brokers.live[1].partition
         assert new is not None
-        wait = new.safe(new.append(view()).last_offset + 1)
+        wait = new.when_committed(new.append(view()).last_offset + 1)
         assert wait is not None
         async with asyncio.timeout(0.1):
             await wait

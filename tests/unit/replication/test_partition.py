@@ -78,7 +78,7 @@ def test_without_an_fsync_an_append_is_safe_at_once(tmp_path: Path) -> None:
         told: list[int] = []
         partition.watch(told.append)
         appended = partition.append(view(b"a"))
-        assert partition.safe(appended.last_offset + 1) is None
+        assert partition.when_committed(appended.last_offset + 1) is None
         assert (partition.high_watermark, len(told)) == (1, 1)
         partition.unwatch(told.append)
         assert not held.jobs
@@ -91,7 +91,7 @@ def test_with_an_fsync_readers_and_writers_wait_for_it_and_one_serves_many(tmp_p
         waits = []
         for value in (b"a", b"b", b"c"):
             appended = partition.append(view(value))
-            waits.append(partition.safe(appended.last_offset + 1))
+            waits.append(partition.when_committed(appended.last_offset + 1))
         assert partition.high_watermark == 0
         assert partition.read(0, 1000, committed_only=False, at_least_one=True).nbytes == 0
         assert len(held.jobs) == 1
@@ -110,7 +110,7 @@ def test_with_an_fsync_readers_and_writers_wait_for_it_and_one_serves_many(tmp_p
 def test_a_failed_fsync_is_an_error_and_nothing_becomes_readable(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         appended = partition.append(view(b"a"))
-        wait = partition.safe(appended.last_offset + 1)
+        wait = partition.when_committed(appended.last_offset + 1)
         held.run_one(OSError(5, "EIO"))
         assert wait is not None
         with pytest.raises(KafkaStorageError):
@@ -191,7 +191,7 @@ def test_confirm_leadership_alone_in_sync_needs_nobody(tmp_path: Path) -> None:
 def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         assert partition.append(view(b"a")).base_offset == 0
-        assert partition.safe(1) is None
+        assert partition.when_committed(1) is None
 
     with_partition(test, tmp_path, min_isr=2)
 
@@ -199,7 +199,7 @@ def test_a_lone_replica_is_enough_whatever_the_topic_asks_for(tmp_path: Path) ->
 def test_a_closed_partition_sends_everybody_elsewhere(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
         appended = partition.append(view(b"a"))
-        wait = partition.safe(appended.last_offset + 1)
+        wait = partition.when_committed(appended.last_offset + 1)
         told: list[int] = []
         partition.watch(told.append)
         partition.close()
@@ -276,7 +276,7 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
             partition = Partition(log, IMAGE, 1, workers)
             partition.lead(IMAGE)
             appended = partition.append(view(b"a"))
-            wait = partition.safe(appended.last_offset + 1)
+            wait = partition.when_committed(appended.last_offset + 1)
             assert wait is not None
             await wait
         log.close()
@@ -286,7 +286,7 @@ def test_workers_may_be_real_threads(tmp_path: Path) -> None:
 
 def test_fsync_that_fails_at_the_end_is_told_and_stops_nothing(tmp_path: Path) -> None:
     async def test(partition: Partition, held: Held) -> None:
-        wait = partition.safe(partition.append(view(b"a")).last_offset + 1)
+        wait = partition.when_committed(partition.append(view(b"a")).last_offset + 1)
         flushing = asyncio.ensure_future(partition.flush())
         await asyncio.sleep(0)
         held.jobs.pop(0)

@@ -43,7 +43,7 @@ class Writer:
         value = b"%d" % self._number * self.brokers.random.randint(1, 60)
         try:
             appended = partition.append(memoryview(batch(value, timestamp=1)))
-            wait = partition.safe(appended.last_offset + 1)
+            wait = partition.when_committed(appended.last_offset + 1)
             if wait is not None:
                 await asyncio.wait_for(wait, 1.5)
         except (KafkaError, TimeoutError):

@@ -22,8 +22,6 @@ def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Awaitable[Resp
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)
-    token = runtime.token()
-    runtime.carry_out(
-        request.group_id, runtime.groups.consumer_heartbeat(request, call.version, client_of(call), token)
-    )
+    token = runtime.response_future()
+    runtime.execute(request.group_id, runtime.groups.consumer_heartbeat(request, call.version, client_of(call), token))
     return token

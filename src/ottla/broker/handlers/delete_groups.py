@@ -25,7 +25,7 @@ async def _delete_all(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsR
             call.require(ACLOperation.DELETE, ResourceType.GROUP, group_id)
             runtime.check(group_id)
             await runtime.append(group_id, runtime.offsets.delete_group(group_id).records)
-            call.services.share_states.group_deleted(group_id)
+            call.services.share_states.delete_group(group_id)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)

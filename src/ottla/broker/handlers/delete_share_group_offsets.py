@@ -29,7 +29,7 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteSha
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")
             answer.topic_id = topic.id
-            call.services.share_states.forget_topic(request.group_id, topic.id)
+            call.services.share_states.delete_topic(request.group_id, topic.id)
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message
         responses.append(answer)

@@ -45,7 +45,7 @@ def _wanted(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> Iter
         yield from ((t.topic_name, t.partitions) for t in wanted.topics)
         return
     begun: dict[str, list[int]] = {}
-    for key in call.services.share_states.of_group(wanted.group_id):
+    for key in call.services.share_states.keys_of_group(wanted.group_id):
         name = call.services.image.names.get(key.topic_id)
         if name is not None:
             begun.setdefault(name, []).append(key.partition)

@@ -20,8 +20,8 @@ def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)
-    token = runtime.token()
-    runtime.carry_out(request.group_id, runtime.groups.join(request, call.version, client_of(call), token))
+    token = runtime.response_future()
+    runtime.execute(request.group_id, runtime.groups.join(request, call.version, client_of(call), token))
     return token
 
 

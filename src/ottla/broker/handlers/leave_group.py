@@ -16,6 +16,6 @@ def handle(request: LeaveGroupRequest, call: Call) -> Awaitable[Response]:
     call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     runtime = call.services.groups
     runtime.check(request.group_id)
-    token = runtime.token()
-    runtime.carry_out(request.group_id, runtime.groups.leave(request, call.version, token))
+    token = runtime.response_future()
+    runtime.execute(request.group_id, runtime.groups.leave(request, call.version, token))
     return token

@@ -378,7 +378,7 @@ def _append(
         log_start_offset=appended.log_start_offset,
     )
     if request.acks:
-        safe = partition.safe(appended.last_offset + 1, request.acks)
+        safe = partition.when_committed(appended.last_offset + 1, request.acks)
         if safe is not None:
             waits.append(Wait(answer, partition.topic_partition, appended.header, safe))
     return answer

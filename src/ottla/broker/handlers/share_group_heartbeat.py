@@ -22,6 +22,6 @@ def handle(request: ShareGroupHeartbeatRequest, call: Call) -> Awaitable[Respons
     runtime = call.services.groups
     if request.group_id:
         runtime.check(request.group_id)
-    token = runtime.token()
-    runtime.carry_out(request.group_id, runtime.groups.share_heartbeat(request, client_of(call), token))
+    token = runtime.response_future()
+    runtime.execute(request.group_id, runtime.groups.share_heartbeat(request, client_of(call), token))
     return token

@@ -18,6 +18,6 @@ def handle(request: SyncGroupRequest, call: Call) -> Awaitable[Response]:
     check_size((assigned.assignment for assigned in request.assignments), call)
     runtime = call.services.groups
     runtime.check(request.group_id)
-    token = runtime.token()
-    runtime.carry_out(request.group_id, runtime.groups.sync(request, token))
+    token = runtime.response_future()
+    runtime.execute(request.group_id, runtime.groups.sync(request, token))
     return token

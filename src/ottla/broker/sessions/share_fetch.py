@@ -12,7 +12,7 @@ from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
-from ottla.coordinator.share_partition.share_partition import Run, Said, SharePartition
+from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, Run, SharePartition
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import InvalidRecordStateError, KafkaError, UnknownTopicIdError, code_of
 from ottla.model import SHARE_GROUP_STATE, ACLOperation, TopicPartition
@@ -60,10 +60,10 @@ class ShareReader:
         found = states.get(key)
         if found is None:
             earliest = self._options().share_auto_offset_reset == EARLIEST
-            found = states.open(key, log.log_start_offset if earliest else log.high_watermark)
+            found = states.initialize(key, log.log_start_offset if earliest else log.high_watermark)
         if found.start < log.log_start_offset:
             found.forget_before(log.log_start_offset)
-            states.save(key)
+            states.write(key)
         return found
 
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
@@ -88,7 +88,7 @@ class ShareReader:
                 count += sum(run.last - run.first + 1 for run in taken)
         if not runs:
             return None
-        self._services.share_states.watch(self._key(tip), now + shared.limits.lock_seconds)
+        self._services.share_states.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
@@ -100,10 +100,10 @@ class ShareReader:
             if shared is None:
                 raise InvalidRecordStateError
             now = self._services.clock.monotonic()
-            said = [Said(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
+            said = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
             changed = shared.acknowledge(self._member_id, said, now)
-            states.watch(key, now + shared.limits.lock_seconds)  # some may have been renewed
-            safe = states.save(key) if changed else None
+            states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some may have been renewed
+            safe = states.write(key) if changed else None
             if safe is not None:
                 await safe
         except KafkaError as error:

@@ -15,11 +15,11 @@ from ottla.coordinator.group.classic.classic_groups import MEMBER_ID_REQUIRED_SI
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
 from ottla.coordinator.group.common.consumer_member import Classic, ConsumerMember, MemberState
 from ottla.coordinator.group.common.consumer_topics import named
-from ottla.coordinator.group.common.group import NEVER
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timers
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate
 from ottla.coordinator.group.consumer.consumer_groups import ConsumerGroups
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import (
     IllegalGenerationError,
@@ -50,7 +50,7 @@ class ClassicMembers:
         self._clock = clock
         self._image = image
 
-    def join(self, group: ConsumerGroup, join: Join, effects: CoordinatorResult) -> None:
+    def join(self, group: ConsumerGroup, join: Join, result: CoordinatorResult) -> None:
         """JoinGroup: answered at once, with the member's epoch as its generation."""
         request = join.request
         member_id = request.member_id or join.new_id
@@ -63,11 +63,11 @@ class ClassicMembers:
         before = self._member(draft, join, member_id)
         owned = named(subscription.owned_partitions, self._image())
         member = self._groups.advance(draft, _described(before, join, subscription), owned)
-        effects.records += draft.records
-        self._answer(group, join, member, effects)
+        result.records += draft.records
+        self._answer(group, join, member, result)
         if request.group_instance_id is not None and self._conversion.can_downgrade(draft.group, set()):
             # it came back in the place of the last one that spoke the new protocol, and takes over what that one read
-            self._conversion.downgrade(draft.group, set(), effects)
+            self._conversion.downgrade(draft.group, set(), result)
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """SyncGroup: what the last join brought."""
@@ -98,20 +98,20 @@ class ClassicMembers:
             raise RebalanceInProgressError
 
     def leave(
-        self, group: ConsumerGroup, leaving: list[MemberIdentity], effects: CoordinatorResult
+        self, group: ConsumerGroup, leaving: list[MemberIdentity], result: CoordinatorResult
     ) -> list[MemberResponse]:
         """LeaveGroup: several members at once."""
-        gone: set[str] = set()
-        results = []
-        for who in leaving:
-            result = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+        member_ids: set[str] = set()
+        responses = []
+        for identity in leaving:
+            response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             try:
-                gone.add(_leaver(group, who).id)
+                member_ids.add(_leaver(group, identity).id)
             except KafkaError as error:
-                result.error_code = code_of(error)
-            results.append(result)
-        self._groups.remove(group, gone, effects)
-        return results
+                response.error_code = code_of(error)
+            responses.append(response)
+        self._groups.remove(group, member_ids, result)
+        return responses
 
     def _member(self, draft: ConsumerGroupUpdate, join: Join, member_id: str) -> ConsumerMember:
         request = join.request
@@ -121,13 +121,13 @@ class ClassicMembers:
             return draft.group.member_of(member_id, request.group_instance_id)
         return self._groups.static_member(draft, request.group_instance_id, member_id, classic=True)
 
-    def _answer(self, group: ConsumerGroup, join: Join, member: ConsumerMember, effects: CoordinatorResult) -> None:
+    def _answer(self, group: ConsumerGroup, join: Join, member: ConsumerMember, result: CoordinatorResult) -> None:
         assert member.classic is not None
         timers = self._touch(group, member)
         timers.join = NEVER
         timers.sync = self._clock.monotonic() + member.rebalance_timeout_ms / 1000
-        effects.reply(
-            join.token,
+        result.respond(
+            join.future,
             JoinGroupResponse(
                 generation_id=member.epoch,
                 protocol_type=CONSUMER,

@@ -54,42 +54,44 @@ class GroupCoordinator:
         self.share = ShareGroups(config, clock, image, self.by_id)
         self._classic_members = ClassicMembers(self.consumer, conversion, clock, image)
 
-    def join(self, request: JoinGroupRequest, version: int, client: Client, token: ResponseFuture) -> CoordinatorResult:
+    def join(
+        self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture
+    ) -> CoordinatorResult:
         """JoinGroup."""
         group = self.by_id.get(request.group_id)
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         if isinstance(group, ShareGroup):
-            effects.reply(token, join_error(InconsistentGroupProtocolError(), request.member_id))
-            return effects
+            result.respond(future, join_error(InconsistentGroupProtocolError(), request.member_id))
+            return result
         if not isinstance(group, ConsumerGroup):
-            return self.classic.join(request, version, client, token)
+            return self.classic.join(request, version, client, future)
         if group.is_empty and request.member_id:
-            effects.reply(token, join_error(UnknownMemberIdError(), request.member_id))
-            return effects
+            result.respond(future, join_error(UnknownMemberIdError(), request.member_id))
+            return result
         if group.is_empty:
-            effects.records += consumer_records.group_tombstones(group)
+            result.records += consumer_records.group_tombstones(group)
             del self.by_id[group.id]
-            effects.extend(self.classic.join(request, version, client, token))
-            return effects
-        join = self.classic.join_of(request, version, client, token)
+            result.extend(self.classic.join(request, version, client, future))
+            return result
+        join = self.classic.join_of(request, version, client, future)
         try:
             self.classic.check_join(request)
-            self._classic_members.join(group, join, effects)
+            self._classic_members.join(group, join, result)
         except KafkaError as error:
-            effects.reply(token, join_error(error, request.member_id))
-        return effects
+            result.respond(future, join_error(error, request.member_id))
+        return result
 
-    def sync(self, request: SyncGroupRequest, token: ResponseFuture) -> CoordinatorResult:
+    def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
         """SyncGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self.classic.sync(request, token)
-        effects = CoordinatorResult()
+            return self.classic.sync(request, future)
+        result = CoordinatorResult()
         try:
-            effects.reply(token, self._classic_members.sync(group, request))
+            result.respond(future, self._classic_members.sync(group, request))
         except KafkaError as error:
-            effects.reply(token, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
-        return effects
+            result.respond(future, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Heartbeat: raises what the member has to do about it."""
@@ -99,45 +101,45 @@ class GroupCoordinator:
         else:
             self.classic.heartbeat(request)
 
-    def leave(self, request: LeaveGroupRequest, version: int, token: ResponseFuture) -> CoordinatorResult:
+    def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
         """LeaveGroup."""
         group = self.by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self.classic.leave(request, version, token)
-        effects = CoordinatorResult()
+            return self.classic.leave(request, version, future)
+        result = CoordinatorResult()
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
-        results = self._classic_members.leave(group, leaving, effects)
+        results = self._classic_members.leave(group, leaving, result)
         code = results[0].error_code if old else 0
-        effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
-        return effects
+        result.respond(future, LeaveGroupResponse(error_code=code, members=[] if old else results))
+        return result
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, version: int, client: Client, token: ResponseFuture
+        self, request: ConsumerGroupHeartbeatRequest, version: int, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
         """ConsumerGroupHeartbeat."""
-        return self.consumer.heartbeat(request, version, client, token)
+        return self.consumer.heartbeat(request, version, client, future)
 
     def share_heartbeat(
-        self, request: ShareGroupHeartbeatRequest, client: Client, token: ResponseFuture
+        self, request: ShareGroupHeartbeatRequest, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
         """ShareGroupHeartbeat."""
-        return self.share.heartbeat(request, client, token)
+        return self.share.heartbeat(request, client, future)
 
-    def tick(self, group: Group) -> CoordinatorResult:
+    def expire(self, group: Group) -> CoordinatorResult:
         """Do what is due by now."""
         if isinstance(group, ConsumerGroup):
-            return self.consumer.tick(group)
+            return self.consumer.expire(group)
         if isinstance(group, ShareGroup):
-            return self.share.tick(group)
+            return self.share.expire(group)
         assert isinstance(group, ClassicGroup)
-        return self.classic.tick(group)
+        return self.classic.expire(group)
 
-    def send_away(self, group: Group) -> CoordinatorResult:
+    def unload(self, group: Group) -> CoordinatorResult:
         """The coordinator closes, or another one takes the group: whoever waits is told that it is elsewhere."""
         if isinstance(group, ConsumerGroup):
             self.consumer.forget_timers(group.id)
-        return self.classic.send_away(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
+        return self.classic.unload(group) if isinstance(group, ClassicGroup) else CoordinatorResult()
 
     def replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
         """Take the record of a group over. A live classic group's own describes what is in memory already."""

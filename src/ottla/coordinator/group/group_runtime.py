@@ -1,16 +1,12 @@
-"""The coordinator at work: append what was decided, take it over, then reply.
+"""The runtime of the group coordinator: append the records of a decision, replay them, then respond.
 
-Groups live in the partitions of `__consumer_offsets` by the hash of their id. State in memory is what the records in
-the log say: a decision's records are appended first, then replayed into memory, and answers go out when the append is
-safe. A partition that this broker begins to lead is read from its beginning, and forgotten when another one leads it.
-Loop thread.
+Groups and their offsets live in the partitions of `__consumer_offsets` by the hash of the group id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import heapq
 import logging
 from collections.abc import Callable, Collection, Sequence
 
@@ -19,11 +15,13 @@ from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.records import Committed
-from ottla.coordinator.group.common.group import NEVER, Group
+from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.pending_offsets import Key, Open
-from ottla.coordinator.runtime.coordinator_log import CoordinatorLog, Producer, told, until_safe
+from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
+from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import CoordinatorResult, Record
 from ottla.errors import (
@@ -42,259 +40,217 @@ from ottla.storage.producer_state import COMMIT, read_marker
 
 log = logging.getLogger("ottla.coordinator")
 
-Batch = memoryview
-MIN_TICK_SECONDS = 0.001
-"""Kafka's timers have the same step. Sessions that end shortly after one another all end in time, so that who waits for
-the end of a session finds the group empty."""
 
-
-class GroupRuntime:
-    """Groups and offsets of this broker, with their log and their timers."""
+class GroupRuntime(CoordinatorRuntime):
+    """The groups and offsets of this broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
-        self._clock = clock
-        self._image = image
-        self._log = CoordinatorLog(CONSUMER_OFFSETS, clock, image, self)
-        self.shards = self._log.shards
-        """Told which partitions this broker leads."""
-        self._sees_all_topics = config.zookeeper_connect is None
-        """In a cluster a topic may be there that this broker has not heard of yet, so its offsets must stay."""
+        super().__init__(CONSUMER_OFFSETS, config, clock, image)
         self._append_seconds = config.offsets_commit_timeout_ms / 1000
-        self._expire_seconds = config.offsets_retention_check_interval_ms / 1000
-        self._due: list[tuple[float, str]] = []
-        self._scheduled: dict[str, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._expiry_seconds = config.offsets_retention_check_interval_ms / 1000
+        self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
-        self._closed = False
-        by_id: ShardedMap[str, Group] = ShardedMap(self._log.kept_in)
-        by_group: ShardedMap[str, dict[TopicPartition, Committed]] = ShardedMap(self._log.kept_in)
+        by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
+        by_group: ShardedMap[str, dict[TopicPartition, Committed]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
         self.groups = GroupCoordinator(config, clock, image, by_id=by_id)
         self.offsets = Offsets(config, clock, self.groups, by_group)
 
     async def start(self) -> None:
-        """Wait until everything is read that is led by now, and begin to watch the time."""
-        await self.shards.all_loaded()
-        self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
+        """Wait until all partitions are loaded, then expire offsets regularly."""
+        await super().start()
+        self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
 
     def close(self) -> None:
-        """Stop the timers; members that wait for a rebalance are told to look for the coordinator again."""
-        self._closed = True
-        self._log.close()
-        for timer in (self._timer, self._expiry):
-            if timer is not None:
-                timer.cancel()
+        """Stop the timers; requests and members that wait for a rebalance get NotCoordinatorError."""
+        super().close()
+        self._deadlines.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
         for group in self.groups.by_id.values():
-            self._reply(self.groups.send_away(group), None)
+            self._respond(self.groups.unload(group), None)
 
-    def check(self, group_id: str) -> None:
-        """Raise the error of a broker that is not this group's coordinator."""
-        self._log.partition(group_id)
-
-    def partition_of(self, group_id: str) -> TopicPartition:
-        """Where a group's offsets lie."""
-        return TopicPartition(CONSUMER_OFFSETS, self._log.index(group_id))
-
-    def token(self) -> asyncio.Future[Response]:
-        """A place for an answer that may come later."""
+    def response_future(self) -> asyncio.Future[Response]:
+        """Return a future for a response that `execute` sends."""
         return asyncio.get_running_loop().create_future()
 
-    def carry_out(self, group_id: str, effects: CoordinatorResult) -> None:
-        """Append, replay, reply. A failed append turns the replies into its error."""
+    def execute(self, group_id: str, result: CoordinatorResult) -> None:
+        """Append the records, replay them, and respond; if the append fails, with its error."""
         try:
-            safe = self._append(group_id, effects.records)
+            committed = self._append(group_id, result.records)
         except KafkaError as error:
-            log.warning("group %s: %s", group_id, error)
-            self._reply(effects, told(error))
+            log.warning("Cannot append the records of group %s: %s", group_id, error)
+            self._respond(result, to_client_error(error))
         else:
-            if effects.converted is not None:
-                self.groups.by_id[group_id] = effects.converted
-            if safe is None:
-                self._reply(effects, None)
+            if result.replacement is not None:
+                self.groups.by_id[group_id] = result.replacement
+            if committed is None:
+                self._respond(result, None)
             else:
-                self._reply_when(safe, effects)
-        self._reschedule(group_id)
+                self._respond_when(committed, result)
+        self._schedule(group_id)
 
-    async def append(self, group_id: str, new: Sequence[Record]) -> None:
-        """Append and replay records; returns when they are safe."""
+    async def append(self, group_id: str, records: Sequence[Record]) -> None:
+        """Append and replay records; return when they are committed."""
         try:
-            safe = self._append(group_id, new)
+            committed = self._append(group_id, records)
         except InvalidCommitOffsetSizeError:
             raise
         except KafkaError as error:
-            raise told(error) from error
-        if safe is not None:
-            await until_safe(safe, self._append_seconds)
+            raise to_client_error(error) from error
+        if committed is not None:
+            await wait_committed(committed, self._append_seconds)
 
     async def append_pending(self, group_id: str, new: Sequence[Record], producer: Producer) -> None:
-        """Append offsets that count once the producer's transaction commits; returns when they are safe."""
+        """Append offsets of the producer's open transaction; return when they are replicated."""
         try:
-            safe = self._log.append(group_id, new, producer)
+            committed = self._log.append(group_id, new, producer)
         except MessageTooLargeError:
             raise InvalidCommitOffsetSizeError from None
         except KafkaError as error:
-            raise told(error) from error
+            raise to_client_error(error) from error
         transaction = Open(self._log.index(group_id), producer.id)
         for record in new:
-            self._hold(transaction, record.key, record.value)
-        if safe is not None:
-            await until_safe(safe, self._append_seconds)
+            self._replay_pending(transaction, record.key, record.value)
+        if committed is not None:
+            await wait_committed(committed, self._append_seconds)
 
-    def transaction_ended(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
-        """A transaction has its marker in a partition of `__consumer_offsets`: its offsets count now, or never."""
+    def on_transaction_end(self, partition: TopicPartition, producer_id: int, commit: bool) -> None:
+        """Apply or drop the offsets of a transaction whose marker is in a partition of `__consumer_offsets`."""
         if not self.shards.is_loaded(partition.partition):
-            return  # who reads the partition meets the marker, in its place
-        ended = self._end(Open(partition.partition, producer_id), commit)
+            return  # the marker is replayed, in its place, when the partition is loaded
+        ended = self._end_transaction(Open(partition.partition, producer_id), commit)
         for key in ended:
-            self._reschedule(key.group_id)
-        self._forget_unknown({key.tp.topic for key in ended})  # deleted while the transaction was open
+            self._schedule(key.group_id)
+        self._remove_unknown_topics({key.tp.topic for key in ended})  # deleted while the transaction was open
 
-    def _forget_unknown(self, topics: set[str]) -> None:
-        """Forget offsets of those of the topics that are no more."""
+    def _remove_unknown_topics(self, topics: set[str]) -> None:
         if self._sees_all_topics:
-            self.topics_deleted(frozenset(topics - self._image().topics.keys()))
+            self.on_topics_deleted(frozenset(topics - self._image().topics.keys()))
 
-    def topics_deleted(self, topics: frozenset[str]) -> None:
-        """Forget offsets of topics that are no more."""
-        for group_id, gone in list(self.offsets.forget_topics(topics)):
+    def on_topics_deleted(self, topics: frozenset[str]) -> None:
+        """Remove the offsets of deleted topics."""
+        for group_id, tombstones in list(self.offsets.topic_tombstones(topics)):
             try:
-                self._append(group_id, gone)
+                self._append(group_id, tombstones)
             except CoordinatorLoadInProgressError:
                 continue  # they expire
             except KafkaError as error:
-                log.error("group %s: offsets of deleted topics stay: %s", group_id, error)
+                log.error("Cannot remove the offsets of group %s for deleted topics: %s", group_id, error)
 
     def _append(self, group_id: str, new: Sequence[Record]) -> asyncio.Future[None] | None:
         if not new:
             return None
         try:
-            safe = self._log.append(group_id, new)
+            committed = self._log.append(group_id, new)
         except MessageTooLargeError:
             raise InvalidCommitOffsetSizeError from None
         for record in new:
-            self._replay(record.key, record.value, live=True)
-        return safe
+            self.replay(record.key, record.value, live=True)
+        return committed
 
-    def _reply_when(self, safe: asyncio.Future[None], effects: CoordinatorResult) -> None:
-        """Answer when an append is safe, or has failed, or takes too long."""
-        late = asyncio.get_running_loop().call_later(
-            self._append_seconds, self._reply, effects, CoordinatorNotAvailableError()
+    def _respond_when(self, committed: asyncio.Future[None], result: CoordinatorResult) -> None:
+        timeout = asyncio.get_running_loop().call_later(
+            self._append_seconds, self._respond, result, CoordinatorNotAvailableError()
         )
 
-        def settle(done: asyncio.Future[None]) -> None:
-            late.cancel()
-            self._reply(effects, _failure(done))
+        def respond(done: asyncio.Future[None]) -> None:
+            timeout.cancel()
+            self._respond(result, _append_error(done))
 
-        safe.add_done_callback(settle)
+        committed.add_done_callback(respond)
 
-    def _reply(self, effects: CoordinatorResult, error: KafkaError | None) -> None:
-        for token, response in effects.replies:
-            assert isinstance(token, asyncio.Future)
-            if token.done():
-                continue  # the client has gone
-            token.set_result(response if error is None else type(response)(error_code=code_of(error)))  # type: ignore[call-arg]
+    def _respond(self, result: CoordinatorResult, error: KafkaError | None) -> None:
+        for future, response in result.responses:
+            assert isinstance(future, asyncio.Future)
+            if future.done():
+                continue  # the client has disconnected
+            future.set_result(response if error is None else type(response)(error_code=code_of(error)))  # type: ignore[call-arg]
 
-    # The partitions that come and go
+    # Loading and replay
 
-    def read(self, index: int, header: BatchHeader, data: Batch) -> int:
-        """Take a batch of a partition over that is being read."""
+    def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
+        """Replay a batch of a partition that is being loaded. Return the number of records."""
         transaction = Open(index, header.producer_id)
         if header.is_control:
-            self._end(transaction, _commits(data))
+            self._end_transaction(transaction, _is_commit(data))
             return 1
         if header.is_transactional:
-            return self._log.read_batch(index, data, functools.partial(self._hold, transaction))
-        return self._log.read_batch(index, data, functools.partial(self._replay, live=False))
+            return self._log.replay_batch(index, data, functools.partial(self._replay_pending, transaction))
+        return self._log.replay_batch(index, data, self.replay)
 
-    def loaded(self, index: int) -> None:
-        """A partition is in memory: its groups have their time from now."""
-        for group in self._by_id.of(index):
-            self._reschedule(group.id)
-        # deleted just before the broker died
-        self._forget_unknown({tp.topic for offsets in self._by_group.of(index) for tp in offsets})
+    def on_loaded(self, index: int) -> None:
+        """Start the timers of a partition's groups: their sessions begin now."""
+        for group in self._by_id.values_in(index):
+            self._schedule(group.id)
+        # topics that were deleted just before the previous broker died
+        self._remove_unknown_topics({tp.topic for offsets in self._by_group.values_in(index) for tp in offsets})
 
-    def unload(self, index: int) -> None:
-        """Another broker coordinates the groups of a partition; who waits is told so."""
+    def on_unloaded(self, index: int) -> None:
+        """Drop the groups of a partition; pending requests get NotCoordinatorError."""
         for group in self._by_id.drop(index).values():
-            self._reply(self.groups.send_away(group), None)
-            self._scheduled.pop(group.id, None)
+            self._respond(self.groups.unload(group), None)
+            self._deadlines.discard(group.id)
         self._by_group.drop(index)
         self.offsets.pending.drop(index)
 
-    def _end(self, transaction: Open, commit: bool) -> Collection[Key]:
-        """Take over, or drop, the offsets of a transaction; whose they are."""
+    def _end_transaction(self, transaction: Open, commit: bool) -> Collection[Key]:
+        """Apply or drop the offsets of a transaction. Return their keys."""
         pending = self.offsets.pending
         ended = pending.commit(transaction) if commit else pending.end(transaction)
         for key, committed in ended.items() if commit else ():
-            self.offsets.keep(key.group_id, key.tp, committed)
+            self.offsets.set(key.group_id, key.tp, committed)
         return ended.keys()
 
-    def _replay(self, key: bytes, value: bytes | None, *, live: bool) -> None:
-        """Take a record over: an offset, or something about a group."""
+    def replay(self, key: bytes, value: bytes | None, *, live: bool = False) -> None:
+        """Apply a record: an offset, or a group's. `live`: this broker has appended it just now."""
         group_id, tp = records.read_key(key) or (None, None)
         if group_id is not None and tp is not None:
             self.offsets.replay(group_id, tp, None if value is None else records.read_offset(value))
         else:
             self.groups.replay(key, value, live=live)
 
-    def _hold(self, transaction: Open, key: bytes, value: bytes | None) -> None:
-        """Keep an offset aside whose transaction is open."""
+    def _replay_pending(self, transaction: Open, key: bytes, value: bytes | None) -> None:
+        """Remember an offset until its transaction ends."""
         group_id, tp = records.read_key(key) or (None, None)
         if group_id is not None and tp is not None:
             committed = None if value is None else records.read_offset(value)
             self.offsets.pending.add(transaction, Key(group_id, tp), committed)
 
-    def _reschedule(self, group_id: str) -> None:
+    # Timers
+
+    def _schedule(self, group_id: str) -> None:
         group = self.groups.by_id.get(group_id)
-        due = NEVER if group is None else group.next_deadline()
-        if due < self._scheduled.get(group_id, NEVER):
-            self._scheduled[group_id] = due
-            heapq.heappush(self._due, (due, group_id))
-            self._set_timer()
+        if group is not None:
+            self._deadlines.schedule(group_id, group.next_deadline())
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._due and not self._closed:
-            wait = max(MIN_TICK_SECONDS, self._due[0][0] - self._clock.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
+    def _on_deadline(self, group_id: str) -> None:
+        group = self.groups.by_id.get(group_id)
+        if group is not None:
+            self._execute_safely(group_id, functools.partial(self.groups.expire, group))
 
-    def _tick(self) -> None:
-        now = self._clock.monotonic()
-        while self._due and self._due[0][0] <= now:
-            due, group_id = heapq.heappop(self._due)
-            if self._scheduled.get(group_id) != due:
-                continue  # an earlier time was scheduled since
-            del self._scheduled[group_id]
-            group = self.groups.by_id.get(group_id)
-            if group is not None:
-                self._guarded(group_id, lambda group=group: self.groups.tick(group))  # type: ignore[misc]
-        self._set_timer()
-
-    def _guarded(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
-        """Carry a decision out; one group's trouble must not stop the clock of all others."""
+    def _execute_safely(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
+        """Execute a decision of a timer; a bug that one group meets must not stop the timers of the others."""
         try:
-            self.carry_out(group_id, decide())
+            self.execute(group_id, decide())
         except Exception:
-            # a bug: the others go on
-            log.exception("group %s", group_id)
+            log.exception("Cannot handle a timeout of group %s", group_id)
 
-    def _expire(self) -> None:
+    def _expire_offsets(self) -> None:
         for index in self.shards.indexes:
-            for group in self._by_id.of(index):
-                self._guarded(group.id, lambda group=group: self.offsets.expire(group))  # type: ignore[misc]
-        self._expiry = asyncio.get_running_loop().call_later(self._expire_seconds, self._expire)
+            for group in self._by_id.values_in(index):
+                self._execute_safely(group.id, functools.partial(self.offsets.expire, group))
+        self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
 
 
-def _commits(control: Batch) -> bool:
-    """Whether a control batch says that its producer's transaction is committed."""
+def _is_commit(control: memoryview) -> bool:
+    """Whether a control batch has a COMMIT marker."""
     markers = [read_marker(record) for record in records_of(control)]
     return any(marker is not None and marker.type == COMMIT for marker in markers)
 
 
-def _failure(done: asyncio.Future[None]) -> KafkaError | None:
+def _append_error(done: asyncio.Future[None]) -> KafkaError | None:
     error = CoordinatorNotAvailableError() if done.cancelled() else done.exception()
     if error is None:
         return None
-    return told(error) if isinstance(error, KafkaError) else CoordinatorNotAvailableError()
+    return to_client_error(error) if isinstance(error, KafkaError) else CoordinatorNotAvailableError()

@@ -82,26 +82,26 @@ class Offsets:
         group = self._existing(group_id)
         if not group.is_empty:
             raise NonEmptyGroupError
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         for tp in {*self.by_group.get(group_id, ()), *self.pending.of_group(group_id)}:
-            effects.records.append(records.offset_record(group_id, tp, None))
-        effects.records += tombstones(group)
-        return effects
+            result.records.append(records.offset_record(group_id, tp, None))
+        result.records += tombstones(group)
+        return result
 
     def expire(self, group: Group) -> CoordinatorResult:
         """Remove offsets that outlived `offsets.retention.minutes`; then the group, if nobody is in it (KIP-211)."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         if isinstance(group, ShareGroup):
-            return effects  # its progress is kept elsewhere, and for as long as the group
+            return result  # its progress is kept elsewhere, and for as long as the group
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
         pending = set(self.pending.of_group(group.id))
         kept = pending.union(tp for tp in offsets if subscribed(tp.topic))
         gone = [tp for tp, committed in offsets.items() if tp not in kept and self._expired(group, committed)]
-        effects.records += [records.offset_record(group.id, tp, None) for tp in gone]
+        result.records += [records.offset_record(group.id, tp, None) for tp in gone]
         if group.is_empty and not pending and len(gone) == len(offsets):
-            effects.records += tombstones(group)
-        return effects
+            result.records += tombstones(group)
+        return result
 
     def _expired(self, group: Group, committed: Committed) -> bool:
         since = group.retained_since(committed.commit_ms)
@@ -116,7 +116,7 @@ class Offsets:
             raise GroupIdNotFoundError(f"The group id {group_id} was not found.")
         return group
 
-    def forget_topics(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
+    def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
         """Per group, what takes back the offsets of deleted topics."""
         for group_id, offsets in self.by_group.items():
             gone = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
@@ -126,9 +126,9 @@ class Offsets:
     def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
         """Take over a record that is in the log."""
         self.pending.beat(Key(group_id, tp))
-        self.keep(group_id, tp, committed)
+        self.set(group_id, tp, committed)
 
-    def keep(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
+    def set(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
         """An offset counts from now on, or no more."""
         if committed is not None:
             self.by_group.setdefault(group_id, {})[tp] = committed

@@ -1,7 +1,7 @@
-"""An internal topic as the log of a coordinator: which partition a key lives in, appending to it, and reading it again.
+"""An internal topic as the log of a coordinator: which partition a key belongs to, appending to it, and replaying it.
 
-What coordinators share: keys are spread over the topic's partitions by their hash, this broker coordinates those keys
-whose partition it leads, and what was appended is what the next leader finds. Loop thread.
+Keys are spread over the topic's partitions by their hash. A broker coordinates the keys of the partitions that it
+leads, and the next leader restores their state from what was appended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
-from ottla.coordinator.runtime.loader import Shards, State
+from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
 from ottla.coordinator.runtime.result import Record
 from ottla.errors import (
     CoordinatorLoadInProgressError,
@@ -36,14 +36,14 @@ log = logging.getLogger("ottla.coordinator")
 
 
 class Producer(NamedTuple):
-    """In whose transaction records are written."""
+    """A producer id and epoch."""
 
     id: int
     epoch: int
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition that a group or a transactional id lives in: Java's String.hashCode, made positive, modulo."""
+    """Return the partition of a group id or transactional id: Java's String.hashCode, made positive, modulo."""
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -54,62 +54,58 @@ def partition_of(key: str, partitions: int) -> int:
 
 
 class CoordinatorLog:
-    """One internal topic, as far as this broker leads it."""
+    """The partitions of one internal topic that this broker leads. Not thread-safe: event loop only."""
 
-    def __init__(self, topic: str, clock: Clock, image: Callable[[], ClusterImage], state: State) -> None:
+    def __init__(self, topic: str, clock: Clock, image: Callable[[], ClusterImage], state: Shards) -> None:
         self._topic = topic
         self._clock = clock
         self._image = image
-        self._reading: int | None = None
-        self.shards = Shards(topic, state)
-
-    def close(self) -> None:
-        """This broker coordinates nothing any more."""
-        self.shards.close()
+        self._loading: int | None = None
+        self.shards = CoordinatorShards(topic, state)
 
     def index(self, key: str) -> int:
-        """The number of a key's partition. NotCoordinatorError before the topic is there."""
+        """Return the number of a key's partition. NotCoordinatorError if the topic does not exist yet."""
         topic = self._image().topics.get(self._topic)
         if topic is None:
             raise NotCoordinatorError
         return partition_of(key, len(topic.partitions))
 
     def leader(self, key: str) -> int:
-        """The broker that leads a key's partition, as far as this one knows."""
-        known = self._image().partition(TopicPartition(self._topic, self.index(key)))
-        return NO_LEADER if known is None else known.leader
+        """Return the id of the broker that leads a key's partition, according to this broker's cluster image."""
+        image = self._image().partition(TopicPartition(self._topic, self.index(key)))
+        return NO_LEADER if image is None else image.leader
 
-    def kept_in(self, key: str) -> int:
-        """Of which partition something is that is kept in memory.
+    def partition_for(self, key: str) -> int:
+        """Return the number of the partition whose state includes the key.
 
-        What is read is of the partition that is read: a leader may hear of its role before it hears of the topic.
+        While a partition is loaded, this is its number: a leader may learn of its role before it learns of the topic.
         """
-        return self.index(key) if self._reading is None else self._reading
+        return self.index(key) if self._loading is None else self._loading
 
     def partition(self, key: str) -> Partition:
-        """The partition of a key. NotCoordinatorError where another broker leads it; others while it is being read."""
+        """Return the partition of a key. Raises NotCoordinatorError or CoordinatorLoadInProgressError."""
         return self.shards.partition(self.index(key))
 
     def append(
         self, key: str, records: Sequence[Record], producer: Producer | None = None
     ) -> asyncio.Future[None] | None:
-        """Append records as one batch, in a producer's transaction where one is given.
+        """Append records as one batch, in the producer's transaction if there is one.
 
-        None when they are safe at once, else what becomes done when they are.
+        Return None if they are committed at once, else a future that completes when they are.
         """
         partition = self.partition(key)
         appended = partition.append(_batch(records, self._clock.now_ms(), producer), from_client=False)
-        return partition.safe(appended.last_offset + 1)
+        return partition.when_committed(appended.last_offset + 1)
 
-    def safe(self, key: str) -> asyncio.Future[None] | None:
-        """None when everything appended so far for a key is safe, else what becomes done when it is."""
+    def when_committed(self, key: str) -> asyncio.Future[None] | None:
+        """Return None if everything appended for a key is committed, else a future that completes when it is."""
         partition = self.partition(key)
-        return partition.safe(partition.log.log_end_offset)
+        return partition.when_committed(partition.log.log_end_offset)
 
-    def read_batch(self, index: int, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
-        """Replay the records of one batch; how many. One that cannot be read must not cost all the others."""
+    def replay_batch(self, index: int, data: memoryview, replay: Callable[[bytes, bytes | None], None]) -> int:
+        """Replay the records of one batch. Return their number. A malformed record is skipped, not the others."""
         count = 0
-        self._reading = index
+        self._loading = index
         try:
             for record in records_of(data):
                 if record.key is None:
@@ -118,14 +114,14 @@ class CoordinatorLog:
                     replay(record.key, record.value)
                     count += 1
                 except KafkaError as error:
-                    log.error("offset %d of %s is left out: %s", record.offset, self._topic, error)
+                    log.error("Skipping malformed record at offset %d of %s: %s", record.offset, self._topic, error)
         finally:
-            self._reading = None
+            self._loading = None
         return count
 
 
-def told(error: KafkaError) -> KafkaError:
-    """What a client is told when its coordinator could not write: to look for another one, or to try again."""
+def to_client_error(error: KafkaError) -> KafkaError:
+    """Return the error of a failed append as a client expects it: find the coordinator again, or retry."""
     if isinstance(error, CoordinatorLoadInProgressError):
         return error
     if isinstance(error, NotLeaderOrFollowerError | KafkaStorageError | NotCoordinatorError):
@@ -135,20 +131,20 @@ def told(error: KafkaError) -> KafkaError:
     return CoordinatorNotAvailableError()
 
 
-async def until_safe(safe: asyncio.Future[None], seconds: float | None = None) -> None:
-    """Wait until an append is safe. Raises what a client is told where it fails, or takes too long."""
+async def wait_committed(committed: asyncio.Future[None], seconds: float | None = None) -> None:
+    """Wait until an append is committed. Raises `to_client_error` if it fails or takes longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds):
-            await asyncio.shield(safe)  # others may wait for the same
+            await asyncio.shield(committed)  # other requests may wait for the same future
     except TimeoutError:
         raise CoordinatorNotAvailableError("the append was not replicated in time") from None
     except KafkaError as error:
-        raise told(error) from error
+        raise to_client_error(error) from error
 
 
 def _batch(records: Sequence[Record], now_ms: int, producer: Producer | None) -> memoryview:
-    room = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in records)
-    builder = BatchBuilder(bytearray(room))
+    size = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in records)
+    builder = BatchBuilder(bytearray(size))
     for record in records:
         fits = builder.append(now_ms, record.key, record.value)
         assert fits, "the upper bound of a record's size is too low"

@@ -1,11 +1,10 @@
-"""Which partitions of an internal topic this broker coordinates, and how their state comes into memory and goes again.
+"""Loading and unloading the partitions of an internal topic. Kafka's `CoordinatorLoader`.
 
-A coordinator hears when this broker begins to lead a partition of its topic, which is then read from the beginning, and
-when it leads no more: all that was kept in memory of that partition is forgotten. Keys of a partition that is being
-read are not answered for. Long partitions are read in slices, one after the other and each in turn, so that nobody has
-to wait for long; one that is short is there at once. Kafka's `CoordinatorLoader`. Loop thread.
+When this broker becomes the leader of a partition of the topic, the partition is read from its beginning; when it
+resigns, its state is dropped. Until a partition is loaded, requests for its keys fail. Long partitions are read in
+slices, in turns with each other and with requests; a short one is loaded at once.
 
-A broker that goes on to lead under a new epoch keeps the state: nobody else has written to the partition since.
+A broker that stays the leader in a new epoch keeps the state: no other broker has written to the partition since.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from ottla.storage.log import Log
 log = logging.getLogger("ottla.coordinator")
 
 SLICE_RECORDS: Final = 500
-"""Records that are read before others have their turn: some milliseconds."""
+"""Records per slice: some milliseconds."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class State(Protocol):
-    """What a coordinator keeps in memory of its topic's partitions."""
+class Shards(Protocol):
+    """The state of a topic's partitions: Kafka's `CoordinatorShard`, for all partitions of one broker."""
 
-    def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Take a batch of the partition's log over; how many records that were."""
+    def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
+        """Replay a batch of a partition that is being loaded. Return the number of records."""
         ...
 
-    def loaded(self, index: int) -> None:
-        """All of the partition is in memory."""
+    def on_loaded(self, index: int) -> None:
+        """Handle that all of a partition is in memory."""
         ...
 
-    def unload(self, index: int) -> None:
-        """Forget everything of the partition; who waits is told to look for the coordinator again."""
+    def on_unloaded(self, index: int) -> None:
+        """Drop the state of a partition; fail pending requests, so that clients find the new coordinator."""
         ...
 
 
-class Shard:
-    """One partition, for as long as this broker leads it."""
+class CoordinatorShard:
+    """One partition while this broker leads it."""
 
     __slots__ = ("_batches", "_log", "_position", "failed", "loaded", "partition", "records")
 
@@ -57,63 +56,62 @@ class Shard:
         self.loaded = False
         self.failed = False
         self.records = 0
-        """How many were read."""
+        """How many were replayed."""
         self._position = 0
         self._log: Log | None = None
         self._batches: Iterator[tuple[BatchHeader, memoryview]] = iter(())
 
     @property
     def index(self) -> int:
-        """Its number."""
         return self.partition.topic_partition.partition
 
-    def read_slice(self, state: State) -> bool:
-        """Read on for a while; whether that was all. What is appended meanwhile is read, too."""
-        if self._log is not self.partition.log:  # at first, and when the log has moved to another directory
+    def load_slice(self, state: Shards) -> bool:
+        """Replay the next slice, including what was appended meanwhile. Return whether that was all."""
+        if self._log is not self.partition.log:  # at first, and after a move to another log directory
             self._log = self.partition.log
             self._batches = self._log.batches_from(self._position)
         end = self.records + SLICE_RECORDS
         for header, data in self._batches:
             self._position = header.next_offset
-            self.records += state.read(self.index, header, data)
+            self.records += state.replay_batch(self.index, header, data)
             if self.records >= end:
                 return False
         return True
 
 
-class Shards:
-    """The partitions of one topic that this broker coordinates. A LeadershipListener."""
+class CoordinatorShards:
+    """The partitions of one topic that this broker leads. A LeadershipListener."""
 
-    def __init__(self, topic: str, state: State) -> None:
+    def __init__(self, topic: str, state: Shards) -> None:
         self._topic = topic
         self._state = state
-        self._shards: dict[int, Shard] = {}
-        self._unread: deque[Shard] = deque()
-        self._reading: asyncio.Task[None] | None = None
+        self._shards: dict[int, CoordinatorShard] = {}
+        self._unloaded: deque[CoordinatorShard] = deque()
+        self._loading: asyncio.Task[None] | None = None
         self._closed = False
 
-    def led(self, partition: Partition) -> None:
-        """This broker leads a partition: read it."""
+    def on_leader(self, partition: Partition) -> None:
+        """Load a partition that this broker leads."""
         tp = partition.topic_partition
         if tp.topic != self._topic or self._closed:
             return
-        known = self._shards.get(tp.partition)
-        if known is not None and known.partition is partition and not known.failed:
+        shard = self._shards.get(tp.partition)
+        if shard is not None and shard.partition is partition and not shard.failed:
             return
-        self.resigned(tp)
-        shard = self._shards[tp.partition] = Shard(partition)
-        if self._unread or not self._read(shard):
-            self._unread.append(shard)
-            if self._reading is None:
-                self._reading = asyncio.get_running_loop().create_task(self._read_all())
+        self.on_resigned(tp)
+        shard = self._shards[tp.partition] = CoordinatorShard(partition)
+        if self._unloaded or not self._load(shard):
+            self._unloaded.append(shard)
+            if self._loading is None:
+                self._loading = asyncio.get_running_loop().create_task(self._load_all())
 
-    def resigned(self, tp: TopicPartition) -> None:
-        """Another broker leads it, or nobody: forget it."""
+    def on_resigned(self, tp: TopicPartition) -> None:
+        """Drop the state of a partition that this broker no longer leads."""
         if tp.topic == self._topic and self._shards.pop(tp.partition, None) is not None:
-            self._state.unload(tp.partition)
+            self._state.on_unloaded(tp.partition)
 
     def partition(self, index: int) -> Partition:
-        """The partition of that number, to append to. Raises why there is no answer for its keys."""
+        """Return a loaded partition. Raises NotCoordinatorError or CoordinatorLoadInProgressError."""
         shard = self._shards.get(index)
         if shard is None or shard.failed or self._closed:
             raise NotCoordinatorError
@@ -122,62 +120,62 @@ class Shards:
         return shard.partition
 
     def is_loaded(self, index: int) -> bool:
-        """Whether the partition is led here, and in memory."""
+        """Whether this broker leads the partition and has loaded it."""
         shard = self._shards.get(index)
         return shard is not None and shard.loaded
 
     @property
     def are_loading(self) -> bool:
-        """Whether one of them is being read."""
-        return bool(self._unread)
+        """Whether a partition is being loaded."""
+        return bool(self._unloaded)
 
     @property
     def indexes(self) -> list[int]:
-        """The partitions that are in memory."""
+        """The numbers of the loaded partitions."""
         return [shard.index for shard in self._shards.values() if shard.loaded]
 
     async def all_loaded(self) -> None:
-        """Wait until nothing is being read."""
-        while self._reading is not None:
-            await asyncio.wait([self._reading])
+        """Wait until no partition is being loaded."""
+        while self._loading is not None:
+            await asyncio.wait([self._loading])
 
     def close(self) -> None:
-        """This broker coordinates nothing any more."""
+        """Load nothing more; `partition` raises NotCoordinatorError."""
         self._closed = True
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
 
-    async def _read_all(self) -> None:
+    async def _load_all(self) -> None:
         try:
-            while self._unread:
-                shard = self._unread.popleft()
+            while self._unloaded:
+                shard = self._unloaded.popleft()
                 if self._shards.get(shard.index) is not shard:
-                    continue  # led no more
-                if not self._read(shard):
-                    self._unread.append(shard)
+                    continue  # this broker has resigned
+                if not self._load(shard):
+                    self._unloaded.append(shard)
                 await asyncio.sleep(0)
         finally:
-            self._reading = None
+            self._loading = None
 
-    def _read(self, shard: Shard) -> bool:
-        """Read on; whether there is nothing left to do for it."""
+    def _load(self, shard: CoordinatorShard) -> bool:
+        """Load the next slice. Return whether the shard is loaded, or has failed."""
         try:
-            if not shard.read_slice(self._state):
+            if not shard.load_slice(self._state):
                 return False
             shard.loaded = True
-            self._state.loaded(shard.index)
+            self._state.on_loaded(shard.index)
         except Exception:
-            # a disk, or a bug: this broker cannot answer for the partition, but goes on with the others
-            log.exception("%s cannot be read", shard.partition.topic_partition)
+            # a disk error or a bug: this broker cannot coordinate the partition, but continues with the others
+            log.exception("Cannot load %s; its keys have no coordinator", shard.partition.topic_partition)
             shard.loaded, shard.failed = False, True
-            self._state.unload(shard.index)
+            self._state.on_unloaded(shard.index)
         if shard.records:
-            log.info("%s: %d records read", shard.partition.topic_partition, shard.records)
+            log.info("Loaded %d records of %s", shard.records, shard.partition.topic_partition)
         return True
 
 
 class ShardedMap(MutableMapping[K, V]):
-    """What a coordinator keeps, by its key, with the keys of each partition: those that go when it goes."""
+    """A mapping that knows which of its keys belong to which partition, so that these can be dropped together."""
 
     def __init__(self, index: Callable[[K], int]) -> None:
         self._index = index
@@ -194,7 +192,7 @@ class ShardedMap(MutableMapping[K, V]):
 
     def __delitem__(self, key: K) -> None:
         del self._values[key]
-        # not by its index, which nobody knows once the topic is deleted; a topic has some fifty partitions
+        # not by its index, which cannot be computed once the topic is deleted; a topic has some fifty partitions
         for keys in self._keys.values():
             keys.discard(key)
 
@@ -204,14 +202,14 @@ class ShardedMap(MutableMapping[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def keys_of(self, index: int) -> list[K]:
-        """The keys of a partition."""
+    def keys_in(self, index: int) -> list[K]:
+        """Return the keys of a partition."""
         return list(self._keys.get(index, ()))
 
-    def of(self, index: int) -> list[V]:
-        """What is kept of a partition."""
-        return [self._values[key] for key in self.keys_of(index)]
+    def values_in(self, index: int) -> list[V]:
+        """Return the values of a partition."""
+        return [self._values[key] for key in self.keys_in(index)]
 
     def drop(self, index: int) -> dict[K, V]:
-        """Forget a partition; what was kept of it."""
+        """Remove and return the entries of a partition."""
         return {key: self._values.pop(key) for key in self._keys.pop(index, ())}

@@ -9,11 +9,11 @@ from ottla.protocol.message import Response
 
 
 class ResponseFuture(Protocol):
-    """Where an answer goes: a future of the runtime's, or anything that a test can hold."""
+    """Receives the response to a request: a future of the runtime, or any object in tests."""
 
 
 class Record(NamedTuple):
-    """A record for `__consumer_offsets`; a value of None removes what the key stands for."""
+    """A record of an internal topic; a value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -21,18 +21,18 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """Collected while a request is decided."""
+    """Collected while a request is handled."""
 
     records: list[Record] = field(default_factory=list)
-    replies: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
-    converted: Any = None
-    """The Group that replaces one that changes its protocol, once the records are appended."""
+    responses: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
+    replacement: Any = None
+    """The Group that replaces one whose protocol changes, once the records are appended."""
 
-    def extend(self, more: CoordinatorResult) -> None:
-        """Another decision comes after this one."""
-        self.records += more.records
-        self.replies += more.replies
+    def extend(self, other: CoordinatorResult) -> None:
+        """Append the records and responses of a later decision."""
+        self.records += other.records
+        self.responses += other.responses
 
-    def reply(self, token: ResponseFuture, response: Response) -> None:
-        """Give this answer once the records are safe."""
-        self.replies.append((token, response))
+    def respond(self, future: ResponseFuture, response: Response) -> None:
+        """Send a response once the records are committed."""
+        self.responses.append((future, response))

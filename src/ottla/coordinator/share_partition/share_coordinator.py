@@ -1,13 +1,12 @@
-"""All partitions that share groups read, with their log (`__share_group_state`) and the time that members have.
+"""The share coordinator: the state of all share partitions, its log (`__share_group_state`) and the acquisition locks.
 
-Kept are the start and what was acknowledged or delivered before, not who has a record now: a new leader knows of
-nobody. Loop thread.
+The log has the start offset and the states of records behind it, not which member has acquired a record: after a change
+of the leader all acquired records are available again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from uuid import UUID
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.common.group import NEVER
 from ottla.coordinator.group.common.group_configs import SHARE, GroupOptions
-from ottla.coordinator.runtime.coordinator_log import CoordinatorLog
+from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import Record
 from ottla.coordinator.share_partition import share_state_records as records
@@ -26,133 +25,110 @@ from ottla.coordinator.share_partition.share_partition import Limits, ShareParti
 from ottla.coordinator.share_partition.share_state_records import Progress, ShareKey
 from ottla.errors import KafkaError
 from ottla.model import SHARE_GROUP_STATE
-from ottla.records.batch import BatchHeader
 
 log = logging.getLogger("ottla.coordinator")
 
 
 @dataclass(slots=True)
-class Kept:
-    """A partition, and how often it was written."""
+class StoredPartition:
+    """A share partition and the number of its last snapshot."""
 
     partition: SharePartition
     snapshot_epoch: int = 0
 
 
-class ShareStates:
-    """The progress of all share groups in the partitions that this broker leads."""
+class ShareCoordinator(CoordinatorRuntime):
+    """The share partitions of all groups whose state is in the partitions that this broker leads."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
-        self._config = config
-        self._clock = clock
-        self._image = image
-        self._log = CoordinatorLog(SHARE_GROUP_STATE, clock, image, self)
-        self.shards = self._log.shards
-        """Told which partitions this broker leads."""
-        self._sees_all_topics = config.zookeeper_connect is None
-        """In a cluster a topic may be there that this broker has not heard of yet, so what is kept of it must stay."""
-        self._kept: ShardedMap[ShareKey, Kept] = ShardedMap(lambda key: self._log.kept_in(str(key)))
-        self._due: list[tuple[float, ShareKey]] = []
-        self._watched: dict[ShareKey, float] = {}
-        """When each of them is looked at: when the first of its records comes back."""
-        self._timer: asyncio.TimerHandle | None = None
+        super().__init__(SHARE_GROUP_STATE, config, clock, image)
+        self._stored: ShardedMap[ShareKey, StoredPartition] = ShardedMap(lambda key: self._log.partition_for(str(key)))
+        self._lock_timeouts: DeadlineQueue[ShareKey] = DeadlineQueue(clock, self._expire_locks)
         self.options = GroupOptions(SHARE, config, image)
 
-    async def start(self) -> None:
-        """Wait until everything is read that is led by now."""
-        await self.shards.all_loaded()
+    def close(self) -> None:
+        """Stop coordinating, and stop the timer."""
+        super().close()
+        self._lock_timeouts.close()
 
-    def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Take a batch of a partition over that is being read."""
-        return 1 if header.is_control else self._log.read_batch(index, data, self.replay)
+    def on_loaded(self, index: int) -> None:
+        """Remove the state of topics that were deleted just before the previous broker died."""
+        if self._sees_all_topics:
+            names = self._image().names
+            self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])
 
-    def loaded(self, index: int) -> None:
-        """A partition of the log is in memory."""
-        if self._sees_all_topics:  # one may have been deleted just before the broker died
-            kept, known = self._kept.keys_of(index), self._image().names
-            self._forget([key for key in kept if key.topic_id not in known])
-
-    def unload(self, index: int) -> None:
-        """Another broker keeps what is in a partition of the log; who waits here is woken, and finds out."""
-        for key, kept in self._kept.drop(index).items():
-            self._watched.pop(key, None)
-            for waiter in list(kept.partition.waiters):
+    def on_unloaded(self, index: int) -> None:
+        """Drop the state of a partition; pending fetches are woken, and fail."""
+        for key, stored in self._stored.drop(index).items():
+            self._lock_timeouts.discard(key)
+            for waiter in list(stored.partition.waiters):
                 waiter()
 
-    def close(self) -> None:
-        """Stop the timer."""
-        self._log.close()
-        if self._timer is not None:
-            self._timer.cancel()
-
     def get(self, key: ShareKey) -> SharePartition | None:
-        """A partition that the group has read before, with the limits that the group has now."""
-        found = self._kept.get(key)
-        if found is None:
+        """Return a share partition with the current limits of its group, or None if the group has not read it yet."""
+        stored = self._stored.get(key)
+        if stored is None:
             return None
-        found.partition.limits = self._limits(key)
-        return found.partition
+        stored.partition.limits = self._limits(key)
+        return stored.partition
 
-    def of_group(self, group_id: str) -> list[ShareKey]:
-        """The partitions that a group has begun to read."""
-        return [key for key in self._kept if key.group_id == group_id]
+    def keys_of_group(self, group_id: str) -> list[ShareKey]:
+        """Return the share partitions that a group has read."""
+        return [key for key in self._stored if key.group_id == group_id]
 
-    def open(self, key: ShareKey, start: int) -> SharePartition:
-        """Begin to read a partition at an offset, which is kept."""
+    def initialize(self, key: ShareKey, start: int) -> SharePartition:
+        """Create a share partition with its start offset."""
         partition = SharePartition(start, start, self._limits(key))
-        kept = Kept(partition)
-        self._log.append(str(key), [self._snapshot(key, kept)])
-        self._kept[key] = kept
+        stored = StoredPartition(partition)
+        self._log.append(str(key), [self._snapshot(key, stored)])
+        self._stored[key] = stored
         return partition
 
-    def save(self, key: ShareKey) -> asyncio.Future[None] | None:
-        """Keep how far it is; None when that is safe at once, else what becomes done when it is."""
-        kept = self._kept[key]
-        kept.snapshot_epoch += 1
-        return self._log.append(str(key), [self._snapshot(key, kept)])
+    def write(self, key: ShareKey) -> asyncio.Future[None] | None:
+        """Write a snapshot. Return None if it is committed at once, else a future that completes when it is."""
+        stored = self._stored[key]
+        stored.snapshot_epoch += 1
+        return self._log.append(str(key), [self._snapshot(key, stored)])
 
     def reset(self, key: ShareKey, start: int) -> asyncio.Future[None] | None:
-        """Begin anew at an offset, for a group without members; as `save` tells when that is safe."""
-        if key not in self._kept:
-            self._kept[key] = Kept(SharePartition(start, start, self._limits(key)))
+        """Start again at an offset, for a group without members; returns what `write` returns."""
+        if key not in self._stored:
+            self._stored[key] = StoredPartition(SharePartition(start, start, self._limits(key)))
         else:
-            self._kept[key].partition = SharePartition(start, start, self._limits(key))
-        return self.save(key)
+            self._stored[key].partition = SharePartition(start, start, self._limits(key))
+        return self.write(key)
 
-    def forget_topic(self, group_id: str, topic_id: UUID) -> None:
-        """Forget how far a group was in a topic."""
-        self._forget([key for key in self.of_group(group_id) if key.topic_id == topic_id])
+    def delete_topic(self, group_id: str, topic_id: UUID) -> None:
+        """Delete the state of a group in a topic."""
+        self._remove([key for key in self.keys_of_group(group_id) if key.topic_id == topic_id])
 
-    def watch(self, key: ShareKey, until: float) -> None:
-        """Records were acquired until then."""
-        if until < self._watched.get(key, NEVER):
-            self._watched[key] = until
-            heapq.heappush(self._due, (until, key))
-            self._set_timer()
+    def schedule_lock_timeout(self, key: ShareKey, until: float) -> None:
+        """Release records that are acquired until then, in seconds of the clock's `monotonic`."""
+        self._lock_timeouts.schedule(key, until)
 
     def release(self, group_id: str, member_id: str) -> None:
-        """A member is gone: what it has is for others."""
-        for key in self.of_group(group_id):
-            self._save_quietly(key, self._kept[key].partition.release(member_id))
+        """Release the records of a member that has left."""
+        for key in self.keys_of_group(group_id):
+            self._write_if_changed(key, self._stored[key].partition.release(member_id))
 
-    def group_deleted(self, group_id: str) -> None:
-        """Forget how far a group was."""
-        self._forget(self.of_group(group_id))
+    def delete_group(self, group_id: str) -> None:
+        """Delete the state of a group."""
+        self._remove(self.keys_of_group(group_id))
 
-    def topics_deleted(self, ids: Collection[UUID]) -> None:
-        """Forget partitions of topics that are no more."""
+    def on_topics_deleted(self, ids: Collection[UUID]) -> None:
+        """Delete the state of deleted topics."""
         for index in self.shards.indexes:
-            self._forget([key for key in self._kept.keys_of(index) if key.topic_id in ids])
+            self._remove([key for key in self._stored.keys_in(index) if key.topic_id in ids])
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take a record over that the log holds."""
-        found = records.read(key, value)
-        if found is None:
+        """Apply a record of a partition that is being loaded."""
+        entry = records.read(key, value)
+        if entry is None:
             return
-        share_key, progress = found
+        share_key, progress = entry
         if progress is None:
-            if share_key in self._kept:
-                del self._kept[share_key]
+            if share_key in self._stored:
+                del self._stored[share_key]
         else:
             self._restore(share_key, progress)
 
@@ -164,57 +140,41 @@ class ShareStates:
         )
 
     def _restore(self, key: ShareKey, progress: Progress) -> None:
-        kept = self._kept.get(key)
-        if progress.is_snapshot or kept is None:
-            kept = self._kept[key] = Kept(SharePartition(progress.start, progress.start, self._limits(key)))
-            kept.snapshot_epoch = progress.snapshot_epoch
-        elif progress.snapshot_epoch < kept.snapshot_epoch:
-            return  # a snapshot came after it
-        kept.partition.restore(max(progress.start, kept.partition.start), progress.runs)
+        stored = self._stored.get(key)
+        if progress.is_snapshot or stored is None:
+            stored = StoredPartition(
+                SharePartition(progress.start, progress.start, self._limits(key)), progress.snapshot_epoch
+            )
+            self._stored[key] = stored
+        elif progress.snapshot_epoch < stored.snapshot_epoch:
+            return  # older than the last snapshot
+        stored.partition.restore(max(progress.start, stored.partition.start), progress.runs)
 
-    def _snapshot(self, key: ShareKey, kept: Kept) -> Record:
-        partition = kept.partition
+    def _snapshot(self, key: ShareKey, stored: StoredPartition) -> Record:
+        partition = stored.partition
         return records.snapshot_record(
-            key, kept.snapshot_epoch, partition.start, partition.kept(), self._clock.now_ms()
+            key, stored.snapshot_epoch, partition.start, partition.stored_runs(), self._clock.now_ms()
         )
 
-    def _forget(self, keys: list[ShareKey]) -> None:
+    def _remove(self, keys: list[ShareKey]) -> None:
         for key in keys:
-            del self._kept[key]
+            del self._stored[key]
             try:
                 self._log.append(str(key), records.tombstones(key))
             except KafkaError as error:
-                log.error("share group %s: its progress stays: %s", key, error)
+                log.error("Cannot remove the state of share partition %s: %s", key, error)
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._due:
-            wait = max(0.0, self._due[0][0] - self._clock.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait, self._tick)
-
-    def _tick(self) -> None:
-        now = self._clock.monotonic()
-        while self._due and self._due[0][0] <= now:
-            until, key = heapq.heappop(self._due)
-            if self._watched.get(key) == until:  # else it was looked at before
-                del self._watched[key]
-                self._expire(key, now)
-        self._set_timer()
-
-    def _expire(self, key: ShareKey, now: float) -> None:
-        kept = self._kept.get(key)
-        if kept is None:
+    def _expire_locks(self, key: ShareKey) -> None:
+        stored = self._stored.get(key)
+        if stored is None:
             return
-        self._save_quietly(key, kept.partition.expire(now))
-        if kept.partition.next_expiry < NEVER:
-            self.watch(key, kept.partition.next_expiry)
+        self._write_if_changed(key, stored.partition.expire(self._clock.monotonic()))
+        self._lock_timeouts.schedule(key, stored.partition.next_expiry)
 
-    def _save_quietly(self, key: ShareKey, changed: list[int]) -> None:
+    def _write_if_changed(self, key: ShareKey, changed: list[int]) -> None:
         if not changed:
             return
         try:
-            self.save(key)
+            self.write(key)
         except KafkaError as error:
-            log.warning("share group %s: %s", key, error)  # it is only how often they were delivered
+            log.warning("Cannot write the state of share partition %s: %s", key, error)  # only delivery counts are lost

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 
@@ -77,7 +77,7 @@ class Run(NamedTuple):
     delivered: int
 
 
-class Said(NamedTuple):
+class AcknowledgedRange(NamedTuple):
     """What a member says of records in a row: one type for all of them, or one for each."""
 
     first: int
@@ -128,7 +128,7 @@ class SharePartition:
                 taken.append(offset)
         return self.runs(taken)
 
-    def acknowledge(self, member_id: str, said: Iterable[Said], now: float) -> list[int]:
+    def acknowledge(self, member_id: str, said: Iterable[AcknowledgedRange], now: float) -> list[int]:
         """Take over what a member says of its records: all of it or, with an error, none."""
         becomes: dict[int, Acknowledge] = {}
         for batch in said:
@@ -183,7 +183,7 @@ class SharePartition:
                 found.append(Run(offset, offset, slot.state, slot.delivered))
         return found
 
-    def kept(self) -> list[Run]:
+    def stored_runs(self) -> list[Run]:
         """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
         free = [
             run._replace(state=State.AVAILABLE, delivered=run.delivered - 1) if run.state is State.ACQUIRED else run
@@ -202,7 +202,7 @@ class SharePartition:
             self.end += 1
         return True
 
-    def _checked(self, member_id: str, said: Said) -> dict[int, Acknowledge]:
+    def _checked(self, member_id: str, said: AcknowledgedRange) -> dict[int, Acknowledge]:
         size = said.last - said.first + 1
         if size < 1 or said.last >= self.end or len(said.types) not in (1, size):
             raise InvalidRequestError("an acknowledgement does not fit the records that were acquired")

@@ -25,11 +25,11 @@ VERSION: Final = 5
 """Of AddPartitionsToTxn; the newest that Kafka 3.9 knows."""
 PURPOSE: Final = "transactions"
 
-Answers = dict[TopicPartition, KafkaError | None]
+Results = dict[TopicPartition, KafkaError | None]
 """Per partition why it has no part in the transaction; None where it has."""
 
 
-class Wish(NamedTuple):
+class PartitionsToAdd(NamedTuple):
     """Partitions that one producer writes to."""
 
     transactional_id: str
@@ -44,30 +44,30 @@ class AddPartitions:
     def __init__(self, sender: RequestSender, timeout: float) -> None:
         self._sender = sender
         self._timeout = timeout
-        self._batcher: RequestBatcher[Wish, Answers] = RequestBatcher(self._send)
+        self._batcher: RequestBatcher[PartitionsToAdd, Results] = RequestBatcher(self._send)
 
-    async def ask(self, broker_id: int, wish: Wish) -> Answers:
+    async def add_or_verify(self, broker_id: int, item: PartitionsToAdd) -> Results:
         """The coordinator's answer. Raises where it is not reached."""
-        return await self._batcher.submit(broker_id, wish)
+        return await self._batcher.submit(broker_id, item)
 
-    async def _send(self, broker_id: int, wishes: list[Wish]) -> list[Answers]:
-        request = AddPartitionsToTxnRequest(transactions=[_transaction(wish) for wish in wishes])
+    async def _send(self, broker_id: int, items: list[PartitionsToAdd]) -> list[Results]:
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(item) for item in items])
         response = await self._sender.send(broker_id, request, VERSION, timeout=self._timeout, purpose=PURPOSE)
         if response.error_code:
             raise for_code(response.error_code)
         codes = _codes(response)
-        return [{tp: _error(codes.get((wish.transactional_id, tp))) for tp in wish.partitions} for wish in wishes]
+        return [{tp: _error(codes.get((item.transactional_id, tp))) for tp in item.partitions} for item in items]
 
 
-def _transaction(wish: Wish) -> AddPartitionsToTxnTransaction:
+def _transaction(item: PartitionsToAdd) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for tp in wish.partitions:
+    for tp in item.partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     return AddPartitionsToTxnTransaction(
-        transactional_id=wish.transactional_id,
-        producer_id=wish.producer.id,
-        producer_epoch=wish.producer.epoch,
-        verify_only=wish.verify_only,
+        transactional_id=item.transactional_id,
+        producer_id=item.producer.id,
+        producer_epoch=item.producer.epoch,
+        verify_only=item.verify_only,
         topics=[AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()],
     )
 

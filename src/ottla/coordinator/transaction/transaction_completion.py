@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
-from ottla.coordinator.runtime.coordinator_log import Producer, until_safe
+from ottla.coordinator.runtime.coordinator_log import Producer, wait_committed
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.coordinator.transaction.transaction_markers import Ending, Markers
 from ottla.errors import (
@@ -54,7 +54,7 @@ class TransactionCompleter:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         """By transactional id."""
 
-    def begin(self, prepared: Transaction, coordinated: Partition) -> None:
+    def start(self, prepared: Transaction, coordinated: Partition) -> None:
         """Finish a transaction, as soon as it is safe in the coordinator's partition how it ends."""
         end = coordinated.log.log_end_offset
         task = asyncio.get_running_loop().create_task(self._finish(prepared, coordinated, end))
@@ -78,7 +78,7 @@ class TransactionCompleter:
         for transactional_id in list(self.tasks):
             self.stop(transactional_id)
 
-    async def follow(self, _before: ClusterImage, _after: ClusterImage) -> None:
+    async def on_image_changed(self, _before: ClusterImage, _after: ClusterImage) -> None:
         """Try again where partitions have changed."""
         for states, changed in self._waiting.values():
             if self._states(states) != states:
@@ -154,10 +154,10 @@ class TransactionCompleter:
 
 async def _until_replicated(coordinated: Partition, end: int) -> None:
     """Wait until everything before `end` is. NotCoordinatorError where another broker leads before that."""
-    while (safe := coordinated.safe(end)) is not None:
+    while (safe := coordinated.when_committed(end)) is not None:
         if not coordinated.leads:
             raise NotCoordinatorError
         try:
-            await until_safe(safe)
+            await wait_committed(safe)
         except CoordinatorNotAvailableError:
             continue  # too few were in sync; it stays in the log, and counts as soon as enough are again

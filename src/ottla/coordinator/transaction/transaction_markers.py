@@ -80,7 +80,7 @@ class LocalMarkers:
         if ending.version >= EPOCH_PER_TRANSACTION:
             partition.log.producers.check_bumped(*ending.producer)
         appended = partition.append(_batch(ending, self._clock.now_ms()), from_client=False)
-        return partition.safe(appended.last_offset + 1)
+        return partition.when_committed(appended.last_offset + 1)
 
 
 def _batch(ending: Ending, now_ms: int) -> memoryview:

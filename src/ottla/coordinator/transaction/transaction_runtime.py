@@ -1,8 +1,8 @@
-"""The transaction coordinator at work: append what was decided, then answer; write the markers of what has ended.
+"""The runtime of the transaction coordinator: append decisions, respond, and write markers.
 
-Transactional ids live in the partitions of `__transaction_state` by the hash of the id, and in memory is what the log
-says. A transaction whose end is decided (PrepareCommit, PrepareAbort) is in the log before its first marker is written,
-so that whoever leads the partition next writes them again. Loop thread.
+Transactional ids live in the partitions of `__transaction_state` by the hash of the id. How a transaction ends
+(PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader
+writes the markers again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.features import TRANSACTION_VERSION
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.runtime.coordinator_log import CoordinatorLog, Producer, told, until_safe
+from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
+from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.transaction import transaction_records as records
 from ottla.coordinator.transaction import transactions
@@ -31,20 +32,20 @@ from ottla.errors import (
     UnsupportedVersionError,
 )
 from ottla.model import TRANSACTION_STATE, TopicPartition
-from ottla.records.batch import BatchHeader
 
 log = logging.getLogger("ottla.coordinator")
 
-TOMBSTONES = 1000
-"""The most ids that are forgotten with one batch."""
+MAX_TOMBSTONES = 1000
+"""Expired ids that are removed with one batch."""
 MAX_TIMEOUT_MS = 2**31 - 1
-"""The timeout of a transaction that somebody else decides about (two-phase commit)."""
+"""The timeout of a transaction with two-phase commit: another system decides when it ends."""
 
 Decision = Callable[[Transaction | None, int | None], Transaction]
+"""Makes the next transaction of the current one, with a new producer id if it needs one."""
 
 
-class TransactionRuntime:
-    """The transactional ids of this broker, with their log."""
+class TransactionRuntime(CoordinatorRuntime):
+    """The transactional ids of this broker."""
 
     def __init__(
         self,
@@ -54,53 +55,50 @@ class TransactionRuntime:
         new_producer_id: Callable[[], Awaitable[int]],
         markers: Markers,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._image = image
-        self._log = CoordinatorLog(TRANSACTION_STATE, clock, image, self)
-        self.shards = self._log.shards
-        """Told which partitions this broker leads."""
+        super().__init__(TRANSACTION_STATE, config, clock, image)
         self._new_producer_id = new_producer_id
-        self.endings = TransactionCompleter(markers, image, self._complete)
-        self.by_id: ShardedMap[str, Transaction] = ShardedMap(self._log.kept_in)
-
-    async def start(self) -> None:
-        """Wait until everything is read that is led by now."""
-        await self.shards.all_loaded()
-
-    def read(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Take a batch of a partition over that is being read."""
-        return 1 if header.is_control else self._log.read_batch(index, data, self._replay)
-
-    def loaded(self, index: int) -> None:
-        """A partition is in memory: go on with its transactions whose end was decided."""
-        for transaction in self.by_id.of(index):
-            if transaction.state in PREPARED:
-                # once that is safe: what the last leader has written may have reached this replica only
-                self.endings.begin(transaction, self.shards.partition(index))
-
-    def unload(self, index: int) -> None:
-        """Another broker coordinates the transactions of a partition, and finishes those that were ended here."""
-        for transactional_id in self.by_id.drop(index):
-            self.endings.stop(transactional_id)
+        self.completer = TransactionCompleter(markers, image, self._complete)
+        self.by_id: ShardedMap[str, Transaction] = ShardedMap(self._log.partition_for)
 
     def close(self) -> None:
-        """Answer no more; what is not finished is finished by the next leader."""
-        self._log.close()
-        self.endings.close()
+        """Stop coordinating; the next leader completes the transactions that have ended."""
+        super().close()
+        self.completer.close()
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record of a partition that is being loaded."""
+        transactional_id = records.read_key(key)
+        if transactional_id is None:
+            return
+        if value is not None:
+            self.by_id[transactional_id] = records.read_transaction(transactional_id, value)
+        elif transactional_id in self.by_id:
+            del self.by_id[transactional_id]
+
+    def on_loaded(self, index: int) -> None:
+        """Complete the transactions of a partition that have ended."""
+        for transaction in self.by_id.values_in(index):
+            if transaction.state in PREPARED:
+                # once the record is committed: what the last leader has written may have reached this replica only
+                self.completer.start(transaction, self.shards.partition(index))
+
+    def on_unloaded(self, index: int) -> None:
+        """Drop the ids of a partition; its new leader completes the transactions that have ended."""
+        for transactional_id in self.by_id.drop(index):
+            self.completer.stop(transactional_id)
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id that a transactional id has; -1 without any."""
+        """The highest producer id of a transactional id, or -1."""
         return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
 
     def coordinator(self, transactional_id: str) -> int:
-        """The broker that coordinates an id, as far as this one knows."""
+        """Return the id of the broker that coordinates a transactional id, according to the cluster image."""
         return self._log.leader(transactional_id)
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """The transaction of an id. Raises where this broker is not its coordinator."""
-        self._log.partition(transactional_id)
+        """Return the transaction of an id. Raises NotCoordinatorError or CoordinatorLoadInProgressError."""
+        self.check(transactional_id)
         return self.by_id.get(transactional_id)
 
     async def init_producer(
@@ -112,21 +110,23 @@ class TransactionRuntime:
         two_phase: bool = False,
         keep_prepared: bool = False,
     ) -> Producer:
-        """The id and epoch that a producer writes with from now on."""
-        wish = transactions.Wish(transactional_id, self._timeout(timeout_ms, two_phase, keep_prepared), expected)
+        """Return the producer id and epoch that a producer uses from now on; older ones are fenced."""
+        timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
+        request = transactions.InitProducerIdRequestData(transactional_id, timeout_ms, expected)
         now, version = self._clock.now_ms(), self._version()
-        after = await self._carry_out(
-            transactional_id, lambda known, fresh: transactions.init_producer(known, wish, now, version, fresh)
+        after = await self._execute(
+            transactional_id,
+            lambda current, new_id: transactions.init_producer(current, request, now, version, new_id),
         )
         if after.state is State.PREPARE_ABORT:
-            raise ConcurrentTransactionsError  # the producer asks again when the open transaction is gone
+            raise ConcurrentTransactionsError  # the producer retries until the open transaction is aborted
         return Producer(after.producer_id, after.producer_epoch)
 
     def _timeout(self, timeout_ms: int, two_phase: bool, keep_prepared: bool) -> int:
         if two_phase and not self._config.transaction_two_phase_commit_enable:
             raise TransactionalIdAuthorizationFailedError("transaction.two.phase.commit.enable is false")
         if keep_prepared:
-            raise UnsupportedVersionError("prepared transactions cannot be kept")
+            raise UnsupportedVersionError("keepPreparedTxn is not supported (KIP-939)")
         if two_phase:
             return MAX_TIMEOUT_MS
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -136,113 +136,107 @@ class TransactionRuntime:
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: int = CLASSIC
     ) -> None:
-        """Take partitions into the producer's transaction, which begins with the first."""
+        """Add partitions to the producer's transaction, which begins with the first one."""
         now = self._clock.now_ms()
-        await self._carry_out(
+        await self._execute(
             transactional_id,
-            lambda known, _: transactions.add_partitions(known, producer, partitions, now, version),
+            lambda current, _: transactions.add_partitions(current, producer, partitions, now, version),
         )
 
-    async def finished(self, transactional_id: str, timeout_ms: int) -> None:
-        """Wait until the markers of the id's last transaction are written, but no longer than the time limit."""
-        await self.endings.wait(transactional_id, timeout_ms / 1000)
+    async def wait_completed(self, transactional_id: str, timeout_ms: int) -> None:
+        """Wait until the markers of the id's last transaction are written, but not longer than the timeout."""
+        await self.completer.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Those of the partitions that are not in the producer's open transaction."""
-        return transactions.missing(self.get(_checked(transactional_id)), producer, partitions)
+        """Return the partitions that are not in the producer's open transaction."""
+        _check_id(transactional_id)
+        return transactions.missing(self.get(transactional_id), producer, partitions)
 
     async def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = CLASSIC) -> Producer:
-        """Commit or abort; returns when that is sure, with what the producer goes on with. Markers come after."""
+        """Commit or abort. Return, once that is committed to the log, the producer id and epoch to continue with."""
         now = self._clock.now_ms()
         bumps = version >= EPOCH_PER_TRANSACTION
 
-        def decide(known: Transaction | None, fresh: int | None) -> Transaction:
+        def decide(current: Transaction | None, new_id: int | None) -> Transaction:
             if bumps:
-                return transactions.end_and_bump(known, producer, commit, now, fresh)
-            return transactions.end(known, producer, commit, now)
+                return transactions.end_and_bump(current, producer, commit, now, new_id)
+            return transactions.end(current, producer, commit, now)
 
-        return transactions.next_producer(await self._carry_out(transactional_id, decide))
+        return transactions.next_producer(await self._execute(transactional_id, decide))
 
-    def abort_late(self) -> None:
-        """Abort the transactions that are open for longer than their timeout."""
+    def abort_timed_out(self) -> None:
+        """Abort the transactions that have been open for longer than their timeout."""
         now = self._clock.now_ms()
-        for known in [t for t in self._loaded() if transactions.is_late(t, now)]:
+        for transaction in [t for t in self._loaded() if transactions.is_timed_out(t, now)]:
             try:
-                self._append(transactions.fence(known, now, self._version()))
+                self._append(transactions.fence(transaction, now, self._version()))
             except KafkaError as error:
-                log.warning("transactional id %s timed out and cannot be aborted now: %s", known.id, error)
+                log.warning("Cannot abort timed-out transaction of transactional_id=%s yet: %s", transaction.id, error)
             else:
-                log.info("transactional id %s: aborted after its timeout, %d ms", known.id, known.timeout_ms)
+                log.info(
+                    "Aborted transaction of transactional_id=%s after timeout_ms=%d",
+                    transaction.id,
+                    transaction.timeout_ms,
+                )
 
-    def forget_expired(self) -> None:
-        """Remove the ids that nobody used for `transactional.id.expiration.ms`."""
+    def remove_expired(self) -> None:
+        """Remove the ids that were not used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
         for index in self.shards.indexes:
-            ids = [known.id for known in self.by_id.of(index) if transactions.is_expired(known, now, expiration)]
-            for begin in range(0, len(ids), TOMBSTONES):
-                self._forget(ids[begin : begin + TOMBSTONES])
+            ids = [t.id for t in self.by_id.values_in(index) if transactions.is_expired(t, now, expiration)]
+            for begin in range(0, len(ids), MAX_TOMBSTONES):
+                self._remove(ids[begin : begin + MAX_TOMBSTONES])
 
     def _loaded(self) -> Iterator[Transaction]:
-        return (known for index in self.shards.indexes for known in self.by_id.of(index))
+        return (transaction for index in self.shards.indexes for transaction in self.by_id.values_in(index))
 
-    def _forget(self, ids: list[str]) -> None:
+    def _remove(self, ids: list[str]) -> None:
         try:
             self._log.append(ids[0], [records.tombstone(transactional_id) for transactional_id in ids])
         except KafkaError as error:
-            log.warning("%d expired transactional ids stay: %s", len(ids), error)
+            log.warning("Cannot remove %d expired transactional ids yet: %s", len(ids), error)
             return
         for transactional_id in ids:
             del self.by_id[transactional_id]
 
-    async def _carry_out(self, transactional_id: str, decide: Decision) -> Transaction:
-        """Decide, append, and wait until that is safe. Between decision and append nothing else happens."""
-        _checked(transactional_id)
-        fresh: int | None = None
+    async def _execute(self, transactional_id: str, decide: Decision) -> Transaction:
+        """Decide, append, and wait until the append is committed. Decision and append are one step of the loop."""
+        _check_id(transactional_id)
+        new_id: int | None = None
         while True:
-            known = self.get(transactional_id)
+            current = self.get(transactional_id)
             try:
-                after = decide(known, fresh)
+                after = decide(current, new_id)
                 break
             except transactions.NeedsProducerId:
-                fresh = await self._new_producer_id()
-        # a repeated request changes nothing, but what it found may still be on its way to the disk
-        safe = self._log.safe(transactional_id) if after is known else self._append(after)
-        if safe is not None:
-            await until_safe(safe, self._config.request_timeout_ms / 1000)
+                new_id = await self._new_producer_id()
+        # a repeated request changes nothing, but the records that it relies on may not be committed yet
+        committed = self._log.when_committed(transactional_id) if after is current else self._append(after)
+        if committed is not None:
+            await wait_committed(committed, self._config.request_timeout_ms / 1000)
         return after
 
     def _append(self, after: Transaction) -> asyncio.Future[None] | None:
         try:
             version = records.VALUE_VERSION if self._version() else records.OLD_VALUE_VERSION
-            safe = self._log.append(after.id, [records.transaction_record(after, version)])
+            committed = self._log.append(after.id, [records.transaction_record(after, version)])
         except KafkaError as error:
-            raise told(error) from error
+            raise to_client_error(error) from error
         self.by_id[after.id] = after
         if after.state in PREPARED:
-            self.endings.begin(after, self._log.partition(after.id))
-        return safe
+            self.completer.start(after, self._log.partition(after.id))
+        return committed
 
     def _complete(self, prepared: Transaction) -> None:
-        """All markers of a transaction are written."""
         self._append(transactions.complete(prepared, self._clock.now_ms()))
 
     def _version(self) -> int:
         """The transaction version of the cluster."""
         return self._image().features.get(TRANSACTION_VERSION, CLASSIC)
 
-    def _replay(self, key: bytes, value: bytes | None) -> None:
-        transactional_id = records.read_key(key)
-        if transactional_id is None:
-            return
-        if value is not None:
-            self.by_id[transactional_id] = records.read_transaction(transactional_id, value)
-        elif transactional_id in self.by_id:
-            del self.by_id[transactional_id]
 
-
-def _checked(transactional_id: str) -> str:
+def _check_id(transactional_id: str) -> None:
     if not transactional_id:
-        raise InvalidRequestError("a transactional id is needed")
-    return transactional_id
+        raise InvalidRequestError("the transactional id is empty")

@@ -39,7 +39,7 @@ class NeedsProducerId(Exception):  # noqa: N818
     """A decision has to hand out a new producer id and was given none: come again with one."""
 
 
-class Wish(NamedTuple):
+class InitProducerIdRequestData(NamedTuple):
     """An InitProducerId request. `expected` is what a producer has that wants to go on (KIP-360)."""
 
     transactional_id: str
@@ -48,16 +48,16 @@ class Wish(NamedTuple):
 
 
 def init_producer(
-    known: Transaction | None, wish: Wish, now_ms: int, version: int, fresh_id: int | None
+    known: Transaction | None, request: InitProducerIdRequestData, now_ms: int, version: int, fresh_id: int | None
 ) -> Transaction:
     """InitProducerId: the next epoch, which fences all before it.
 
     An open transaction is aborted first, in the `version` of the cluster; the result is then PrepareAbort, and the
     producer has to ask again.
     """
-    expected = wish.expected
+    expected = request.expected
     if known is None:
-        known = Transaction(wish.transactional_id, _taken(fresh_id))
+        known = Transaction(request.transactional_id, _taken(fresh_id))
     if known.state in PREPARED:
         raise ConcurrentTransactionsError
     if expected is not None and not _was_given(expected, known):
@@ -68,7 +68,7 @@ def init_producer(
         return fence(known, now_ms, version)
     repeated = expected is not None and _is_repeated(expected, known)
     last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
-    begin = {"partitions": frozenset(), "timeout_ms": wish.timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
+    begin = {"partitions": frozenset(), "timeout_ms": request.timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
     if repeated and known.producer_epoch <= MAX_EPOCH:
         return known.to(State.EMPTY, **begin)
     if known.epochs_used_up:
@@ -217,7 +217,7 @@ def next_producer(prepared: Transaction) -> Producer:
     return Producer(prepared.producer_id, prepared.producer_epoch)
 
 
-def is_late(known: Transaction, now_ms: int) -> bool:
+def is_timed_out(known: Transaction, now_ms: int) -> bool:
     """Whether the transaction is open for longer than its producer wanted."""
     return known.state is State.ONGOING and known.start_ms + known.timeout_ms < now_ms
 

@@ -17,7 +17,8 @@ from enum import StrEnum
 from typing import Final
 
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, topics_of
-from ottla.coordinator.group.common.group import NEVER, Committer, Subscribed
+from ottla.coordinator.group.common.group import Committer, Subscribed
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import ResponseFuture
 from ottla.errors import (
     FencedInstanceIdError,

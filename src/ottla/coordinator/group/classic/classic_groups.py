@@ -16,7 +16,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
 from ottla.coordinator.group.classic.rebalance import Rebalance, interrupt, join_error, joined_answer, synced_answer
-from ottla.coordinator.group.common.group import NEVER, Group
+from ottla.coordinator.group.common.group import Group
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
 from ottla.errors import (
     FencedInstanceIdError,
@@ -67,7 +68,7 @@ class Join(NamedTuple):
     request: JoinGroupRequest
     version: int
     client: Client
-    token: ResponseFuture
+    future: ResponseFuture
     offered: dict[str, bytes]
     new_id: str
     """The member's id if it comes without one."""
@@ -89,20 +90,22 @@ class ClassicGroups:
         self._new_id = new_id or (lambda: str(uuid.uuid4()))
         self.by_id: MutableMapping[str, Group] = {} if by_id is None else by_id
 
-    def join(self, request: JoinGroupRequest, version: int, client: Client, token: ResponseFuture) -> CoordinatorResult:
+    def join(
+        self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture
+    ) -> CoordinatorResult:
         """JoinGroup: the answer comes when the rebalance that it starts or meets is complete."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         try:
             self.check_join(request)
-            self._join(self.join_of(request, version, client, token), effects)
+            self._join(self.join_of(request, version, client, future), result)
         except KafkaError as error:
-            effects.reply(token, join_error(error, request.member_id))
-        return effects
+            result.respond(future, join_error(error, request.member_id))
+        return result
 
-    def join_of(self, request: JoinGroupRequest, version: int, client: Client, token: ResponseFuture) -> Join:
+    def join_of(self, request: JoinGroupRequest, version: int, client: Client, future: ResponseFuture) -> Join:
         """A JoinGroup request, with an id for the member should it need one."""
         new_id = f"{request.group_instance_id or client.id}-{self._new_id()}"
-        return Join(request, version, client, token, {p.name: p.metadata for p in request.protocols}, new_id)
+        return Join(request, version, client, future, {p.name: p.metadata for p in request.protocols}, new_id)
 
     def check_join(self, request: JoinGroupRequest) -> None:
         """Raise what is wrong with a join whatever the group is."""
@@ -112,14 +115,14 @@ class ClassicGroups:
         if not bounds[0] <= request.session_timeout_ms <= bounds[1]:
             raise InvalidSessionTimeoutError
 
-    def sync(self, request: SyncGroupRequest, token: ResponseFuture) -> CoordinatorResult:
+    def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
         """SyncGroup: the answer comes when the leader has sent the assignment."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         try:
-            self._sync(request, token, effects)
+            self._sync(request, future, result)
         except KafkaError as error:
-            effects.reply(token, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
-        return effects
+            result.respond(future, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+        return result
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Heartbeat: raises what the member has to do about it."""
@@ -132,47 +135,47 @@ class ClassicGroups:
         if group.state is State.PREPARING:
             raise RebalanceInProgressError
 
-    def leave(self, request: LeaveGroupRequest, version: int, token: ResponseFuture) -> CoordinatorResult:
+    def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
         """LeaveGroup: members go at once."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         if not request.group_id:
-            effects.reply(token, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
-            return effects
+            result.respond(future, LeaveGroupResponse(error_code=code_of(InvalidGroupIdError())))
+            return result
         old = version < NAMED_MEMBERS_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if old else request.members
         group = self._classic(request.group_id)
-        results = [self._leave_one(group, who, effects) for who in leaving]
+        results = [self._leave_one(group, who, result) for who in leaving]
         code = results[0].error_code if old else 0
-        effects.reply(token, LeaveGroupResponse(error_code=code, members=[] if old else results))
-        return effects
+        result.respond(future, LeaveGroupResponse(error_code=code, members=[] if old else results))
+        return result
 
-    def tick(self, group: ClassicGroup) -> CoordinatorResult:
+    def expire(self, group: ClassicGroup) -> CoordinatorResult:
         """Do what is due by now."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         now = self._clock.monotonic()
         for member_id in [m for m, until in group.pending.items() if until <= now]:
             del group.pending[member_id]
         for member in [m for m in group.members.values() if m.timer <= now]:
-            self._rebalance.remove(group, member, effects)
+            self._rebalance.remove(group, member, result)
         if group.sync_deadline <= now:
             group.sync_deadline = NEVER
             for member in [m for m in group.members.values() if not m.synced]:
-                self._rebalance.remove(group, member, effects)
+                self._rebalance.remove(group, member, result)
         if group.state is State.PREPARING:
-            self._rebalance.try_complete(group, effects)
+            self._rebalance.try_complete(group, result)
         group.look_at_timers()
-        return effects
+        return result
 
-    def send_away(self, group: ClassicGroup) -> CoordinatorResult:
+    def unload(self, group: ClassicGroup) -> CoordinatorResult:
         """The coordinator closes: whoever waits is told that it is elsewhere."""
-        effects = CoordinatorResult()
-        interrupt(group, NotCoordinatorError(), effects)
-        return effects
+        result = CoordinatorResult()
+        interrupt(group, NotCoordinatorError(), result)
+        return result
 
-    def rebalance(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+    def rebalance(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Have everybody join again."""
-        self._rebalance.prepare(group, effects)
-        self._rebalance.try_complete(group, effects)
+        self._rebalance.prepare(group, result)
+        self._rebalance.try_complete(group, result)
 
     def _group(self, group_id: str) -> ClassicGroup:
         if not group_id:
@@ -188,7 +191,7 @@ class ClassicGroups:
 
     # Joining
 
-    def _join(self, join: Join, effects: CoordinatorResult) -> None:
+    def _join(self, join: Join, result: CoordinatorResult) -> None:
         request = join.request
         group = self._classic(request.group_id)
         if group is None:
@@ -200,45 +203,45 @@ class ClassicGroups:
         if not group.accepts(request.protocol_type, join.offered):
             raise InconsistentGroupProtocolError
         if request.member_id or (request.group_instance_id in group.static and request.group_instance_id is not None):
-            self._join_known(group, join, effects)
+            self._join_known(group, join, result)
         else:
-            self._join_new(group, join, effects)
+            self._join_new(group, join, result)
 
-    def _join_new(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+    def _join_new(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
         request = join.request
         member_id = join.new_id
         if join.version >= MEMBER_ID_REQUIRED_SINCE and request.group_instance_id is None:
             group.promise(member_id, self._clock.monotonic() + request.session_timeout_ms / 1000)
             raise MemberIdRequiredError(member_id)
-        self._take_in(group, member_id, join, effects)
+        self._take_in(group, member_id, join, result)
 
-    def _join_known(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+    def _join_known(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
         member_id = join.request.member_id
         if member_id in group.pending:
-            self._take_in(group, member_id, join, effects)
+            self._take_in(group, member_id, join, result)
             return
         if not member_id:
-            self._come_back(group, join, effects)
+            self._come_back(group, join, result)
             return
         member = group.member_of(member_id, join.request.group_instance_id)
         # the leader of a stable group joins again to have everything assigned anew
         settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
         if settled and member.protocols == join.offered:
             group.touch(member, self._clock.monotonic())
-            effects.reply(join.token, joined_answer(group, member))
+            result.respond(join.future, joined_answer(group, member))
         else:
-            self._await_join(group, member, join, effects)
+            self._await_join(group, member, join, result)
 
-    def _take_in(self, group: ClassicGroup, member_id: str, join: Join, effects: CoordinatorResult) -> None:
+    def _take_in(self, group: ClassicGroup, member_id: str, join: Join, result: CoordinatorResult) -> None:
         if not group.members:
             group.protocol_type = join.request.protocol_type
         member = Member(member_id, join.request.group_instance_id, join.client.id, join.client.host, 0, 0, {})
         member.join_deadline = self._clock.monotonic() + NEW_MEMBER_SECONDS
         group.add(member)
         group.joined_since = True
-        self._await_join(group, member, join, effects)
+        self._await_join(group, member, join, result)
 
-    def _come_back(self, group: ClassicGroup, join: Join, effects: CoordinatorResult) -> None:
+    def _come_back(self, group: ClassicGroup, join: Join, result: CoordinatorResult) -> None:
         """A static member has restarted: it gets its old place under a new id; the one before is fenced."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
@@ -247,35 +250,35 @@ class ClassicGroups:
         old_leader = group.leader
         fenced = FencedInstanceIdError()
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_error(fenced, member.id))
+            result.respond(member.awaiting_join, join_error(fenced, member.id))
             member.awaiting_join = None
         if member.awaiting_sync is not None:
-            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
+            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(fenced), protocol_name=None))
             member.awaiting_sync = None
         group.rename(member, join.new_id)
         # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
         group.offer(member, join.offered)
         if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
-            self._await_join(group, member, join, effects)
+            self._await_join(group, member, join, result)
             return
         self._refresh(group, member, join)
-        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        result.records.append(records.group_record(group, self._clock.now_ms()))
         answer = joined_answer(group, member)
         if was_leader and join.version < SKIP_ASSIGNMENT_SINCE:
             # an older client would assign anew if it were told that it leads
             answer.leader, answer.members = old_leader or "", []
         elif was_leader:
             answer.skip_assignment = True
-        effects.reply(join.token, answer)
+        result.respond(join.future, answer)
 
-    def _await_join(self, group: ClassicGroup, member: Member, join: Join, effects: CoordinatorResult) -> None:
+    def _await_join(self, group: ClassicGroup, member: Member, join: Join, result: CoordinatorResult) -> None:
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
+            result.respond(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
         self._refresh(group, member, join)
-        member.awaiting_join = join.token
+        member.awaiting_join = join.future
         if group.state is not State.PREPARING:
-            self._rebalance.prepare(group, effects)
-        self._rebalance.try_complete(group, effects)
+            self._rebalance.prepare(group, result)
+        self._rebalance.try_complete(group, result)
 
     def _refresh(self, group: ClassicGroup, member: Member, join: Join) -> None:
         request = join.request
@@ -304,7 +307,7 @@ class ClassicGroups:
 
     # Syncing
 
-    def _sync(self, request: SyncGroupRequest, token: ResponseFuture, effects: CoordinatorResult) -> None:
+    def _sync(self, request: SyncGroupRequest, future: ResponseFuture, result: CoordinatorResult) -> None:
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
@@ -319,32 +322,32 @@ class ClassicGroups:
         group.touch(member, now)
         member.synced = True
         if group.state is State.STABLE:
-            effects.reply(token, synced_answer(group, member))
+            result.respond(future, synced_answer(group, member))
             return
         if member.awaiting_sync is not None:
             code = code_of(RebalanceInProgressError())
-            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
-        member.awaiting_sync = token
+            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+        member.awaiting_sync = future
         if group.leader == member.id:
-            self._rebalance.assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, effects)
+            self._rebalance.assign(group, {a.member_id: bytes(a.assignment) for a in request.assignments}, result)
 
     # Leaving
 
-    def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity, effects: CoordinatorResult) -> MemberResponse:
-        result = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+    def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity, result: CoordinatorResult) -> MemberResponse:
+        response = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
         try:
             if group is None or group.state is State.DEAD:
                 raise UnknownMemberIdError
             if who.member_id in group.pending:
                 del group.pending[who.member_id]
                 if group.state is State.PREPARING:
-                    self._rebalance.try_complete(group, effects)
-                return result
+                    self._rebalance.try_complete(group, result)
+                return response
             member_id = who.member_id
             if who.group_instance_id is not None and not member_id:
                 # an admin removes a static member by its instance id alone
                 member_id = group.static.get(who.group_instance_id, "")
-            self._rebalance.remove(group, group.member_of(member_id, who.group_instance_id), effects)
+            self._rebalance.remove(group, group.member_of(member_id, who.group_instance_id), result)
         except KafkaError as error:
-            result.error_code = code_of(error)
-        return result
+            response.error_code = code_of(error)
+        return response

@@ -2,7 +2,7 @@
 
     prepare ──all joined, or the time is over──▶ a new generation ──the leader's sync──▶ assign
 
-Part of `groups`' decisions: no I/O, answers and records go into the effects.
+Part of `groups`' decisions: no I/O, answers and records go into the result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
-from ottla.coordinator.group.common.group import NEVER
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import (
     KafkaError,
@@ -31,14 +31,14 @@ class Rebalance:
         self._config = config
         self._clock = clock
 
-    def prepare(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+    def prepare(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Begin a rebalance: everybody has to join again."""
         now = self._clock.monotonic()
         for member in group.members.values():
             member.synced = False
             if member.awaiting_sync is not None:
                 code = code_of(RebalanceInProgressError())
-                effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
+                result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code, protocol_name=None))
                 member.awaiting_sync = None
                 group.touch(member, now)
         group.sync_deadline = NEVER
@@ -51,7 +51,7 @@ class Rebalance:
         group.deadline = now + wait
         group.move(State.PREPARING)
 
-    def try_complete(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+    def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete it if everybody has joined or the time is over."""
         now = self._clock.monotonic()
         if group.initial:
@@ -65,7 +65,7 @@ class Rebalance:
         for member in [m for m in group.members.values() if m.awaiting_join is None]:
             if member.instance_id is None:
                 group.remove(member.id)
-        self._complete(group, effects)
+        self._complete(group, result)
 
     def _wait_longer(self, group: ClassicGroup, now: float) -> bool:
         """More members came during the initial delay: wait once more, up to the rebalance timeout in all."""
@@ -76,7 +76,7 @@ class Rebalance:
         group.deadline = now + min(left, self._config.group_initial_rebalance_delay_ms / 1000)
         return True
 
-    def _complete(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+    def _complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """A new generation: everybody who joined is told, the leader of all members."""
         now = self._clock.monotonic()
         joined = group.awaiting_join
@@ -90,7 +90,7 @@ class Rebalance:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
             group.move(State.EMPTY)
-            effects.records.append(records.group_record(group, self._clock.now_ms()))
+            result.records.append(records.group_record(group, self._clock.now_ms()))
             return
         if group.leader is None or group.members[group.leader].awaiting_join is None:
             group.leader = joined[0].id
@@ -99,49 +99,49 @@ class Rebalance:
         group.sync_deadline = now + group.rebalance_timeout
         for member in joined:
             assert member.awaiting_join is not None
-            effects.reply(member.awaiting_join, joined_answer(group, member))
+            result.respond(member.awaiting_join, joined_answer(group, member))
             member.awaiting_join = None
             member.join_deadline = NEVER
             group.touch(member, now)
 
-    def assign(self, group: ClassicGroup, assignments: dict[str, bytes], effects: CoordinatorResult) -> None:
+    def assign(self, group: ClassicGroup, assignments: dict[str, bytes], result: CoordinatorResult) -> None:
         """The leader has decided: everybody who waits is told its part."""
         now = self._clock.monotonic()
         group.move(State.STABLE)
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
-        effects.records.append(records.group_record(group, self._clock.now_ms()))
+        result.records.append(records.group_record(group, self._clock.now_ms()))
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                effects.reply(member.awaiting_sync, synced_answer(group, member))
+                result.respond(member.awaiting_sync, synced_answer(group, member))
                 member.awaiting_sync = None
                 group.touch(member, now)
 
-    def remove(self, group: ClassicGroup, member: Member, effects: CoordinatorResult) -> None:
+    def remove(self, group: ClassicGroup, member: Member, result: CoordinatorResult) -> None:
         """A member goes, and the others have to join again."""
         if group.members.get(member.id) is not member:
             return  # it went with a rebalance that another removal completed
         unknown = UnknownMemberIdError()
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_error(unknown, member.id))
+            result.respond(member.awaiting_join, join_error(unknown, member.id))
         if member.awaiting_sync is not None:
-            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
+            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
         group.remove(member.id)
         if group.state in (State.STABLE, State.COMPLETING):
-            self.prepare(group, effects)
+            self.prepare(group, result)
         if group.state is State.PREPARING:
             if not group.members and not group.pending:
                 group.initial = False
-            self.try_complete(group, effects)
+            self.try_complete(group, result)
 
 
-def interrupt(group: ClassicGroup, error: KafkaError, effects: CoordinatorResult) -> None:
+def interrupt(group: ClassicGroup, error: KafkaError, result: CoordinatorResult) -> None:
     """Answer whoever waits with an error."""
     for member in group.members.values():
         if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, join_error(error, member.id))
+            result.respond(member.awaiting_join, join_error(error, member.id))
         if member.awaiting_sync is not None:
-            effects.reply(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
+            result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(error), protocol_name=None))
         member.awaiting_join = member.awaiting_sync = None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-NEVER = float("inf")
 NO_EPOCH = -1
 """Generation or member epoch of a request that comes from outside the group."""
 

@@ -26,7 +26,7 @@ from ottla.coordinator.group.common.consumer_member import (
     by_topic,
     flat,
 )
-from ottla.coordinator.group.common.group import NEVER, Group
+from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.common.group_configs import CONSUMER, GroupOptions
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
@@ -35,6 +35,7 @@ from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, Timer
 from ottla.coordinator.group.consumer.consumer_group_update import ConsumerGroupUpdate, Sight
 from ottla.coordinator.group.consumer.consumer_replay import group_of, replay
 from ottla.coordinator.group.consumer.group_migration import GroupMigration
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
 from ottla.errors import (
     FencedMemberEpochError,
@@ -74,29 +75,29 @@ class ConsumerGroups:
         self.options = GroupOptions(CONSUMER, config, image)
 
     def heartbeat(
-        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, token: ResponseFuture
+        self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
         """ConsumerGroupHeartbeat: join, stay or leave."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         try:
             self._check(request, version)
             leaves = request.member_epoch in (LEFT, LEFT_FOR_A_WHILE)
-            answer = self._leave(request, effects) if leaves else self._beat(request, client, effects)
+            answer = self._leave(request, result) if leaves else self._beat(request, client, result)
         except KafkaError as error:
             answer = m.ConsumerGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
-            effects = CoordinatorResult()
-        effects.reply(token, answer)
-        return effects
+            result = CoordinatorResult()
+        result.respond(future, answer)
+        return result
 
-    def tick(self, group: ConsumerGroup) -> CoordinatorResult:
+    def expire(self, group: ConsumerGroup) -> CoordinatorResult:
         """Throw out who was silent, did not give up its partitions, or did not join or sync in time."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         now = self._clock.monotonic()
         due = {member_id for member_id, timers in group.timers.items() if timers.next <= now}
         for member_id in due - group.members.keys():
             del group.timers[member_id]  # it was never written
-        self.remove(group, due & group.members.keys(), effects)
-        return effects
+        self.remove(group, due & group.members.keys(), result)
+        return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Take a record over, live or from the log; timers of members that are new start now."""
@@ -197,12 +198,12 @@ class ConsumerGroups:
         name = max(offered, key=asked.count)
         return name, ASSIGNORS[name]
 
-    def remove(self, group: ConsumerGroup, member_ids: set[str], effects: CoordinatorResult) -> None:
+    def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult) -> None:
         """Members are gone: the group has to be assigned anew, or is a classic one from now on."""
         if not member_ids:
             return
         if self._conversion.can_downgrade(group, member_ids):
-            self._conversion.downgrade(group, member_ids, effects)
+            self._conversion.downgrade(group, member_ids, result)
             return
         draft = self.draft(group)
         for member_id in sorted(member_ids):
@@ -212,7 +213,7 @@ class ConsumerGroups:
         else:
             draft.look_at_topics(self._config.group_consumer_regex_refresh_interval_ms)
         draft.bump()
-        effects.records += draft.records
+        result.records += draft.records
 
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
         epoch = request.member_epoch
@@ -238,7 +239,7 @@ class ConsumerGroups:
             regex.check(request.subscribed_topic_regex)
 
     def _beat(
-        self, request: m.ConsumerGroupHeartbeatRequest, client: Client, effects: CoordinatorResult
+        self, request: m.ConsumerGroupHeartbeatRequest, client: Client, result: CoordinatorResult
     ) -> m.ConsumerGroupHeartbeatResponse:
         draft = self._draft_for(request)
         group_id, joins = request.group_id, request.member_epoch == JOINING
@@ -248,10 +249,10 @@ class ConsumerGroups:
         before = self._member(draft, request, member_id, owned)
         member = self.advance(draft, _described(before, request, client), owned, client.sees)
         self.touch(group_id, member_id, self.options.session_timeout_ms(group_id))
-        effects.records += draft.records
+        result.records += draft.records
         upgraded = self._by_id.get(group_id)
         if isinstance(upgraded, ClassicGroup):
-            self._conversion.interrupt(upgraded, effects)
+            self._conversion.interrupt(upgraded, result)
         answer = m.ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
@@ -292,7 +293,7 @@ class ConsumerGroups:
         return member
 
     def _leave(
-        self, request: m.ConsumerGroupHeartbeatRequest, effects: CoordinatorResult
+        self, request: m.ConsumerGroupHeartbeatRequest, result: CoordinatorResult
     ) -> m.ConsumerGroupHeartbeatResponse:
         group = self._by_id.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
@@ -301,9 +302,9 @@ class ConsumerGroups:
         if request.member_epoch == LEFT_FOR_A_WHILE:
             draft = self.draft(group)
             draft.settle(replace(member, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, revoking=NOTHING))
-            effects.records += draft.records
+            result.records += draft.records
         else:
-            self.remove(group, {member.id}, effects)
+            self.remove(group, {member.id}, result)
         return m.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:

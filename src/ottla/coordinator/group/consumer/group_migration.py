@@ -40,9 +40,9 @@ class GroupMigration:
         self._image = image
         self._groups = groups
 
-    def interrupt(self, group: ClassicGroup, effects: CoordinatorResult) -> None:
+    def interrupt(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Have the members of a group that was upgraded join anew, if they wait for a rebalance to end."""
-        interrupt(group, RebalanceInProgressError(), effects)
+        interrupt(group, RebalanceInProgressError(), result)
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[Record]]:
         """The KIP-848 group that takes the place of a classic one, and the records that make it."""
@@ -73,13 +73,13 @@ class GroupMigration:
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
-    def downgrade(self, group: ConsumerGroup, leaving: set[str], effects: CoordinatorResult) -> None:
+    def downgrade(self, group: ConsumerGroup, leaving: set[str], result: CoordinatorResult) -> None:
         """Make a classic group of it. It rebalances where somebody left, and goes on as it is where nobody did."""
         new = self.classic_group(group, leaving)
-        effects.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
-        effects.converted = new
+        result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
+        result.replacement = new
         if leaving:
-            self._groups.rebalance(new, effects)
+            self._groups.rebalance(new, result)
 
     def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> ClassicGroup:
         """The classic group of the members that stay, each with its target as its assignment."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment
-from ottla.coordinator.group.common.group import NEVER, Committer, Subscribed
+from ottla.coordinator.group.common.group import Committer, Subscribed
+from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import FencedMemberEpochError, GroupIdNotFoundError, UnknownMemberIdError
 
 TYPE = "share"

@@ -46,19 +46,19 @@ class ShareGroups:
         self.options = GroupOptions(SHARE, config, image)
 
     def heartbeat(
-        self, request: m.ShareGroupHeartbeatRequest, client: Client, token: ResponseFuture
+        self, request: m.ShareGroupHeartbeatRequest, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
         """ShareGroupHeartbeat: join, stay or leave."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         try:
             _check(request)
             leaves = request.member_epoch == LEFT
-            answer = self._leave(request, effects) if leaves else self._beat(request, client, effects)
+            answer = self._leave(request, result) if leaves else self._beat(request, client, result)
         except KafkaError as error:
             answer = m.ShareGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
-            effects = CoordinatorResult()
-        effects.reply(token, answer)
-        return effects
+            result = CoordinatorResult()
+        result.respond(future, answer)
+        return result
 
     def begin_anew(self, group_id: str) -> list[Record]:
         """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
@@ -67,17 +67,17 @@ class ShareGroups:
             raise NonEmptyGroupError(f"Group {group_id} has members.")
         return [records.epoch_record(group_id, group.epoch + 1, metadata_hash(frozenset(), self._image()))]
 
-    def tick(self, group: ShareGroup) -> CoordinatorResult:
+    def expire(self, group: ShareGroup) -> CoordinatorResult:
         """Throw out who was silent."""
-        effects = CoordinatorResult()
+        result = CoordinatorResult()
         now = self._clock.monotonic()
         silent = {member_id for member_id, until in group.deadlines.items() if until <= now}
         for member_id in silent:
             del group.deadlines[member_id]
         gone = silent & group.members.keys()
         if gone:
-            effects.records += self._removed(group, gone)
-        return effects
+            result.records += self._removed(group, gone)
+        return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Take a record over, live or from the log; members that are new have their session from now."""
@@ -94,13 +94,13 @@ class ShareGroups:
             self._touch(group, done.member_id or "")
 
     def _beat(
-        self, request: m.ShareGroupHeartbeatRequest, client: Client, effects: CoordinatorResult
+        self, request: m.ShareGroupHeartbeatRequest, client: Client, result: CoordinatorResult
     ) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=request.member_epoch == JOINING)
         before = self._member(group, request)
         after = _described(before, request, client)
         new, member = self._advance(group, after)
-        effects.records += new
+        result.records += new
         self._touch(group, member.id)
         answer = m.ShareGroupHeartbeatResponse(
             member_id=member.id,
@@ -160,11 +160,9 @@ class ShareGroups:
             raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {size} members.")
         return group.members.get(request.member_id) or ShareMember(request.member_id)
 
-    def _leave(
-        self, request: m.ShareGroupHeartbeatRequest, effects: CoordinatorResult
-    ) -> m.ShareGroupHeartbeatResponse:
+    def _leave(self, request: m.ShareGroupHeartbeatRequest, result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=False)
-        effects.records += self._removed(group, {group.member_of(request.member_id).id})
+        result.records += self._removed(group, {group.member_of(request.member_id).id})
         return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
 
     def _removed(self, group: ShareGroup, gone: set[str]) -> list[Record]:

@@ -1,0 +1,64 @@
+"""What all coordinators share: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
+
+A coordinator's memory is what replaying its log gives: the records of a decision are appended first, then replayed, and
+responses are sent when the append is committed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.runtime.coordinator_log import CoordinatorLog
+from ottla.model import TopicPartition
+from ottla.records.batch import BatchHeader
+
+
+class CoordinatorRuntime(ABC):
+    """One coordinator of this broker. Its `shards` is a LeadershipListener. Not thread-safe: event loop only."""
+
+    def __init__(self, topic: str, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
+        self._topic = topic
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._log = CoordinatorLog(topic, clock, image, self)
+        self.shards = self._log.shards
+        self._sees_all_topics = config.zookeeper_connect is None
+        """Whether a topic that is not in the image does not exist. In a cluster this broker may not have received it
+        yet, so its state must stay."""
+
+    async def start(self) -> None:
+        """Wait until all partitions are loaded that this broker leads by now."""
+        await self.shards.all_loaded()
+
+    def close(self) -> None:
+        """Stop coordinating; requests fail with NotCoordinatorError."""
+        self.shards.close()
+
+    def check(self, key: str) -> None:
+        """Raise NotCoordinatorError or CoordinatorLoadInProgressError if this broker cannot coordinate the key."""
+        self._log.partition(key)
+
+    def partition_of(self, key: str) -> TopicPartition:
+        """Return the partition of the internal topic that a key belongs to."""
+        return TopicPartition(self._topic, self._log.index(key))
+
+    def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
+        """Replay a batch of a partition that is being loaded. Return the number of records."""
+        return 1 if header.is_control else self._log.replay_batch(index, data, self.replay)
+
+    @abstractmethod
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record of the log to the state in memory."""
+
+    @abstractmethod
+    def on_loaded(self, index: int) -> None:
+        """Handle that all of a partition is in memory."""
+
+    @abstractmethod
+    def on_unloaded(self, index: int) -> None:
+        """Drop the state of a partition; fail pending requests, so that clients find the new coordinator."""

@@ -1,0 +1,64 @@
+"""Deadlines of many keys with one timer, instead of Kafka's `TimingWheel`."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from ottla.clock import Clock
+
+K = TypeVar("K")
+
+NEVER: Final = float("inf")
+MIN_TICK_SECONDS: Final = 0.001
+"""Kafka's timers have the same step. Deadlines that follow one another within it expire together, so that a request
+that waits for the end of a session finds the group empty."""
+
+
+class DeadlineQueue(Generic[K]):
+    """The next deadline of each key, with one timer for all. Not thread-safe: event loop only."""
+
+    def __init__(self, clock: Clock, on_deadline: Callable[[K], None]) -> None:
+        self._clock = clock
+        self._on_deadline = on_deadline
+        self._due: list[tuple[float, K]] = []
+        self._scheduled: dict[K, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def schedule(self, key: K, deadline: float) -> None:
+        """Call `on_deadline` at a time of the clock's `monotonic`, unless an earlier one is scheduled already."""
+        if deadline < self._scheduled.get(key, NEVER):
+            self._scheduled[key] = deadline
+            heapq.heappush(self._due, (deadline, key))
+            self._set_timer()
+
+    def discard(self, key: K) -> None:
+        """Remove the deadline of a key."""
+        self._scheduled.pop(key, None)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def expire(self) -> None:
+        """Handle the deadlines that have passed."""
+        now = self._clock.monotonic()
+        while self._due and self._due[0][0] <= now:
+            deadline, key = heapq.heappop(self._due)
+            if self._scheduled.get(key) == deadline:  # else an earlier time was scheduled since
+                del self._scheduled[key]
+                self._on_deadline(key)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due and not self._closed:
+            wait = max(MIN_TICK_SECONDS, self._due[0][0] - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self.expire)
