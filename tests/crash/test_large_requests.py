@@ -130,10 +130,10 @@ def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: Ser
 
 def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        image = client.services.image
+        image = client.context.image
         partition = PartitionImage(0, 0, (0,), (0,))
         topics = {f"t{n}": TopicImage(f"t{n}", uuid.UUID(int=n + 1), (partition,) * (1 + n % 50)) for n in range(1000)}
-        client.services.view.image = image.with_topics(topics)
+        client.context.metadata_cache.image = image.with_topics(topics)
         frame = client.frame(MetadataRequest(topics=None), 9)
         await send(client, frame)
         async with Heartbeat() as heartbeat:
@@ -141,6 +141,6 @@ def test_metadata_of_many_partitions_does_not_stall_others(tmp_path: Path) -> No
             assert not answer.topics
             await send(client, frame)
         assert heartbeat.longest < STALL_SECONDS
-        client.services.view.image = image
+        client.context.metadata_cache.image = image
 
     with_broker(test, tmp_path)

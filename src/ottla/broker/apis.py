@@ -9,12 +9,12 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation
 from ottla.protocol import apis
 from ottla.protocol.message import Response
 
-Handler = Callable[[Any, Call], "Response | Awaitable[Response | None] | None"]
+Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
 """Answers a decoded request: at once, or with an awaitable where it has to wait."""
 
 
@@ -35,7 +35,7 @@ class Served(NamedTuple):
     by_controller: bool = False
     """Whether only the controller answers; a request that comes during an election waits for its end."""
     brokers_from: int | None = None
-    """The first version that only brokers of the cluster may send (`Call.is_broker`); a standalone broker has none."""
+    """The first version that only brokers of the cluster may send; a standalone broker does not serve it."""
 
     parts: tuple[str, ...] = ()
     """Arrays of requests whose items are independent: a long one is worked on in parts (`request_parts`)."""

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
 from ottla.broker.apis import BY_KEY, Handler, Served
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.quotas.request_quota import RequestQuotaTracker
+from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import exceeding, handle_in_parts
 from ottla.broker.request_time import timed
-from ottla.broker.services import Call, Services
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.errors import (
     ClusterAuthorizationFailedError,
@@ -70,11 +71,11 @@ about to send them, and what other brokers send."""
 class Dispatch:
     """The service behind every listener."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self._quotas = services.quotas
-        self._following = services.following
-        self._in_cluster = services.in_cluster
+    def __init__(self, broker: BrokerContext) -> None:
+        self.broker = broker
+        self._quotas = broker.quotas
+        self._following = broker.controller_requests
+        self._in_cluster = broker.in_cluster
         self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
@@ -86,10 +87,10 @@ class Dispatch:
             version = header.api_version
             if not served.first <= version <= served.last_served(in_cluster=self._in_cluster):
                 return self._other_version(header, served)
-            call = Call(self.services, connection, version, header.client_id or "")
+            context = RequestContext(self.broker, connection, version, header.client_id or "")
             most = MAX_BROKER_ITEMS if MEMBER in connection.state else served.most
             if served.brokers_from is not None and version >= served.brokers_from:
-                call.require_broker()  # before the body is read: a client could make that arbitrarily expensive
+                context.require_broker()  # before the body is read: a client could make that arbitrarily expensive
                 most = MAX_BROKER_ITEMS
             steps = None
             if len(frame) <= SMALL_BYTES:
@@ -105,12 +106,14 @@ class Dispatch:
         except ClusterAuthorizationFailedError as error:
             return framed(failure(served, version, error), header)
         meter = (
-            RequestQuotaTracker(self._quotas, call, header.api_key, len(frame), began) if self._quotas.active else None
+            RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
+            if self._quotas.active
+            else None
         )
         if steps is not None:
-            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, served, handler, call, meter)
+            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, served, handler, context, meter)
         else:
-            reply = self._handle(request, header, served, handler, call, meter)
+            reply = self._handle(request, header, served, handler, context, meter)
         if meter is not None and isinstance(reply, Awaitable):
             meter.spent.pause()  # from here on its steps count
             return timed(reply, meter.spent)
@@ -122,7 +125,7 @@ class Dispatch:
         header: RequestHeader,
         served: Served,
         handler: Handler,
-        call: Call,
+        context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
         """Decode a request with many items, and let others have their turn in between."""
@@ -130,7 +133,7 @@ class Dispatch:
             request = await in_slices(steps)
         except MalformedMessageError as error:
             raise HangupError(f"a request cannot be read: {error}") from None
-        reply = self._handle(request, header, served, handler, call, meter)
+        reply = self._handle(request, header, served, handler, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
     def _handle(
@@ -139,19 +142,21 @@ class Dispatch:
         header: RequestHeader,
         served: Served,
         handler: Handler,
-        call: Call,
+        context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply | Awaitable[Reply]:
         answer: Response | Awaitable[Response | None] | None
         try:
             if served.needs is not None:
-                call.require(served.needs, ResourceType.CLUSTER)
+                context.require(served.needs, ResourceType.CLUSTER)
             path = exceeding(request, served.parts) if served.parts else None
             if path is not None:
                 levels = path.count(".") if served.joined is None else served.joined
-                answer = handle_in_parts(lambda part: self._start(served, handler, part, call), request, path, levels)
+                answer = handle_in_parts(
+                    lambda part: self._start(served, handler, part, context), request, path, levels
+                )
             else:
-                answer = self._start(served, handler, request, call)
+                answer = self._start(served, handler, request, context)
         except KafkaError as error:
             answer = failure(served, header.api_version, error)
         except Exception as error:
@@ -160,34 +165,34 @@ class Dispatch:
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
         if header.api_key != PRODUCE:
-            call.connection.release_frame()  # only records are read from the frame itself
+            context.connection.release_frame()  # only records are read from the frame itself
         return self._later(answer, header, served, meter)
 
     def _start(
-        self, served: Served, handler: Handler, request: Request[Any], call: Call
+        self, served: Served, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | Awaitable[Response | None] | None:
         if not (self._following.is_initialized or request.API_KEY in SERVED_BEFORE_METADATA):
-            return self._when_told(handler, request, call)
+            return self._when_told(handler, request, context)
         if served.by_controller and self._is_electing:
-            return self._when_elected(handler, request, call)
-        return handler(request, call)
+            return self._when_elected(handler, request, context)
+        return handler(request, context)
 
-    async def _when_told(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
+    async def _when_told(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
         """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
         await self._following.told()
-        answer = handler(request, call)
+        answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
 
     @property
     def _is_electing(self) -> bool:
         """Whether this broker's term as controller has ended and no other controller is known yet."""
-        services = self.services
-        return not services.controller.is_active and services.image.controller_id in (services.broker_id, NO_CONTROLLER)
+        broker = self.broker
+        return not broker.controller.is_active and broker.image.controller_id in (broker.broker_id, NO_CONTROLLER)
 
-    async def _when_elected(self, handler: Handler, request: Request[Any], call: Call) -> Response | None:
+    async def _when_elected(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
         """Wait for the end of an election (after /controller was deleted, say), or answer NOT_CONTROLLER in time."""
-        await self.services.view.until(lambda _: not self._is_electing, ELECTION_SECONDS)
-        answer = handler(request, call)
+        await self.broker.metadata_cache.until(lambda _: not self._is_electing, ELECTION_SECONDS)
+        answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _later(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.errors import FencedLeaderEpochError, NotLeaderOrFollowerError
 from ottla.model import Node, TopicPartition
@@ -24,14 +24,16 @@ class Answer(Protocol[L]):
 
 
 def tell(
-    call: Call, answers: Iterable[tuple[TopicPartition, Answer[L]]], leader_and_epoch: Callable[[int, int], L]
+    context: RequestContext,
+    answers: Iterable[tuple[TopicPartition, Answer[L]]],
+    leader_and_epoch: Callable[[int, int], L],
 ) -> list[Node]:
     """Put the leader into the answers that it helps; the brokers that lead, for the response's addresses."""
-    image, leaders = call.services.image, set()
+    image, leaders = context.broker.image, set()
     for tp, answer in answers:
         known = image.partition(tp) if answer.error_code in CODES else None
-        if known is not None and known.leader not in (NO_LEADER, call.services.broker_id):
+        if known is not None and known.leader not in (NO_LEADER, context.broker.broker_id):
             answer.current_leader = leader_and_epoch(known.leader, known.leader_epoch)
             leaders.add(known.leader)
-    listener = call.connection.listener.name
+    listener = context.connection.listener.name
     return [image.brokers[leader].node(listener) for leader in sorted(leaders) if leader in image.brokers]

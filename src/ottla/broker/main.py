@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ottla import logs
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig, connection_limits
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.quotas.client_quotas import Quotas
 from ottla.broker.request_time import MeteredWorkers, task_factory
 from ottla.broker.scheduler import BackgroundTasks
 from ottla.broker.security import certificates
-from ottla.broker.services import Services
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.broker.sessions.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
@@ -91,7 +91,7 @@ class BrokerNode:
         self._admission = ConnectionQuotas()
         self._quotas = Quotas(self._live, clock.monotonic)
         self._acls: AclStore | None = None
-        self._services: Services | None = None
+        self._context: BrokerContext | None = None
         self._housekeeping: BackgroundTasks | None = None
         self._session: StaleSessionCleaner | None = None
         self._fetchers: Fetchers | None = None
@@ -140,34 +140,34 @@ class BrokerNode:
             share_states = ShareCoordinator(config, clock, lambda: view.image)
             partitions.roles += [groups.shards, transactions.shards, share_states.shards]
             authorizer = self._authorizer(store)
-            self._services = Services(
-                live=self._live,
+            self._context = BrokerContext(
+                dynamic_config=self._live,
                 quotas=self._quotas,
                 telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
                 clock=clock,
-                view=view,
-                following=member.following,
+                metadata_cache=view,
+                controller_requests=member.following,
                 controller=member.controller,
-                options=member.options,
-                peers=member.interbroker,
+                config_store=member.options,
+                inter_broker=member.interbroker,
                 partitions=partitions,
                 producer_ids=producer_ids,
                 groups=groups,
                 markers=markers,
                 transactions=transactions,
                 add_partitions=add_partitions,
-                old_offsets=ZooKeeperOffsets(store),
+                zookeeper_offsets=ZooKeeperOffsets(store),
                 share_states=share_states,
                 share_sessions=ShareSessions(
                     config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
                 ),
                 renew_certificates=self._renew_certificates,
                 authorizer=authorizer,
-                acls=self._acls,
-                secret=secret,
-                sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
+                acl_store=self._acls,
+                cluster_secret=secret,
+                fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
             )
-            self._bind(Dispatch(self._services))
+            self._bind(Dispatch(self._context))
             if zookeeper is None:
                 await adopt(store, self._log_dirs, self.broker_id)
             await member.prepare(self._log_dirs[0].cluster_id)
@@ -228,20 +228,20 @@ class BrokerNode:
 
     async def stop(self) -> None:
         """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
-        if self._member is not None and self._services is not None and self._listeners:
-            self._services.partitions.leaving = True
+        if self._member is not None and self._context is not None and self._listeners:
+            self._context.partitions.leaving = True
             await self._member.controlled_shutdown()
         for listener in self._listeners:
             listener.stop_accepting()
         if self._housekeeping is not None:
             await self._housekeeping.close()
-        if self._services is not None:
-            self._services.groups.close()
-            self._services.transactions.close()
-            self._services.share_states.close()
+        if self._context is not None:
+            self._context.groups.close()
+            self._context.transactions.close()
+            self._context.share_states.close()
             if self._fetchers is not None:
                 self._fetchers.close()
-            await self._services.partitions.close()
+            await self._context.partitions.close()
             if self._isr_updates is not None:
                 self._isr_updates.close()
             if self._telling is not None:
@@ -470,10 +470,10 @@ class BrokerNode:
         )
         from ottla.broker.security.sasl_mechanisms import offers
 
-        config, services = self.config, dispatch.services
+        config, broker = self.config, dispatch.broker
         return SaslAuthenticator(
             dispatch,
-            offers(config, listener, lambda: services.image.options, lambda: self._scram_secret),
+            offers(config, listener, lambda: broker.image.options, lambda: self._scram_secret),
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
             max_frame_bytes=config.socket_request_max_bytes,
         )
@@ -497,13 +497,13 @@ class BrokerNode:
             if certificates.differ(before_config, config):
                 self._renew_certificates()
             self._defaults = topic_defaults(config.given)
-            if self._services is not None:
-                self._services.partitions.reconfigure(after)
+            if self._context is not None:
+                self._context.partitions.reconfigure(after)
             if self._housekeeping is not None:
                 self._housekeeping.resize_cleaner_pool()
-        if self._services is not None:
+        if self._context is not None:
             limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
-            partitions = self._services.partitions
+            partitions = self._context.partitions
             partitions.alter_log_dirs_rate = limit
             partitions.leader_quota.bytes_per_second = self._live.current.leader_replication_throttled_rate
             partitions.follower_quota.bytes_per_second = self._live.current.follower_replication_throttled_rate
@@ -517,9 +517,9 @@ class BrokerNode:
 
     async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())
-        if gone and self._services is not None:
-            self._services.groups.on_topics_deleted(gone)
-            self._services.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
+        if gone and self._context is not None:
+            self._context.groups.on_topics_deleted(gone)
+            self._context.share_states.on_topics_deleted(before.names.keys() - after.names.keys())
 
     async def _drain(self) -> None:
         """Let the answers out that are due; who waited for a group or a partition was answered when these closed."""

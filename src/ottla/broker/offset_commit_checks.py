@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.security.acl import ResourceType
@@ -35,32 +35,32 @@ class Told(Protocol):
 
 
 def codes_of(
-    topic: Topic, call: Call, ids_since: int, take: Callable[[TopicPartition, Any], None]
+    topic: Topic, context: RequestContext, ids_since: int, take: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
     """Index and error code of each partition, once `take` was given those that may be committed."""
     try:
-        name = readable(topic, call, ids_since)
+        name = readable(topic, context, ids_since)
     except KafkaError as error:
         return [(partition.partition_index, code_of(error)) for partition in topic.partitions]
     return [
-        (p.partition_index, _code(TopicPartition(name, p.partition_index), p, call, take)) for p in topic.partitions
+        (p.partition_index, _code(TopicPartition(name, p.partition_index), p, context, take)) for p in topic.partitions
     ]
 
 
-def readable(topic: Topic, call: Call, ids_since: int) -> str:
+def readable(topic: Topic, context: RequestContext, ids_since: int) -> str:
     """The name of a topic, which has its id in the request from this version on. Raises why it may not be read."""
     name: str | None = topic.name
-    if call.version >= ids_since:
-        name = call.services.image.names.get(topic.topic_id)
+    if context.version >= ids_since:
+        name = context.broker.image.names.get(topic.topic_id)
     if name is None:
         raise UnknownTopicIdError
-    call.require(ACLOperation.READ, ResourceType.TOPIC, name)
+    context.require(ACLOperation.READ, ResourceType.TOPIC, name)
     return name
 
 
-def check_partition(tp: TopicPartition, call: Call) -> None:
+def check_partition(tp: TopicPartition, context: RequestContext) -> None:
     """Raise UnknownTopicOrPartitionError for a partition that is not there."""
-    if call.services.image.partition(tp) is None:
+    if context.broker.image.partition(tp) is None:
         raise UnknownTopicOrPartitionError
 
 
@@ -72,9 +72,11 @@ def fail(topics: Iterable[Told], error: KafkaError) -> None:
             partition.error_code = partition.error_code or code
 
 
-def _code(tp: TopicPartition, partition: Any, call: Call, take: Callable[[TopicPartition, Any], None]) -> int:
+def _code(
+    tp: TopicPartition, partition: Any, context: RequestContext, take: Callable[[TopicPartition, Any], None]
+) -> int:
     try:
-        check_partition(tp, call)
+        check_partition(tp, context)
         take(tp, partition)
     except KafkaError as error:
         return code_of(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Services
+from ottla.broker.broker_context import BrokerContext
 from ottla.config.broker import RACK_AWARE
 from ottla.replication.partition import Partition
 
@@ -10,15 +10,13 @@ NONE = -1
 """The reader goes on where it is."""
 
 
-def preferred(services: Services, partition: Partition, rack: str, offset: int) -> int:
+def preferred(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
     """The broker in the reader's rack that is as far as the leader, or nearly; -1 to stay with the leader."""
-    if not rack or services.config.replica_selector_class != RACK_AWARE:
+    if not rack or broker.config.replica_selector_class != RACK_AWARE:
         return NONE
-    brokers = services.image.brokers
-    own = brokers.get(services.broker_id)
+    brokers = broker.image.brokers
+    own = brokers.get(broker.broker_id)
     if own is not None and own.rack == rack:
         return NONE
-    near = [
-        r for r in partition.readers_of(offset) if (broker := brokers.get(r.id)) is not None and broker.rack == rack
-    ]
+    near = [r for r in partition.readers_of(offset) if (node := brokers.get(r.id)) is not None and node.rack == rack]
     return max(near, key=lambda r: (r.log_end, r.caught_up_at)).id if near else NONE

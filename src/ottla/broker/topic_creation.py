@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.broker.services import Services
+from ottla.broker.broker_context import BrokerContext
 from ottla.cluster.controller import replica_placement
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.config.broker import BrokerConfig
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    services: Services,
+    broker: BrokerContext,
     name: str,
     partitions: int = USE_DEFAULT,
     replication_factor: int = USE_DEFAULT,
@@ -65,7 +65,7 @@ def plan(
     options: Mapping[str, str | None] | None = None,
 ) -> Plan:
     """Check a wish; raises the error that Kafka has for what is wrong with it."""
-    image, config = services.image, services.config
+    image, config = broker.image, broker.config
     check_topic_name(name)
     replica_placement.check_collision(name, image.topics)
     checked = check_options(options or {})
@@ -80,72 +80,74 @@ def plan(
     return Plan(name, replica_placement.place(count, factor, image.racks, first=len(image.topics)), checked)
 
 
-async def create(services: Services, wish: Plan) -> TopicImage:
+async def create(broker: BrokerContext, wish: Plan) -> TopicImage:
     """Carry a plan out."""
-    return await services.controller.topics.create(wish.name, wish.assignment, wish.options)
+    return await broker.controller.topics.create(wish.name, wish.assignment, wish.options)
 
 
-async def create_missing(services: Services, name: str) -> TopicImage:
+async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic that somebody asked for without numbers: with the broker's defaults, or as an internal topic.
 
     Raises LeaderNotAvailableError where the controller is not reached: the client asks again.
     """
     if name in INTERNAL:
-        return await create_internal(services, name)
+        return await create_internal(broker, name)
     try:
-        return await _create_anywhere(services, plan(services, name))
+        return await _create_anywhere(broker, plan(broker, name))
     except UNREACHED as error:
         raise LeaderNotAvailableError(error.message) from error
 
 
-async def create_internal(services: Services, name: str) -> TopicImage:
+async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic of the broker's own, or return it. CoordinatorNotAvailableError where that is not possible now."""
-    found = services.image.topics.get(name)
+    found = broker.image.topics.get(name)
     if found is not None:
         return found
-    count, factor, options = INTERNAL[name](services.config)
-    if services.config.zookeeper_connect is None:  # else the others come, and are waited for
-        factor = min(factor, len(services.image.brokers))
+    count, factor, options = INTERNAL[name](broker.config)
+    if broker.config.zookeeper_connect is None:  # else the others come, and are waited for
+        factor = min(factor, len(broker.image.brokers))
         if (min_isr := options.get("min.insync.replicas")) is not None:
             options["min.insync.replicas"] = str(min(int(min_isr), factor))  # else a lone broker could never write
     try:
-        return await _create_anywhere(services, plan(services, name, count, factor, None, options))
+        return await _create_anywhere(broker, plan(broker, name, count, factor, None, options))
     except TopicAlreadyExistsError:
-        return await _seen(services, name)  # another client was faster
+        return await _seen(broker, name)  # another client was faster
     except KafkaError as error:
         log.warning("%s cannot be created now: %s", name, error)
         raise CoordinatorNotAvailableError(error.message) from error
 
 
-async def _create_anywhere(services: Services, wish: Plan) -> TopicImage:
+async def _create_anywhere(broker: BrokerContext, wish: Plan) -> TopicImage:
     """Carry a plan out, or have the controller make one of the same size where that is another broker."""
     try:
-        return await create(services, wish)
+        return await create(broker, wish)
     except NotControllerError:
-        await _ask_controller(services, wish)
-        return await _seen(services, wish.name)
+        await _ask_controller(broker, wish)
+        return await _seen(broker, wish.name)
 
 
-async def _ask_controller(services: Services, wish: Plan) -> None:
-    seconds = services.config.request_timeout_ms / 1000
+async def _ask_controller(broker: BrokerContext, wish: Plan) -> None:
+    seconds = broker.config.request_timeout_ms / 1000
     topic = CreatableTopic(
         name=wish.name,
         num_partitions=len(wish.assignment),
         replication_factor=len(wish.assignment[0]),
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.options.items()],
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=services.config.request_timeout_ms)
-    controller_id = services.image.controller_id
-    answer = await services.peers.send(controller_id, request, FORWARDED_VERSION, timeout=seconds, purpose="forward")
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=broker.config.request_timeout_ms)
+    controller_id = broker.image.controller_id
+    answer = await broker.inter_broker.send(
+        controller_id, request, FORWARDED_VERSION, timeout=seconds, purpose="forward"
+    )
     for result in answer.topics:
         if result.error_code not in (0, TopicAlreadyExistsError.code):
             raise for_code(result.error_code)(result.error_message)
 
 
-async def _seen(services: Services, name: str) -> TopicImage:
+async def _seen(broker: BrokerContext, name: str) -> TopicImage:
     """The topic, as soon as this broker hears of it."""
-    await services.view.until(lambda image: name in image.topics, SEEN_SECONDS)
-    found = services.image.topics.get(name)
+    await broker.metadata_cache.until(lambda image: name in image.topics, SEEN_SECONDS)
+    found = broker.image.topics.get(name)
     if found is None:
         raise LeaderNotAvailableError(f"this broker has not heard of topic {name} yet")
     return found

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.services import Services
+from ottla.broker.broker_context import BrokerContext
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import (
@@ -95,50 +95,48 @@ class Admission:
     """Of those that another broker has admitted."""
 
 
-def is_elsewhere(services: Services, transactional_id: str) -> bool:
+def is_elsewhere(broker: BrokerContext, transactional_id: str) -> bool:
     """Whether another broker coordinates the transactions of an id."""
-    if services.add_partitions is None:
+    if broker.add_partitions is None:
         return False  # this one is by itself
     try:
-        return services.transactions.coordinator(transactional_id) != services.broker_id
+        return broker.transactions.coordinator(transactional_id) != broker.broker_id
     except NotCoordinatorError:
         return True
 
 
 async def join(
-    services: Services, writer: Writer, written: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+    broker: BrokerContext, writer: Writer, written: Mapping[TopicPartition, int], rules: Rules, admission: Admission
 ) -> None:
     """Have the partitions take part, for clients that have the broker do so; have them looked up by another broker.
 
     `written` has the sequence of each partition's batch.
     """
-    new = [tp for tp in written if not _is_open(services.partitions.led(tp), writer.producer)]
-    elsewhere = is_elsewhere(services, writer.transactional_id)
-    if not new or not (rules.joins or (elsewhere and services.config.transaction_partition_verification_enable)):
+    new = [tp for tp in written if not _is_open(broker.partitions.led(tp), writer.producer)]
+    elsewhere = is_elsewhere(broker, writer.transactional_id)
+    if not new or not (rules.joins or (elsewhere and broker.config.transaction_partition_verification_enable)):
         return
     try:
         if elsewhere:
-            await _ask(services, writer, {tp: written[tp] for tp in new}, rules, admission)
+            await _ask(broker, writer, {tp: written[tp] for tp in new}, rules, admission)
         else:
-            await _add(services, writer, new)
+            await _add(broker, writer, new)
     except KafkaError as error:
         admission.refused |= dict.fromkeys(new, _told(error, rules))
 
 
-async def _add(services: Services, writer: Writer, new: list[TopicPartition]) -> None:
+async def _add(broker: BrokerContext, writer: Writer, new: list[TopicPartition]) -> None:
     """Add partitions; where the last transaction is about to be complete, wait for that instead of the client."""
-    runtime = services.transactions
+    runtime = broker.transactions
     try:
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
     except ConcurrentTransactionsError:
-        await runtime.wait_completed(
-            writer.transactional_id, services.config.add_partitions_to_txn_retry_backoff_max_ms
-        )
+        await runtime.wait_completed(writer.transactional_id, broker.config.add_partitions_to_txn_retry_backoff_max_ms)
         await runtime.add_partitions(*writer, new, EPOCH_PER_TRANSACTION)
 
 
 async def _ask(
-    services: Services, writer: Writer, new: Mapping[TopicPartition, int], rules: Rules, admission: Admission
+    broker: BrokerContext, writer: Writer, new: Mapping[TopicPartition, int], rules: Rules, admission: Admission
 ) -> None:
     """Have the coordinator, another broker, add or look up partitions.
 
@@ -146,16 +144,16 @@ async def _ask(
     come meanwhile: that may have been one of the last transaction, which the question has met on its way.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + services.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+    deadline = loop.time() + broker.config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     while True:
-        led = {tp: p.log.producers for tp in new if (p := services.partitions.led(tp)) is not None}
+        led = {tp: p.log.producers for tp in new if (p := broker.partitions.led(tp)) is not None}
         guards = {tp: producers.guard(*writer.producer) for tp, producers in led.items()}
-        answers = await _answers(services, writer, list(led), rules)
+        answers = await _answers(broker, writer, list(led), rules)
         concurrent = any(isinstance(error, ConcurrentTransactionsError) for error in answers.values())
         met = any(not led[tp].is_guarded(writer.producer.id, guard) for tp, guard in guards.items())
         if not (met or (rules.joins and concurrent)) or loop.time() >= deadline:
             break
-        await asyncio.sleep(services.config.add_partitions_to_txn_retry_backoff_ms / 1000 if concurrent else 0)
+        await asyncio.sleep(broker.config.add_partitions_to_txn_retry_backoff_ms / 1000 if concurrent else 0)
     for tp, error in answers.items():
         if error is None:
             admission.guards[tp] = guards[tp]
@@ -165,16 +163,16 @@ async def _ask(
         admission.refused[tp] = _told(error, rules)
 
 
-async def _answers(services: Services, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Results:
+async def _answers(broker: BrokerContext, writer: Writer, partitions: list[TopicPartition], rules: Rules) -> Results:
     from ottla.coordinator.transaction.add_partitions import PartitionsToAdd  # a broker by itself starts without it
 
-    assert services.add_partitions is not None
+    assert broker.add_partitions is not None
     item = PartitionsToAdd(*writer, partitions, verify_only=not rules.joins)
-    return await services.add_partitions.add_or_verify(services.transactions.coordinator(writer.transactional_id), item)
+    return await broker.add_partitions.add_or_verify(broker.transactions.coordinator(writer.transactional_id), item)
 
 
 def check(
-    services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int, admission: Admission
+    broker: BrokerContext, writer: Writer, partition: Partition, rules: Rules, sequence: int, admission: Admission
 ) -> None:
     """Raise unless the partition is in the writer's open transaction."""
     tp, producers, (producer_id, epoch) = partition.topic_partition, partition.log.producers, writer.producer
@@ -182,20 +180,20 @@ def check(
         return
     if tp in admission.refused:
         raise admission.refused[tp]
-    if not (rules.joins or services.config.transaction_partition_verification_enable):
+    if not (rules.joins or broker.config.transaction_partition_verification_enable):
         return
     guard = admission.guards.get(tp)
     if guard is None:
-        _look_up(services, writer, partition, rules, sequence)
+        _look_up(broker, writer, partition, rules, sequence)
     elif not producers.is_guarded(producer_id, guard):
         raise rules.come_again("a transaction has ended here while this one was verified")
     producers.expect(producer_id, epoch, 0 if rules.joins else sequence)
 
 
-def _look_up(services: Services, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:
+def _look_up(broker: BrokerContext, writer: Writer, partition: Partition, rules: Rules, sequence: int) -> None:
     """Raise unless this broker, as the coordinator, knows the partition as one of the transaction's."""
     try:
-        missing = services.transactions.missing(*writer, [partition.topic_partition])
+        missing = broker.transactions.missing(*writer, [partition.topic_partition])
     except ConcurrentTransactionsError as error:
         # It will be repeated, and what follows it in the meantime must not be taken for the beginning
         partition.log.producers.expect(*writer.producer, sequence)

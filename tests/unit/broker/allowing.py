@@ -22,7 +22,7 @@ from ottla.security.acl import (
 
 ADMIN, ALICE = "admin", "alice"
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED = 29, 30, 31, 53
-REFUSALS = {TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED}
+AUTHORIZATION_CODES = {TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, TRANSACTIONAL_ID_REFUSED}
 
 
 def with_rules(test: Callable[[Asker], Coroutine[Any, Any, None]], data: Path, **options: Any) -> None:
@@ -50,7 +50,7 @@ def allow(operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME,
 
 def only(client: Asker, *rules: ACL) -> None:
     """Ask as alice, who may do nothing but this."""
-    authorizer = client.services.authorizer
+    authorizer = client.context.authorizer
     assert authorizer is not None
     authorizer.replace(rules)
     be(client, ALICE)

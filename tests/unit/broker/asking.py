@@ -30,11 +30,11 @@ class Asker:
     """A client of one broker."""
 
     def __init__(self, node: BrokerNode) -> None:
-        assert node._services is not None
+        assert node._context is not None
         self.node = node
-        self.services = node._services
-        self.services.producer_ids.end = ALLOCATED_IDS
-        self._dispatch = Dispatch(self.services)
+        self.context = node._context
+        self.context.producer_ids.end = ALLOCATED_IDS
+        self._dispatch = Dispatch(self.context)
         listener = SimpleNamespace(name="PLAINTEXT")
         self.connection: Any = SimpleNamespace(
             peer="127.0.0.1:5000",
@@ -56,8 +56,8 @@ class Asker:
 
     def join_cluster(self) -> None:
         """Ask a broker that is one of several from now on, as a client."""
-        self.services = replace(self.services, secret=SECRET)
-        self._dispatch = Dispatch(self.services)
+        self.context = replace(self.context, cluster_secret=SECRET)
+        self._dispatch = Dispatch(self.context)
 
     def _throttle(self, seconds: float) -> None:
         self.throttled_seconds = seconds

@@ -112,9 +112,9 @@ def test_rules_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
 
 def test_rules_that_another_broker_was_told_a_moment_ago_are_seen(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        assert client.services.acls is not None
+        assert client.context.acl_store is not None
         assert client.node._store is not None
-        await client.services.acls.close()  # nothing is heard but for the sake of who asks
+        await client.context.acl_store.close()  # nothing is heard but for the sake of who asks
         other = AclStore(client.node._store, lambda _: None)
         topic = ResourcePattern(TOPIC, "t")
         await other.add([ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, topic)])

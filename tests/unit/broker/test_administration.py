@@ -140,7 +140,7 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
             if tp.partition == 1:
                 raise InvalidReplicaAssignmentError
 
-        monkeypatch.setattr(client.services.controller.moves, "reassign", reassign)
+        monkeypatch.setattr(client.context.controller.moves, "reassign", reassign)
         topics = [
             ReassignableTopic(
                 name=name, partitions=[ReassignablePartition(partition_index=i, replicas=[1]) for i in indexes]
@@ -156,7 +156,7 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
 
 def test_topics_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
     async def test(client: Asker) -> None:
-        topics, begun = client.services.controller.topics, asyncio.Barrier(2)
+        topics, begun = client.context.controller.topics, asyncio.Barrier(2)
 
         def together(method: str) -> None:
             """Each call of the method waits for the other, as for a broker that does not answer."""
@@ -209,7 +209,7 @@ def test_credentials_are_set_described_and_removed(tmp_path):
 
     async def second(client: Asker) -> None:
         assert await described(client) == {"alice": [(SHA_256, 4096), (SHA_512, 8192)]}
-        kept = client.services.image.options["users/alice"]["SCRAM-SHA-256"]
+        kept = client.context.image.options["users/alice"]["SCRAM-SHA-256"]
         parts = dict(part.split("=", 1) for part in kept.split(","))
         client_key = hmac.digest(b"salted", b"Client Key", "sha256")
         assert b64decode(parts["stored_key"]) == hashlib.sha256(client_key).digest()
@@ -266,7 +266,7 @@ def _codes(value: Any) -> set[int]:
 def test_request_for_controller_during_election_waits_for_its_end(request_: Any, version: int, tmp_path):
     async def test(client: Asker) -> None:
         await create(client)
-        controller = client.services.controller
+        controller = client.context.controller
         term = controller.office
         await controller.end()  # as when /controller was deleted: this broker stands again, or another one is elected
         asked = asyncio.create_task(client.ask(request_, version))
@@ -282,7 +282,7 @@ def test_request_for_controller_without_an_elected_one_is_answered_in_time(tmp_p
     monkeypatch.setattr("ottla.broker.dispatch.ELECTION_SECONDS", 0.01)
 
     async def test(client: Asker) -> None:
-        await client.services.controller.end()
+        await client.context.controller.end()
         for request, version in BY_CONTROLLER:
             assert _codes(await client.ask(request, version)) >= {NOT_CONTROLLER}
 

@@ -15,7 +15,7 @@ def test_a_registered_broker_is_given_a_block_that_nobody_else_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(client: Asker) -> None:
-        own = client.services.image.brokers[client.services.broker_id]
+        own = client.context.image.brokers[client.context.broker_id]
 
         async def ask(broker_id: int, epoch: int) -> tuple[int, range]:
             answer = await client.as_broker().ask(
@@ -28,10 +28,10 @@ def test_a_registered_broker_is_given_a_block_that_nobody_else_has(
         assert (code, len(block)) == (0, 1000)
         _, other = await ask(own.id, own.epoch)
         assert not set(block) & set(other)
-        assert await client.services.producer_ids.next_id() not in {*block, *other}
+        assert await client.context.producer_ids.next_id() not in {*block, *other}
         assert (await ask(own.id, own.epoch - 1))[0] == StaleBrokerEpochError.code
         assert (await ask(own.id + 1, own.epoch))[0] == BrokerIdNotRegisteredError.code
-        monkeypatch.setattr(type(client.services.controller), "is_active", False)
+        monkeypatch.setattr(type(client.context.controller), "is_active", False)
         assert (await ask(own.id, own.epoch))[0] == NotControllerError.code
         monkeypatch.undo()
 

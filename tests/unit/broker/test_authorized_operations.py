@@ -66,7 +66,7 @@ def allow(client: Asker, *rules: tuple[ACLOperation, ResourceType, str]) -> None
         ACL(*everyone, operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
         for operation, kind, name in rules
     )
-    object.__setattr__(client.services, "authorizer", authorizer)
+    object.__setattr__(client.context, "authorizer", authorizer)
 
 
 def test_who_is_restricted_is_told_what_rules_allow(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.unit.broker.asking import Asker, batch, with_broker
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ThrottlingQuotaExceededError
@@ -219,7 +219,7 @@ def test_topics_beyond_the_quota_of_changes_are_refused_where_clients_understand
 
 def test_a_wait_longer_than_an_answer_can_tell_is_told_as_the_longest(tmp_path):
     async def test(client: Asker) -> None:
-        call = Call(client.services, client.connection, 12, "c")
+        call = RequestContext(client.context, client.connection, 12, "c")
         assert call.throttle(5e6) == 2**31 - 1
         assert client.throttled_seconds == 5e6
 

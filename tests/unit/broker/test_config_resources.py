@@ -64,11 +64,11 @@ def test_a_brokers_option_set_while_it_runs_reaches_logs_and_survives_a_restart(
         await client.ask(CreateTopicsRequest(topics=[topic]), 7)
         assert await alter(client, BROKER, "", "log.retention.ms", "7000") == 0
         assert await alter(client, BROKER, "0", "log.segment.bytes", "100000") == 0
-        log = client.services.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
+        log = client.context.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
         assert (log.config.retention_ms, log.config.segment_bytes) == (7000, 100000)
 
     async def later(client: Asker) -> None:
-        log = client.services.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
+        log = client.context.partitions.get(TopicPartition("t", 0)).log  # type: ignore[union-attr]
         assert (log.config.retention_ms, log.config.segment_bytes) == (7000, 100000)
         assert await describe(client, BROKER, "", "log.retention.ms") == ("7000", 3, False, [("7000", 3)])
         assert await describe(client, BROKER, "0", "log.retention.ms") == ("7000", 3, False, [("7000", 3)])
@@ -124,7 +124,7 @@ def test_what_is_set_on_one_broker_beats_all_brokers_and_its_file(tmp_path):
         await alter(client, BROKER, "0", "message.max.bytes", "3000")
         places = [("3000", 2), ("2000", 3), ("1000", 4), ("1048588", 5)]
         assert await describe(client, BROKER, "0", "message.max.bytes") == ("3000", 2, False, places)
-        assert client.services.config.message_max_bytes == 3000
+        assert client.context.config.message_max_bytes == 3000
 
     with_broker(test, tmp_path, message_max_bytes="1000")
 
@@ -195,6 +195,6 @@ def test_groups_have_options_of_their_own(tmp_path):
         assert await describe(client, GROUP, "g", session) == ("50000", 8, False, [("50000", 8), ("45000", 5)])
         listed = await client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
         assert [r.resource_name for r in listed.config_resources] == ["g"]
-        assert client.services.groups.groups.consumer.options.session_timeout_ms("g") == 50_000
+        assert client.context.groups.groups.consumer.options.session_timeout_ms("g") == 50_000
 
     with_broker(test, tmp_path)

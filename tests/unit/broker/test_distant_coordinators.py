@@ -86,11 +86,11 @@ class Coordinator:
 
 async def move_away(client: Asker, topic: str = TRANSACTION_STATE) -> Coordinator:
     """Another broker leads all of the topic's partitions."""
-    services, other = client.services, Coordinator()
-    object.__setattr__(services, "add_partitions", AddPartitions(other, 5.0))  # type: ignore[arg-type]
-    image = services.image.topics[topic]
+    context, other = client.context, Coordinator()
+    object.__setattr__(context, "add_partitions", AddPartitions(other, 5.0))  # type: ignore[arg-type]
+    image = context.image.topics[topic]
     moved = replace(image, partitions=tuple(replace(p, leader=OTHER, leader_epoch=9) for p in image.partitions))
-    await services.view.change(lambda view: replace(view, topics={**view.topics, topic: moved}))
+    await context.metadata_cache.change(lambda view: replace(view, topics={**view.topics, topic: moved}))
     return other
 
 
@@ -101,7 +101,7 @@ async def marker(client: Asker, producer: Any, *, commit: bool) -> None:
 
     version = EPOCH_PER_TRANSACTION if producer.newer else 0
     ending = Ending(Producer(producer.producer_id, producer.epoch + producer.newer), commit, 9, version)
-    assert set((await client.services.markers.write(ending, [T0])).values()) == {None}
+    assert set((await client.context.markers.write(ending, [T0])).values()) == {None}
 
 
 @pytest.mark.parametrize("newer", [False, True])
@@ -114,7 +114,7 @@ def test_another_coordinator_is_asked_once_before_the_first_batch(tmp_path: Path
         assert other.asked == [(not newer, ["t-0"])]
         await marker(client, producer, commit=True)
         assert await read_committed(client, T0) == [b"a", b"b"]
-        assert client.services.partitions.get(T0).log.producers._guards == {}
+        assert client.context.partitions.get(T0).log.producers._guards == {}
 
     at_clock(test, tmp_path)
 
@@ -126,7 +126,7 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_keeps_the_batch_out(
         other = await move_away(client)
         other.before = lambda: marker(client, producer, commit=False)
         assert (await producer.write(T0, b"late")).error_code == NotEnoughReplicasError.code, "to be sent again"
-        assert not client.services.partitions.get(T0).log.producers.ongoing
+        assert not client.context.partitions.get(T0).log.producers.ongoing
 
     at_clock(test, tmp_path)
 
@@ -185,7 +185,7 @@ def test_what_the_coordinator_refuses_is_not_appended(tmp_path: Path) -> None:
         assert (await producer.write(T0, b"a")).error_code == NotEnoughReplicasError.code
         other.unreached = True
         assert (await producer.write(T0, b"a")).error_code == NotEnoughReplicasError.code
-        assert client.services.partitions.get(T0).log.log_end_offset == 0
+        assert client.context.partitions.get(T0).log.log_end_offset == 0
         other.code, other.unreached = 0, False
         assert (await producer.write(T0, b"a")).error_code == 0
 
@@ -209,7 +209,7 @@ def test_offsets_are_committed_in_a_transaction_of_another_coordinator(tmp_path:
         producer = await begin(client, newer=True)
         other = await move_away(client)
         assert await producer.commit_offset(T0, 7) == 0
-        assert [asked for _, (asked,) in other.asked] == [str(client.services.groups.partition_of("g"))]
+        assert [asked for _, (asked,) in other.asked] == [str(client.context.groups.partition_of("g"))]
         other.unreached = True
         assert await producer.commit_offset(T0, 8) == 0, "its partition takes part already"
 
@@ -221,7 +221,7 @@ def test_the_state_of_who_moves_away_is_not_answered_for(tmp_path: Path) -> None
         producer = await begin(client)
         await settle(client)
         await move_away(client)
-        assert not client.services.transactions.by_id
+        assert not client.context.transactions.by_id
         assert await producer.init() == 16
 
     at_clock(test, tmp_path)
@@ -235,7 +235,7 @@ class Controller:
 
     def __init__(self, client: Asker) -> None:
         self.client = client
-        self.controller = client.services.controller
+        self.controller = client.context.controller
         self.asked: list[CreatableTopic] = []
         self.code = 0
         self.told = True
@@ -260,7 +260,7 @@ def elsewhere(client: Asker, monkeypatch: pytest.MonkeyPatch) -> Controller:
         raise NotControllerError
 
     monkeypatch.setattr(type(other.controller.topics), "create", refuse)
-    object.__setattr__(client.services, "peers", other)
+    object.__setattr__(client.context, "inter_broker", other)
     return other
 
 
@@ -318,8 +318,8 @@ def test_a_controller_that_is_not_reached_makes_clients_ask_again(
 
 def test_topics_are_changed_by_the_controller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
-        monkeypatch.setattr(type(client.services.controller), "is_active", False)
-        await client.services.view.change(lambda image: replace(image, controller_id=7))
+        monkeypatch.setattr(type(client.context.controller), "is_active", False)
+        await client.context.metadata_cache.change(lambda image: replace(image, controller_id=7))
         code = NotControllerError.code
         wish = CreatableTopic(name="bad name!", num_partitions=1, replication_factor=99)
         for only_check in (False, True):

@@ -240,12 +240,12 @@ async def prepare(client: Asker) -> UUID:
     assert codes(await client.ask(committed, 8)) == set()
     request = InitProducerIdRequest(transactional_id=THERE, transaction_timeout_ms=1000)
     assert (await client.ask(request, 4)).error_code == 0
-    return client.services.image.topics[THERE].id
+    return client.context.image.topics[THERE].id
 
 
 def state(client: Asker) -> tuple[object, ...]:
     """What requests could change."""
-    image, log = client.services.image, client.services.partitions.led(TopicPartition(THERE, 0))
+    image, log = client.context.image, client.context.partitions.led(TopicPartition(THERE, 0))
     assert log is not None
     return image.topics, image.options, image.features, log.log.log_start_offset, log.log.log_end_offset
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from tests.unit.broker.allowing import (
     ADMIN,
+    AUTHORIZATION_CODES,
     CLUSTER_REFUSED,
     GROUP_REFUSED,
-    REFUSALS,
     TOPIC_REFUSED,
     TRANSACTIONAL_ID_REFUSED,
     allow,
@@ -218,7 +218,7 @@ async def prepare(client: Asker) -> UUID:
     wishes = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("t", "s")]
     await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
     await find_coordinator(client)
-    topic_id = client.services.image.topics["t"].id
+    topic_id = client.context.image.topics["t"].id
     known = commit(topic_id)
     known.group_id = "known"
     assert not codes(await client.ask(known, 9))
@@ -236,7 +236,7 @@ def test_each_of_the_rules_is_needed_and_all_are_enough(name: str, tmp_path: Pat
             refused = CODES[missing.resource_pattern.resource_type]
             assert codes(await client.ask(row.request(topic_id), row.version)) == {refused}
         only(client, *row.needs)
-        assert not codes(await client.ask(row.request(topic_id), row.version)) & REFUSALS
+        assert not codes(await client.ask(row.request(topic_id), row.version)) & AUTHORIZATION_CODES
 
     with_rules(test, tmp_path, transaction_two_phase_commit_enable=True)
 
@@ -247,7 +247,7 @@ def test_without_an_authorizer_nothing_is_refused(name: str, tmp_path: Path) -> 
 
     async def test(client: Asker) -> None:
         topic_id = await prepare(client)
-        assert not codes(await client.as_broker().ask(row.request(topic_id), row.version)) & REFUSALS
+        assert not codes(await client.as_broker().ask(row.request(topic_id), row.version)) & AUTHORIZATION_CODES
 
     with_broker(test, tmp_path, transaction_two_phase_commit_enable=True)
 
@@ -263,7 +263,7 @@ def test_a_commit_keeps_what_may_be_read_and_refuses_the_rest(tmp_path: Path) ->
         request.topics += others
         answer = await client.ask(request, 9)
         assert [t.partitions[0].error_code for t in answer.topics] == [0, TOPIC_REFUSED, TOPIC_REFUSED]
-        assert {tp.topic for tp in client.services.groups.offsets.by_group["g"]} == {"t"}
+        assert {tp.topic for tp in client.context.groups.offsets.by_group["g"]} == {"t"}
         request.generation_id_or_member_epoch, request.member_id = 3, "nobody"
         unknown_member = 25
         answer = await client.ask(request, 9)

@@ -71,7 +71,7 @@ async def commit(client: Asker, offset: int, version: int = 8, **more: Any) -> i
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="note")]
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
     if version >= 10:
-        topic.topic_id = client.services.image.topics["t"].id
+        topic.topic_id = client.context.image.topics["t"].id
     request = OffsetCommitRequest(group_id="g", topics=[topic], **more)
     return (await client.ask(request, version)).topics[0].partitions[0].error_code
 
@@ -83,7 +83,7 @@ async def committed(client: Asker, version: int = 8) -> tuple[int, str | None]:
         return old.committed_offset, old.metadata
     topic = OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     if version >= 10:
-        topic.topic_id = client.services.image.topics["t"].id
+        topic.topic_id = client.context.image.topics["t"].id
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
     found = (await client.ask(request, version)).groups[0].topics[0].partitions[0]
     return found.committed_offset, found.metadata
@@ -128,7 +128,7 @@ def test_offsets_of_the_oldest_clients_lie_in_the_registry(tmp_path: Path) -> No
 
     async def second(client: Asker) -> None:
         assert (await committed(client, 0))[0] == 42
-        node = await client.services.controller._context.store.get("/consumers/g/offsets/t/0")
+        node = await client.context.controller._context.store.get("/consumers/g/offsets/t/0")
         assert node is not None
         assert node.value == b"42"
 
@@ -143,7 +143,7 @@ def test_a_commit_of_version_1_brings_its_time(tmp_path: Path) -> None:
         partition.commit_timestamp = 1_000
         topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
         await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 1)
-        assert [c.commit_ms for c in client.services.groups.offsets.by_group["g"].values()] == [1_000]
+        assert [c.commit_ms for c in client.context.groups.offsets.by_group["g"].values()] == [1_000]
 
     with_broker(test, tmp_path)
 
@@ -230,8 +230,8 @@ def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
         assert await commit(client, 3) == 0
-        await client.services.controller.topics.delete("t")
-        assert client.services.groups.offsets.by_group == {}
+        await client.context.controller.topics.delete("t")
+        assert client.context.groups.offsets.by_group == {}
 
     with_broker(test, tmp_path)
 
@@ -298,7 +298,7 @@ def test_members_that_wait_are_sent_away_when_the_broker_stops(tmp_path: Path) -
         )
         waiting = asyncio.ensure_future(client.ask(request, 3))
         await asyncio.sleep(0)
-        client.services.groups.close()
+        client.context.groups.close()
         assert (await waiting).error_code == 16
 
     with_broker(test, tmp_path)

@@ -123,7 +123,7 @@ def test_broker_of_apache_kafka_is_accepted_on_the_inter_broker_listener_only(
     async def test(client: Asker) -> None:
         client.join_cluster()
         client.connection.listener = SimpleNamespace(name=listener)
-        own = client.services.image.controller_epoch
+        own = client.context.image.controller_epoch
         request = UpdateMetadataRequest(controller_id=0, controller_epoch=own, type=2)
         assert codes(await client.ask(request, 8)) == ({CLUSTER_REFUSED} if refused else set())
 
@@ -150,7 +150,7 @@ def test_list_offsets_of_a_client_that_pretends_to_be_a_follower_ends_at_the_hig
     async def test(client: Asker) -> None:
         await create(client)
         await produce(client, batch(b"a"))
-        partition = client.services.partitions.get(TopicPartition("t", 0))
+        partition = client.context.partitions.get(TopicPartition("t", 0))
         assert partition is not None
         partition.log.high_watermark = 0
         latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -179,7 +179,7 @@ def test_broker_that_knows_the_secret_is_served(tmp_path: Path) -> None:
         wire: Any = Wire(client)
         assert await prove(wire, SECRET, 1)
         assert PROOF not in client.connection.state
-        own = client.services.image.controller_epoch
+        own = client.context.image.controller_epoch
         request = UpdateMetadataRequest(controller_id=0, controller_epoch=own, type=2)
         assert not codes(await client.ask(request, 8))
 
@@ -190,11 +190,11 @@ def test_proof_at_a_broker_that_has_just_started_is_answered_at_once(tmp_path: P
     # it comes from the controller, whose UpdateMetadata the broker waits for
     async def test(client: Asker) -> None:
         client.join_cluster()
-        client.services.following._told.clear()
+        client.context.controller_requests._told.clear()
         wire: Any = Wire(client)
         async with asyncio.timeout(TOLD_SECONDS / 2):
             assert await prove(wire, SECRET, 1)
-        client.services.following.knows()
+        client.context.controller_requests.knows()
 
     with_broker(test, tmp_path)
 
@@ -235,7 +235,7 @@ def test_challenge_of_another_length_is_refused(message: bytes) -> None:
 
 def metadata(client: Asker, name: str = "t", **more: Any) -> UpdateMetadataRequest:
     state = UpdateMetadataPartitionState(**{"leader": 0, "leader_epoch": 0, "isr": [0], "replicas": [0], **more})
-    own = client.services.image
+    own = client.context.image
     return UpdateMetadataRequest(
         controller_id=own.controller_id,
         controller_epoch=own.controller_epoch,
@@ -265,9 +265,9 @@ def test_update_metadata_that_is_out_of_range_changes_nothing(name: str, tmp_pat
     data.mkdir(parents=True)
 
     async def test(client: Asker) -> None:
-        before = client.services.image
+        before = client.context.image
         assert codes(await client.as_broker().ask(make(client), 8)) == {code}
-        assert client.services.image is before
+        assert client.context.image is before
 
     with_broker(test, data)
     assert not [path for path in tmp_path.rglob("*-0") if data not in path.parents]
@@ -291,7 +291,7 @@ def test_controller_epoch_that_no_controller_had_is_refused_and_topics_can_be_cr
         for request, version in requests:
             assert codes(await broker.ask(request, version)) == {StaleControllerEpochError.code}
         await create(client)
-        assert client.services.image.topics["t"]
+        assert client.context.image.topics["t"]
 
     with_broker(test, tmp_path)
 
@@ -301,7 +301,7 @@ def test_leader_and_isr_and_stop_replica_of_a_path_are_refused(tmp_path: Path) -
     outside.mkdir()
 
     async def test(client: Asker) -> None:
-        broker, own = client.as_broker(), client.services.image.controller_epoch
+        broker, own = client.as_broker(), client.context.image.controller_epoch
         duty = LeaderAndIsrPartitionState(partition_index=7, leader=0, leader_epoch=0, isr=[0], replicas=[0])
         duties = LeaderAndIsrRequest(
             controller_epoch=own,
@@ -341,7 +341,7 @@ def test_marker_of_a_client_aborts_an_open_transaction_and_nothing_else(
         )
         (answer,) = (await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1)).markers
         assert [p.error_code for p in answer.topics[0].partitions] == [code]
-        partition = client.services.partitions.get(T0)
+        partition = client.context.partitions.get(T0)
         assert partition is not None
         is_open = partition.log.producers.has_open_transaction(producer.producer_id, 0)
         assert is_open is (code != 0)

@@ -38,7 +38,7 @@ async def with_topic(client: Asker, **state: object) -> Partition:
     await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
     if state:
         await change(client, **state)
-    partition = client.services.partitions.get(TopicPartition("t", 0))
+    partition = client.context.partitions.get(TopicPartition("t", 0))
     assert partition is not None
     return partition
 
@@ -54,7 +54,7 @@ async def change(client: Asker, **state: object) -> None:
         image = replace(image, brokers=MappingProxyType({**image.brokers, OTHER: other}))
         return image.with_topics({"t": replace(topic, partitions=(p,))})
 
-    await client.services.view.change(changed)
+    await client.context.metadata_cache.change(changed)
 
 
 async def write(client: Asker, sequence: int, timeout_ms: int = 10_000) -> int:
@@ -169,7 +169,7 @@ def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) 
 
 async def follow(client: Asker, session_id: int = 0, epoch: int = 0) -> int:
     """Fetch as the other replica, which is at the end of the log; the id of the fetch session."""
-    partition = client.services.partitions.get(TopicPartition("t", 0))
+    partition = client.context.partitions.get(TopicPartition("t", 0))
     assert partition is not None
     end = partition.log.log_end_offset
     leader_epoch = partition.image.leader_epoch

@@ -36,7 +36,7 @@ async def fill(client: Asker, **options: str) -> None:
 def test_begin_end_and_times_in_every_version(tmp_path: Path, version: int) -> None:
     async def test(client: Asker) -> None:
         await fill(client)
-        epoch = client.services.image.topics["t"].partitions[0].leader_epoch if version >= 4 else -1
+        epoch = client.context.image.topics["t"].partitions[0].leader_epoch if version >= 4 else -1
         for time, offset, found in (
             (EARLIEST, 0, -1),
             (LATEST, 9, -1),
@@ -65,7 +65,7 @@ def test_names_of_offsets_are_known_since_their_version(tmp_path: Path, time: in
 def test_version_0_lists_the_begins_of_segments(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await fill(client, segment_bytes="400")
-        (log,) = (partition.log for partition in client.services.partitions)
+        (log,) = (partition.log for partition in client.context.partitions)
         starts = [s.base_offset for s in log.segments]
         assert len(starts) > 2
         assert (await ask(client, LATEST, 0)).old_style_offsets == [9, *reversed(starts)]

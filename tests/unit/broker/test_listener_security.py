@@ -17,7 +17,7 @@ from tests.unit.net.certificates import authority, signed
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.broker.main import BrokerNode
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError
 
@@ -84,9 +84,9 @@ def test_the_command_says_so_in_one_line_and_ends_with_1(tmp_path: Path) -> None
 
 def test_the_user_of_a_request_is_the_name_in_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     users: set[str] = set()
-    meter = "ottla.broker.dispatch.Call"
+    meter = "ottla.broker.dispatch.RequestContext"
 
-    class Watched(Call):
+    class Watched(RequestContext):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             users.add(self.user)

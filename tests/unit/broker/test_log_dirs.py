@@ -82,7 +82,7 @@ async def alter_broker(client: Asker, option: str, value: str) -> None:
 
 
 async def settled(client: Asker) -> None:
-    while client.services.partitions.relocations:
+    while client.context.partitions.relocations:
         await asyncio.sleep(0.001)
 
 
@@ -107,7 +107,7 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
         await create(client, "t", 1, segment_bytes="250000")
         for i in range(0, 2000, 100):
             await produce(client, 0, *values[i : i + 100])
-        log = client.services.partitions.get(T0).log  # type: ignore[union-attr]
+        log = client.context.partitions.get(T0).log  # type: ignore[union-attr]
         log.delete_records_before(150)
         assert await move(client, tmp_path / "b") == 0
         assert ("t", 0, True) in (await described(client))["b"]
@@ -117,12 +117,12 @@ def test_a_replica_moves_with_all_it_holds_while_records_come_in(tmp_path):
         await settled(client)
         found = await described(client)
         assert (list(found["a"]), list(found["b"])) == ([], [("t", 0, False)])
-        partition = client.services.partitions.get(T0)
+        partition = client.context.partitions.get(T0)
         assert partition is not None
         assert (partition.log.log_start_offset, partition.high_watermark) == (150, 3000)
 
     async def later(client: Asker) -> None:
-        partition = client.services.partitions.get(T0)
+        partition = client.context.partitions.get(T0)
         assert partition is not None
         assert partition.log.dir.parent == tmp_path / "b"
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (150, 3000)
@@ -156,7 +156,7 @@ def test_moves_that_cannot_be_are_refused(tmp_path):
         assert await move(client, tmp_path / "c") == LOG_DIR_NOT_FOUND
         assert await move(client, tmp_path / "b", partition=5) == REPLICA_NOT_AVAILABLE
         assert await move(client, tmp_path / "a") == 0
-        assert not client.services.partitions.relocations
+        assert not client.context.partitions.relocations
 
     with_broker(test, tmp_path, **both(tmp_path))
 
@@ -218,7 +218,7 @@ def test_one_failed_directory_costs_its_partitions_only(tmp_path, monkeypatch):
         assert (await described(client))["b"] == STORAGE_ERROR
         assert await move(client, tmp_path / "b") == STORAGE_ERROR
         await create(client, "new", 2)
-        assert {p.log.dir.parent for p in client.services.partitions if p.topic_partition.topic == "new"} == {
+        assert {p.log.dir.parent for p in client.context.partitions if p.topic_partition.topic == "new"} == {
             tmp_path / "a"
         }
         assert not client.node.failed.is_set()
@@ -299,7 +299,7 @@ def test_a_flush_that_a_move_overtakes_costs_neither_directory(tmp_path, monkeyp
     async def test(client: Asker) -> None:
         await create(client, "t", 1)
         await produce(client, 0, b"x")
-        partition = client.services.partitions.get(T0)
+        partition = client.context.partitions.get(T0)
         assert partition is not None
         partition.flush_in_background()
         await asyncio.to_thread(began.wait, 5)
@@ -323,10 +323,10 @@ def test_a_replica_on_its_way_follows_its_topics_options(tmp_path):
         await asyncio.sleep(0)
         option = AlterableConfig(name="retention.ms", value="4242")
         wanted = AlterConfigsResource(resource_type=2, resource_name="t", configs=[option])
-        assert client.services.partitions.relocations
+        assert client.context.partitions.relocations
         await client.ask(IncrementalAlterConfigsRequest(resources=[wanted]), 1)
         await settled(client)
-        partition = client.services.partitions.get(T0)
+        partition = client.context.partitions.get(T0)
         assert partition is not None
         assert (partition.log.dir.parent, partition.log.config.retention_ms) == (tmp_path / "b", 4242)
 

@@ -34,20 +34,20 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 
 
 def partitions_of(client: Asker, topic: str) -> list[Any]:
-    return [p for p in client.services.partitions if p.topic_partition.topic == topic]
+    return [p for p in client.context.partitions if p.topic_partition.topic == topic]
 
 
 def resign(client: Asker, topic: str) -> None:
     """Another broker leads all partitions of the topic."""
     for partition in partitions_of(client, topic):
-        for listener in client.services.partitions.roles:
+        for listener in client.context.partitions.roles:
             listener.on_resigned(partition.topic_partition)
 
 
 def lead(client: Asker, topic: str) -> None:
     """This one leads them again."""
     for partition in partitions_of(client, topic):
-        for listener in client.services.partitions.roles:
+        for listener in client.context.partitions.roles:
             listener.on_leader(partition)
 
 
@@ -69,7 +69,7 @@ def test_groups_and_offsets_go_with_their_partition_and_come_back(tmp_path: Path
         assert await beat(client, member) == NotCoordinatorError.code
         assert await commit(client, 43) == NotCoordinatorError.code
         assert await listed(client) == []
-        groups = client.services.groups
+        groups = client.context.groups
         assert not groups._deadlines._scheduled
         assert not groups.offsets.by_group
         lead(client, CONSUMER_OFFSETS)
@@ -116,7 +116,7 @@ def test_while_a_partition_is_read_clients_are_asked_to_wait(tmp_path: Path, mon
         lead(client, CONSUMER_OFFSETS)
         assert await commit(client, 43) == CoordinatorLoadInProgressError.code
         assert (await client.ask(ListGroupsRequest(), 5)).error_code == CoordinatorLoadInProgressError.code
-        await client.services.groups.shards.all_loaded()
+        await client.context.groups.shards.all_loaded()
         assert await committed(client) == (9, "note")
 
     monkeypatch.setattr(loader, "SLICE_RECORDS", 1)
@@ -145,7 +145,7 @@ def test_what_a_failed_append_means_for_clients(tmp_path: Path) -> None:
 
 
 def group_partition(client: Asker) -> Any:
-    return client.services.partitions.get(client.services.groups.partition_of("g"))
+    return client.context.partitions.get(client.context.groups.partition_of("g"))
 
 
 def test_commits_that_are_not_replicated_in_time_fail(tmp_path: Path) -> None:
@@ -168,15 +168,15 @@ def test_pending_offsets_come_back_and_count_when_their_transaction_commits(tmp_
         producer = await begin(client)
         assert await producer.commit_offset(T0, 7) == 0
         resign(client, CONSUMER_OFFSETS)
-        assert not client.services.groups.offsets.pending._by_transaction
+        assert not client.context.groups.offsets.pending._by_transaction
         lead(client, CONSUMER_OFFSETS)
-        assert client.services.groups.offsets.pending.has(GROUP, T0)
+        assert client.context.groups.offsets.pending.has(GROUP, T0)
         assert await producer.end() == 0
         await settle(client)
-        assert client.services.groups.offsets.by_group[GROUP][T0].offset == 7
+        assert client.context.groups.offsets.by_group[GROUP][T0].offset == 7
         resign(client, CONSUMER_OFFSETS)
         lead(client, CONSUMER_OFFSETS)
-        assert client.services.groups.offsets.by_group[GROUP][T0].offset == 7
+        assert client.context.groups.offsets.by_group[GROUP][T0].offset == 7
 
     at_clock(test, tmp_path)
 
@@ -185,7 +185,7 @@ def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) ->
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        completer = client.services.transactions.completer
+        completer = client.context.transactions.completer
         real, asked = completer._markers, asyncio.Event()
 
         class Slow:
@@ -200,12 +200,12 @@ def test_a_new_coordinator_finishes_what_the_last_one_decided(tmp_path: Path) ->
         resign(client, TRANSACTION_STATE)
         await asyncio.wait([task])
         assert task.cancelled()
-        assert not client.services.transactions.by_id
+        assert not client.context.transactions.by_id
         assert await producer.end() == NotCoordinatorError.code
         completer._markers = real
         lead(client, TRANSACTION_STATE)
         await settle(client)
-        assert client.services.transactions.by_id["tx"].state == "CompleteCommit"
+        assert client.context.transactions.by_id["tx"].state == "CompleteCommit"
         assert await read_committed(client, T0) == [b"a"]
 
     at_clock(test, tmp_path)
@@ -229,11 +229,11 @@ def test_a_transaction_ends_although_too_few_replicas_were_in_sync_when_that_was
         for future in tuple(waiting):
             future.set_exception(NotEnoughReplicasAfterAppendError())
         assert await ending == CoordinatorNotAvailableError.code
-        assert client.services.transactions.by_id["tx"].state == "PrepareCommit"
+        assert client.context.transactions.by_id["tx"].state == "PrepareCommit"
         del partition.when_committed
         waiting[-1].set_result(None)
         await settle(client)
-        assert client.services.transactions.by_id["tx"].state == "CompleteCommit"
+        assert client.context.transactions.by_id["tx"].state == "CompleteCommit"
         assert await read_committed(client, T0) == [b"a"]
 
     at_clock(test, tmp_path)
@@ -259,8 +259,8 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        completer = client.services.transactions.completer
-        real, view, tried = completer._markers, client.services.view, asyncio.Event()
+        completer = client.context.transactions.completer
+        real, view, tried = completer._markers, client.context.metadata_cache, asyncio.Event()
 
         class Gone:
             async def write(self, ending: Any, partitions: Any) -> Any:
@@ -273,7 +273,7 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
         await tried.wait()
         await asyncio.sleep(0)
         before = view.image
-        image = client.services.controller.image.topics["t"]
+        image = client.context.controller.image.topics["t"]
         led = replace(image.partitions[0], leader_epoch=image.partitions[0].leader_epoch + 1)
         after = replace(before, topics={**before.topics, "t": replace(image, partitions=(led, *image.partitions[1:]))})
         await view.change(lambda _: after)

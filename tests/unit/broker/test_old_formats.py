@@ -29,7 +29,7 @@ async def fetch(client: Asker, version: int, offset: int = 0) -> PartitionData:
 
 
 def partition(client: Asker) -> Partition:
-    return client.services.partitions.leader(client.services.image, TopicPartition("t", 0))
+    return client.context.partitions.leader(client.context.image, TopicPartition("t", 0))
 
 
 def rows(data: Any) -> list[tuple[int, bytes | None]]:

@@ -90,7 +90,7 @@ def test_what_was_produced_is_read_in_every_version(tmp_path: Path, version: int
 def test_topics_are_found_by_id_from_version_13_on(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
-        topic_id = client.services.image.topics["t"].id
+        topic_id = client.context.image.topics["t"].id
         request = produce_request(batch(b"a"), topic="")
         request.topic_data[0].topic_id = topic_id
         answer = await client.ask(request, 13)
@@ -166,7 +166,7 @@ def test_an_fsync_per_batch_is_waited_for(tmp_path: Path) -> None:
         await create(client, flush_messages="1")
         placed = await asyncio.gather(*(produce(client, batch(b"%d" % i)) for i in range(20)))
         assert sorted(p.base_offset for p in placed) == list(range(20))
-        (partition,) = [p for p in client.services.partitions if p.topic_partition.topic == "t"]
+        (partition,) = [p for p in client.context.partitions if p.topic_partition.topic == "t"]
         assert partition.log.recovery_point == partition.high_watermark == 20
 
     with_broker(test, tmp_path)
@@ -200,7 +200,7 @@ def test_a_fetch_that_waits_is_told_when_its_topic_goes(tmp_path: Path) -> None:
         await create(client)
         waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
         await asyncio.sleep(0)
-        await client.services.controller.topics.delete("t")
+        await client.context.controller.topics.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
 
     with_broker(test, tmp_path)
@@ -218,7 +218,7 @@ def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path) -> None:
 def test_leader_epochs_fence_old_and_unknown_readers(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
-        (partition,) = list(client.services.partitions)
+        (partition,) = list(client.context.partitions)
         partition.image = type(partition.image)(0, 3, (0,), (0,))
         for epoch, code in ((2, 74), (3, 0), (4, 75), (-1, 0)):
             request = fetch_request()
@@ -283,14 +283,14 @@ def test_sessions_are_bounded_and_one_that_is_silent_for_long_makes_room(tmp_pat
 
         await create(client)
         seconds = 0.0
-        client.services.sessions._monotonic = lambda: seconds
+        client.context.fetch_sessions._monotonic = lambda: seconds
         first, second = await begin(), await begin()
         assert await begin() == 0, "answered without a session"
         seconds = 119.0
         assert await go_on(first) == 0
         seconds = 120.0
         assert await begin() != 0
-        assert len(client.services.sessions) == 2
+        assert len(client.context.fetch_sessions) == 2
         assert await go_on(second) == 70
 
     with_broker(test, tmp_path, max_incremental_fetch_session_cache_slots=2)
@@ -304,7 +304,7 @@ def test_a_bug_is_an_unknown_server_error_where_there_is_a_place_for_it(
 
     async def test(client: Asker) -> None:
         await create(client)
-        monkeypatch.setattr(client.services.sessions, "context", broken)
+        monkeypatch.setattr(client.context.fetch_sessions, "context", broken)
         answer = await client.ask(fetch_request(), 11)
         assert answer.error_code == -1
         with pytest.raises(HangupError):
@@ -318,7 +318,7 @@ def test_a_consumer_that_waits_is_answered_when_the_broker_stops(tmp_path: Path)
         await create(client)
         waiting = asyncio.ensure_future(client.ask(fetch_request(wait=15_000), 11))
         await asyncio.sleep(0)
-        await client.services.partitions.close()
+        await client.context.partitions.close()
         assert (await waiting).responses[0].partitions[0].error_code == 6
 
     with_broker(test, tmp_path)
@@ -394,7 +394,7 @@ def test_the_log_of_a_deleted_topic_is_not_taken_over_by_a_new_one_of_its_name(t
         await produce(client, batch(b"old"))
         paths = ["partitions/0/state", "partitions/0", "partitions", ""]
         nodes = [Delete(f"/brokers/topics/t/{path}".rstrip("/")) for path in paths]
-        await client.services.controller._context.store.multi([*nodes, Delete("/config/topics/t")])
+        await client.context.controller._context.store.multi([*nodes, Delete("/config/topics/t")])
 
     async def second(client: Asker) -> None:
         await create(client)
@@ -451,7 +451,7 @@ def test_fetch_that_names_a_partition_many_times_reads_it_once(tmp_path: Path) -
         assert len(topic.partitions) == 1
         request.max_wait_ms, request.topics[0].partitions[0].fetch_offset = 60_000, 1
         waiting = asyncio.ensure_future(client.send(request, 12))
-        partition = client.services.partitions.get(TopicPartition("t", 0))
+        partition = client.context.partitions.get(TopicPartition("t", 0))
         assert partition is not None
         while not partition._waiters:
             await asyncio.sleep(0)
@@ -470,13 +470,13 @@ def test_fetch_of_more_partitions_than_a_session_may_have_opens_none(
         request = fetch_request(session_epoch=0)
         request.topics[0].partitions = [FetchPartition(partition=i, partition_max_bytes=1) for i in range(5)]
         assert (await client.ask(request, 12)).session_id == 0
-        assert not len(client.services.sessions)
+        assert not len(client.context.fetch_sessions)
         request.topics[0].partitions.pop()
         session_id = (await client.ask(request, 12)).session_id
         more = fetch_request(session_id=session_id, session_epoch=1)
         more.topics[0].partitions = [FetchPartition(partition=4, partition_max_bytes=1)]
         assert (await client.ask(more, 12)).error_code == FetchSessionIdNotFoundError.code
-        assert not len(client.services.sessions)
+        assert not len(client.context.fetch_sessions)
 
     with_broker(test, tmp_path)
 

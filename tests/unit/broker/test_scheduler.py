@@ -72,7 +72,7 @@ def test_retention_drops_old_segments(tmp_path: Path) -> None:
         housekeeping = client.node._housekeeping
         assert housekeeping is not None
         housekeeping.apply_retention()
-        (partition,) = list(client.services.partitions)
+        (partition,) = list(client.context.partitions)
         assert partition.log.log_start_offset > 0
         answer = await client.ask(fetch_request(), 11)
         assert answer.responses[0].partitions[0].error_code == 1
@@ -100,7 +100,7 @@ def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
         housekeeping = client.node._housekeeping
         assert housekeeping is not None
         housekeeping.flush_old()
-        (partition,) = list(client.services.partitions)
+        (partition,) = list(client.context.partitions)
         await partition.flush()
         assert partition.log.recovery_point == 1
 
@@ -193,7 +193,7 @@ def test_io_error_in_compaction_fails_the_directory_only_if_the_disk_is_broken(
         (log_dir,) = client.node._log_dirs
         before = log_dir.logs[TopicPartition("t", 0)].size
         failed: list[BaseException] = []
-        monkeypatch.setattr(client.services.partitions, "fail_directory", lambda _, error: failed.append(error))
+        monkeypatch.setattr(client.context.partitions, "fail_directory", lambda _, error: failed.append(error))
         housekeeping = client.node._housekeeping
         assert housekeeping is not None
 

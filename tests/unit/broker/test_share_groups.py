@@ -82,7 +82,7 @@ def said(acks: Acks) -> list[AcknowledgementBatch]:
 
 
 async def fetch(client: Asker, epoch: int, member: str = "m", acks: Acks = [], **more: Any) -> ShareFetchResponse:  # noqa: B006
-    topic_id = client.services.image.topics["t"].id
+    topic_id = client.context.image.topics["t"].id
     partition = FetchPartition(partition_index=0, acknowledgement_batches=said(acks))
     request = ShareFetchRequest(
         group_id="g",
@@ -114,7 +114,7 @@ def got(answer: ShareFetchResponse) -> list[tuple[int, int, int]]:
 
 
 async def acknowledge(client: Asker, epoch: int, acks: Acks, member: str = "m") -> str | None:
-    topic_id = client.services.image.topics["t"].id
+    topic_id = client.context.image.topics["t"].id
     partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=said(acks))
     topics = [AcknowledgeTopic(topic_id=topic_id, partitions=[partition])] if acks else []
     request = ShareAcknowledgeRequest(group_id="g", member_id=member, share_session_epoch=epoch, topics=topics)
@@ -157,7 +157,7 @@ def test_a_fetch_waits_for_records_and_for_those_that_come_back(tmp_path: Path) 
     async def test(client: Asker) -> None:
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
-        (stored,) = client.services.share_states._stored.values()
+        (stored,) = client.context.share_states._stored.values()
 
         async def fetch_and_wait(epoch: int) -> asyncio.Future[ShareFetchResponse]:
             waiting = asyncio.ensure_future(fetch(client, epoch, "other", max_wait_ms=15_000))
@@ -197,9 +197,9 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
         resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=configs)
         await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert (await beat(client, 0)).heartbeat_interval_ms == 6000
-        assert client.services.groups.groups.share.options.session_timeout_ms("g") == 50_000
+        assert client.context.groups.groups.share.options.session_timeout_ms("g") == 50_000
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
-        states = client.services.share_states
+        states = client.context.share_states
         (key,) = states.keys_of_group("g")
         assert states.get(key).limits.lock_seconds == 20
 
@@ -208,7 +208,7 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
 
 def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_once(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
-        states = client.services.share_states
+        states = client.context.share_states
         await prepare(client, 1)
         assert got(await fetch(client, 0)) == [(0, 0, 1)]
         clock.advance(20_000)
@@ -278,7 +278,7 @@ def test_a_restart_knows_what_is_done_and_who_was_a_member(tmp_path: Path) -> No
 def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await prepare(client)
-        states = client.services.share_states
+        states = client.context.share_states
         beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["t"])
         await client.ask(beat, 1)
         await fetch(client, 0)
@@ -289,7 +289,7 @@ def test_a_deleted_group_and_a_deleted_topic_leave_nothing(tmp_path: Path) -> No
         assert (await client.ask(delete, 2)).results[0].error_code == 0
         assert states._stored == {}
         await fetch(client, 0)
-        await client.services.controller.topics.delete("t")
+        await client.context.controller.topics.delete("t")
         assert states._stored == {}
 
     with_broker(test, tmp_path)

@@ -147,7 +147,7 @@ def test_metrics_reach_the_receivers_through_the_broker(tmp_path):
             metrics=gzip.compress(b"otlp"),
         )
         assert (await client.ask(push, 0)).error_code == 0
-        (found,) = client.services.telemetry._receivers[0].__self__.received  # type: ignore[attr-defined]
+        (found,) = client.context.telemetry._receivers[0].__self__.received  # type: ignore[attr-defined]
         assert (found[0].client_instance_id, found[0].client_id, found[1]) == (
             wish.client_instance_id,
             "tester",

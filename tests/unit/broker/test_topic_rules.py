@@ -10,9 +10,9 @@ import pytest
 from tests.unit.broker.allowing import (
     ADMIN,
     ALICE,
+    AUTHORIZATION_CODES,
     CLUSTER_REFUSED,
     GROUP_REFUSED,
-    REFUSALS,
     TOPIC_REFUSED,
     TRANSACTIONAL_ID_REFUSED,
     allow,
@@ -109,7 +109,7 @@ def test_one_rule_is_enough(name: str, rule: ACL, tmp_path: Path) -> None:
         kind = BY_NAME[name].request
         only(client, rule)
         request = fill(kind, kind.VERSIONS[-1], About(THERE, topic_id))
-        assert not codes(await client.ask(request, kind.VERSIONS[-1])) & REFUSALS
+        assert not codes(await client.ask(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
 
     with_rules(test, tmp_path)
 
@@ -169,7 +169,7 @@ def test_a_topic_is_created_by_asking_for_it_where_that_is_allowed(
     async def test(client: Asker) -> None:
         only(client, *rules)
         assert told(await client.ask(asking("new", allow_auto_topic_creation=True), 13)) == [("new", code)]
-        assert ("new" in client.services.image.topics) is made
+        assert ("new" in client.context.image.topics) is made
 
     with_rules(test, tmp_path)
 
@@ -186,7 +186,7 @@ def test_without_creation_it_is_told_to_who_may_describe_that_there_is_no_topic(
 def test_metadata_by_id_tells_no_name_of_what_may_not_be_described(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "a")
-        topic_id = client.services.image.topics["a"].id
+        topic_id = client.context.image.topics["a"].id
         request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=i) for i in (topic_id, MISSING_ID)])
         only(client)
         assert told(await client.ask(request, 13)) == [(None, TOPIC_REFUSED), (None, UNKNOWN_TOPIC_ID)]
@@ -199,7 +199,7 @@ def test_metadata_by_id_tells_no_name_of_what_may_not_be_described(tmp_path: Pat
 def test_topics_by_id_are_refused_in_versions_whose_answers_need_a_name(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, "a")
-        request = MetadataRequest(topics=[MetadataRequestTopic(name="", topic_id=client.services.image.topics["a"].id)])
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="", topic_id=client.context.image.topics["a"].id)])
         invalid_request = 42
         assert told(await client.ask(request, 10)) == [("", invalid_request)]
 
@@ -214,7 +214,7 @@ def test_the_numbers_and_options_of_a_new_topic_are_told_to_who_may_describe_the
         assert (a.error_code, a.topic_config_error_code, a.num_partitions, a.configs) == (0, TOPIC_REFUSED, -1, [])
         assert (b.error_code, b.topic_config_error_code, b.num_partitions, bool(b.configs)) == (0, 0, 2, True)
         assert (c.error_code, c.topic_config_error_code, c.num_partitions) == (TOPIC_REFUSED, 0, -1)
-        assert sorted(client.services.image.topics) == ["a", "b"]
+        assert sorted(client.context.image.topics) == ["a", "b"]
 
     with_rules(test, tmp_path)
 
@@ -242,9 +242,9 @@ def test_topics_are_deleted_where_that_is_allowed(
 
         for first in ("name", "id"):
             be(client, ADMIN)
-            if THERE not in client.services.image.topics:
+            if THERE not in client.context.image.topics:
                 await create(client, THERE)
-            topic_id = client.services.image.topics[THERE].id
+            topic_id = client.context.image.topics[THERE].id
             only(client, *rules)
             assert (await delete(MISSING)).error_code == missing
             if first == "name":
@@ -254,7 +254,7 @@ def test_topics_are_deleted_where_that_is_allowed(
             else:
                 answer = await delete(None, topic_id)
                 assert (answer.name, answer.error_code) == by_id
-            assert (THERE in client.services.image.topics) is bool(answer.error_code)
+            assert (THERE in client.context.image.topics) is bool(answer.error_code)
 
     with_rules(test, tmp_path)
 
@@ -267,7 +267,7 @@ def two_topics(data: bytearray, **more: Any) -> ProduceRequest:
 
 def written(client: Asker, *topics: str) -> list[int]:
     """How many records each topic has."""
-    found = [client.services.partitions.led(TopicPartition(name, 0)) for name in topics]
+    found = [client.context.partitions.led(TopicPartition(name, 0)) for name in topics]
     return [partition.log.log_end_offset for partition in found if partition is not None]
 
 
@@ -379,7 +379,7 @@ def test_followers_act_for_the_cluster(tmp_path: Path) -> None:
         request.replica_id = -2  # reads to the end as well
         assert codes(await client.ask(request, 12)) == {TOPIC_REFUSED}
         only(client, allow(CLUSTER_ACTION, CLUSTER))
-        assert not codes(await client.ask(fetch_request(replica_id=1), 12)) & REFUSALS
+        assert not codes(await client.ask(fetch_request(replica_id=1), 12)) & AUTHORIZATION_CODES
         assert codes(await client.ask(fetch_request(), 12)) == {TOPIC_REFUSED}
 
     with_rules(test, tmp_path)
@@ -435,7 +435,7 @@ def test_a_refusal_is_logged_with_who_and_what(tmp_path: Path, caplog: pytest.Lo
         with caplog.at_level("INFO", "ottla.authorizer"):
             await client.ask(produce_request(batch(b"a"), "secret"), 9)
         assert [record.message for record in caplog.records if record.name == "ottla.authorizer"] == [
-            f"User:{ALICE} may not WRITE TOPIC secret from 127.0.0.1"
+            f"Denied WRITE on TOPIC secret to User:{ALICE} from 127.0.0.1"
         ]
 
     with_rules(test, tmp_path)

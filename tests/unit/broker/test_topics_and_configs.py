@@ -69,7 +69,7 @@ def test_a_topic_is_made_or_refused_with_kafkas_error(tmp_path: Path, wish: Crea
         answer = (await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)).topics[0]
         assert answer.error_code == code, answer
         assert (answer.error_message is None) == (code == 0)
-        assert (wish.name in client.services.image.topics) == (code in (0, 36))
+        assert (wish.name in client.context.image.topics) == (code in (0, 36))
 
     with_broker(test, tmp_path)
 
@@ -78,7 +78,7 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         request = CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000, validate_only=True)
         assert (await client.ask(request, 5)).topics[0].num_partitions == 2
-        assert not client.services.image.topics
+        assert not client.context.image.topics
 
     with_broker(test, tmp_path)
 
@@ -92,7 +92,7 @@ def test_metadata_creates_an_unknown_topic_where_both_sides_allow_it(tmp_path: P
         assert (first.error_code, first.partitions) == (3, [])  # as with Kafka: it is there when asked for again
         found = (await client.ask(wanted, 12)).topics[0]
         assert (found.error_code, len(found.partitions)) == (0, 4)
-        assert found.topic_id == client.services.image.topics["t"].id
+        assert found.topic_id == client.context.image.topics["t"].id
         by_id = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=found.topic_id)])
         assert (await client.ask(by_id, 12)).topics[0].name == "t"
 
@@ -125,7 +125,7 @@ def test_a_deleted_topic_is_gone_and_may_come_back_empty(tmp_path: Path) -> None
         assert (await client.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1), 5)).responses[
             1
         ].error_code == 3
-        assert not client.services.image.topics
+        assert not client.context.image.topics
         assert not list(tmp_path.glob("t-0"))
         await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         assert (tmp_path / "t-0").is_dir()
@@ -149,7 +149,7 @@ def test_partitions_grow_and_never_shrink(tmp_path: Path) -> None:
                 topics=[CreatePartitionsTopic(name="t", count=count, assignments=None)], timeout_ms=1
             )
             assert (await client.ask(request, 3)).results[0].error_code == code
-        assert len(client.services.image.topics["t"].partitions) == 5
+        assert len(client.context.image.topics["t"].partitions) == 5
         assert (tmp_path / "t-4").is_dir()
 
     with_broker(test, tmp_path)
@@ -166,7 +166,7 @@ def test_partitions_asked_for_twice_at_the_same_time_are_added_once(tmp_path: Pa
         await client.ask(CreateTopicsRequest(topics=[topic("t", 2)], timeout_ms=1000), 7)
         answers = await asyncio.gather(client.ask(more(5), 3), client.ask(more(5), 3))
         assert sorted(answer.results[0].error_code for answer in answers) == [0, 37]
-        assert len(client.services.image.topics["t"].partitions) == 5
+        assert len(client.context.image.topics["t"].partitions) == 5
 
     with_broker(test, tmp_path)
 
@@ -175,9 +175,9 @@ def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_repl
     async def test(client: Asker) -> None:
         await client.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000), 7)
         assert (await client.ask(more(2, [0, 1]), 3)).results[0].error_code == 39
-        known = client.services.image.topics["t"]
+        known = client.context.image.topics["t"]
         moving = replace(known, partitions=(replace(known.partitions[0], adding=(1,)),))
-        await client.services.view.change(lambda image: image.with_topics({"t": moving}))
+        await client.context.metadata_cache.change(lambda image: image.with_topics({"t": moving}))
         assert (await client.ask(more(2), 3)).results[0].error_code == 60
 
     with_broker(test, tmp_path)
@@ -187,13 +187,13 @@ def test_options_that_somebody_wrote_wrong_into_the_registry_keep_no_topic_from_
     async def test(client: Asker) -> None:
         wishes = [topic("t", configs=[CreatableTopicConfig(name="retention.ms", value="7")]), topic("u")]
         await client.ask(CreateTopicsRequest(topics=wishes, timeout_ms=1000), 7)
-        await client.services.options.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
-        found = client.services.partitions.get(TopicPartition("t", 0))
+        await client.context.config_store.set_topic("t", {"retention.ms": "abc", "segment.bytes": "100"})
+        found = client.context.partitions.get(TopicPartition("t", 0))
         assert found is not None
         assert (found.log.config.retention_ms, found.log.config.segment_bytes) == (7 * 86_400_000, 100)
 
     async def again(client: Asker) -> None:
-        assert len(client.services.partitions) == 2
+        assert len(client.context.partitions) == 2
 
     with_broker(test, tmp_path)
     with_broker(again, tmp_path)
@@ -203,13 +203,13 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     async def first(client: Asker) -> None:
         wish = topic("t", 3, configs=[CreatableTopicConfig(name="retention.ms", value="1000")])
         await client.ask(CreateTopicsRequest(topics=[wish], timeout_ms=1000), 7)
-        ids.append(client.services.image.topics["t"].id)
+        ids.append(client.context.image.topics["t"].id)
 
     async def second(client: Asker) -> None:
-        found = client.services.image.topics["t"]
+        found = client.context.image.topics["t"]
         assert (found.id, len(found.partitions), found.options) == (ids[0], 3, {"retention.ms": "1000"})
         assert found.partitions[0].leader_epoch == 1
-        assert len(client.services.partitions) == 3
+        assert len(client.context.partitions) == 3
 
     ids: list[object] = []
     with_broker(first, tmp_path)
@@ -238,7 +238,7 @@ def test_options_are_described_with_their_source_and_changed(tmp_path: Path) -> 
         after = await describe(client)
         assert after["retention.ms"] == ("5000", 1)
         assert after["cleanup.policy"][0] == "delete,compact"
-        (partition,) = list(client.services.partitions)
+        (partition,) = list(client.context.partitions)
         assert partition.log.config.retention_ms == 5000
         assert await change(client, "retention.ms", 1, None) == 0
         assert (await describe(client))["retention.ms"] == ("7200000", 4)
@@ -279,7 +279,7 @@ def test_the_cluster_is_described(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         answer = await client.ask(DescribeClusterRequest(), 2)
         assert (answer.controller_id, [b.broker_id for b in answer.brokers]) == (3, [3])
-        assert answer.cluster_id == client.services.image.cluster_id
+        assert answer.cluster_id == client.context.image.cluster_id
 
     with_broker(test, tmp_path, broker_id=3)
 
@@ -325,7 +325,7 @@ def test_create_topics_counts_a_broker_that_has_just_registered(
     monkeypatch.setattr(Controller, "brokers_changed", lambda self: None)  # the notification is still on its way
 
     async def test(client: Asker) -> None:
-        store, other = client.node._store, replace(client.services.image.brokers[0], id=1)
+        store, other = client.node._store, replace(client.context.image.brokers[0], id=1)
         assert store is not None
         await store.multi([Create(znodes.broker(1), store_reader.broker_value(other), ephemeral=True)])
         request = CreateTopicsRequest(topics=[topic("t", 1, 2)], validate_only=True, timeout_ms=1000)

@@ -103,7 +103,7 @@ class World:
 
     async def let_time_pass(self, client: Asker, clock: ManualClock) -> None:
         clock.advance(self.dice.choice([TIMEOUT_MS // 2, TIMEOUT_MS + 1]))
-        client.services.transactions.abort_timed_out()
+        client.context.transactions.abort_timed_out()
         for instance in self.instances:
             found = instance.current
             if found is not None and found.committed is None and found.started_ms + TIMEOUT_MS < clock.now_ms():
@@ -187,7 +187,7 @@ class World:
 
     def states(self, client: Asker) -> dict[str, Any]:
         """What must outlive a restart."""
-        known = client.services.transactions.by_id.values()
+        known = client.context.transactions.by_id.values()
         return {t.id: (t.producer_id, t.state, t.partitions, t.start_ms) for t in known}
 
 
@@ -199,7 +199,7 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
     async def live(client: Asker, clock: ManualClock) -> None:
         nonlocal states
         await find_coordinator(client)
-        if "t" not in client.services.image.topics:
+        if "t" not in client.context.image.topics:
             await create(client, partitions=len(PARTITIONS), segment_bytes="2000")
         world.enter(client)
         await world.check(client)
@@ -213,7 +213,7 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
         if world.dice.random() < 0.5:
             # what is decided from here on has no markers when the broker stops
             await settle(client)
-            client.services.transactions._markers = NoMarkers()
+            client.context.transactions._markers = NoMarkers()
             for instance in world.instances:
                 if instance.may_go_on and instance.current is not None:
                     await world.end(instance, world.dice.random() < 0.5)
@@ -234,7 +234,7 @@ def test_transactions_keep_their_promises(tmp_path: Path, seed: int) -> None:
         await world.let_time_pass(client, clock)
         await world.check(client)
         for tp in PARTITIONS:
-            log = client.services.partitions._partitions[tp].log
+            log = client.context.partitions._partitions[tp].log
             assert log.last_stable_offset == log.log_end_offset
 
     at_clock(last, data[-1], clock)

@@ -65,7 +65,7 @@ both = pytest.mark.parametrize("newer", [False, True], ids=["classic", "newer"])
 
 async def begin(client: Asker, **more: Any) -> Transactor:
     await find_coordinator(client)
-    if "t" not in client.services.image.topics:
+    if "t" not in client.context.image.topics:
         await create(client, partitions=2)
     producer = Transactor(client, **more)
     assert await producer.init() == 0
@@ -130,12 +130,12 @@ def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path, newer: b
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"late") == 0
         clock.advance(TIMEOUT_MS)
-        client.services.transactions.abort_timed_out()
-        assert client.services.transactions.by_id["tx"].state is State.ONGOING
+        client.context.transactions.abort_timed_out()
+        assert client.context.transactions.by_id["tx"].state is State.ONGOING
         clock.advance(1)
-        client.services.transactions.abort_timed_out()
+        client.context.transactions.abort_timed_out()
         await settle(client)
-        assert client.services.transactions.by_id["tx"].state is State.COMPLETE_ABORT
+        assert client.context.transactions.by_id["tx"].state is State.COMPLETE_ABORT
         assert (await producer.write(T0, b"late")).error_code == 47
         assert await producer.end() == (48 if newer else 90)
         assert await producer.init(come_back=True) == 0
@@ -183,7 +183,7 @@ def test_what_was_decided_is_finished_after_a_restart(tmp_path: Path, newer: boo
         producer = await begin(client, newer=newer)
         assert await producer.send(T0, b"a") == 0
         assert await producer.commit_offset(T1, 5) == 0
-        client.services.transactions.completer._markers = NoMarkers()
+        client.context.transactions.completer._markers = NoMarkers()
         assert await producer.end(commit) == 0
         assert await read_committed(client, T0) == []
         again = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=TIMEOUT_MS)
@@ -193,7 +193,7 @@ def test_what_was_decided_is_finished_after_a_restart(tmp_path: Path, newer: boo
         await settle(client)
         assert await read_committed(client, T0) == ([b"a"] if commit else [])
         assert await committed_offset(client, T1, stable=True) == (0, 5 if commit else -1)
-        assert client.services.transactions.by_id["tx"].state == f"Complete{'Commit' if commit else 'Abort'}"
+        assert client.context.transactions.by_id["tx"].state == f"Complete{'Commit' if commit else 'Abort'}"
 
     at_clock(first, tmp_path)
     at_clock(second, tmp_path)
@@ -203,7 +203,7 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, monkeypatch: p
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        runtime = client.services.transactions
+        runtime = client.context.transactions
         real, left = runtime.completer._markers, [1, 2, 3]
 
         class Flaky:
@@ -238,10 +238,10 @@ def test_markers_that_can_never_be_written(tmp_path: Path, error: type[KafkaErro
             async def write(self, ending: Any, partitions: Any) -> Any:
                 return dict.fromkeys(partitions, error())
 
-        client.services.transactions.completer._markers = Never()
+        client.context.transactions.completer._markers = Never()
         assert await producer.end() == 0
         await settle(client)
-        assert client.services.transactions.by_id["tx"].state == state
+        assert client.context.transactions.by_id["tx"].state == state
 
     at_clock(test, tmp_path)
 
@@ -250,7 +250,7 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client, newer=True)
         assert await producer.send(T0, b"a") == 0
-        runtime, released = client.services.transactions, asyncio.Event()
+        runtime, released = client.context.transactions, asyncio.Event()
         real = runtime.completer._markers
 
         class Slow:
@@ -261,14 +261,14 @@ def test_first_write_waits_for_the_markers_of_the_last_transaction(tmp_path: Pat
         runtime.completer._markers = Slow()
         assert await producer.end() == 0
         admission = transaction_verification.Admission()
-        joining = transaction_verification.join(client.services, writer_of(producer), {T1: 0}, JOINS, admission)
+        joining = transaction_verification.join(client.context, writer_of(producer), {T1: 0}, JOINS, admission)
         writing = asyncio.ensure_future(joining)
         await asyncio.sleep(0)
         assert not writing.done()
         released.set()
         await writing
         assert not admission.refused
-        assert client.services.transactions.by_id["tx"].partitions == {T1}
+        assert client.context.transactions.by_id["tx"].partitions == {T1}
 
     at_clock(test, tmp_path, add_partitions_to_txn_retry_backoff_max_ms=20_000)
 
@@ -283,7 +283,7 @@ def test_deleted_topic_does_not_hold_its_transaction_up(tmp_path: Path) -> None:
         await create(client, "gone")
         assert await producer.send(TopicPartition("gone", 0), b"a") == 0
         assert await producer.send(T0, b"b") == 0
-        await client.services.controller.topics.delete("gone")
+        await client.context.controller.topics.delete("gone")
         assert await producer.end() == 0
         await settle(client)
         assert await read_committed(client, T0) == [b"b"]
@@ -329,10 +329,10 @@ def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(tmp_path: P
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.commit_offset(T0, 1) == 0
-        await client.services.controller.topics.delete("t")
+        await client.context.controller.topics.delete("t")
         assert await producer.end() == 0
         await settle(client)
-        assert client.services.groups.offsets.by_group == {}
+        assert client.context.groups.offsets.by_group == {}
 
     at_clock(test, tmp_path)
 
@@ -366,7 +366,7 @@ def test_offsets_outside_of_the_transaction_and_of_strangers_are_refused(tmp_pat
 def test_repeated_request_waits_until_the_first_is_on_disk(tmp_path: Path) -> None:
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
-        runtime = client.services.transactions
+        runtime = client.context.transactions
         log = runtime._log.partition("tx").log
         me = Producer(producer.producer_id, producer.epoch)
         flushing, flush, loop = threading.Event(), log.flush, asyncio.get_running_loop()
@@ -403,7 +403,7 @@ def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
         assert await producer.commit_offset(T0, 99) == 0
         assert await producer.end(False) == 0
         await settle(client)
-        logs = [p.log for p in client.services.partitions if p.topic_partition.topic.startswith("__")]
+        logs = [p.log for p in client.context.partitions if p.topic_partition.topic.startswith("__")]
         for log in logs:
             log.roll()
         clock.advance(1000)
@@ -413,10 +413,10 @@ def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
         for log_dir in client.node._log_dirs:
             await housekeeping.compact(log_dir)
         assert sum(log.size for log in logs) < before / 2
-        states.update(client.services.transactions.by_id)
+        states.update(client.context.transactions.by_id)
 
     async def second(client: Asker, clock: ManualClock) -> None:
-        kept = client.services.transactions.by_id
+        kept = client.context.transactions.by_id
         assert {i: replace(t, last_producer_epoch=-1) for i, t in states.items()} == kept
         assert await committed_offset(client, T0, stable=True) == (0, 58)
         assert await committed_offset(client, T1, stable=True) == (88, -1)
@@ -439,7 +439,7 @@ def test_partition_that_was_not_added_is_refused_in_terms_of_the_version(tmp_pat
         stranger = Transactor(client, "other")
         stranger.producer_id, stranger.epoch = producer.producer_id, producer.epoch
         assert (await stranger.write(T1, b"b")).error_code == 49
-        client.services.transactions.completer._markers = NoMarkers()
+        client.context.transactions.completer._markers = NoMarkers()
         assert await producer.end() == 0
         for version, code in ((10, 19), (11, 19), (12, CONCURRENT)):
             data = batch(b"b", transactional=True, producer_id=producer.producer_id, producer_epoch=0, base_sequence=0)
@@ -484,7 +484,7 @@ def test_batch_that_overtook_the_first_one_is_sent_back(tmp_path: Path, newer: b
 
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client, newer=newer)
-        log = client.services.partitions._partitions[T0].log
+        log = client.context.partitions._partitions[T0].log
         log.producers.expect(producer.producer_id, producer.epoch, 0)
         assert newer or await producer.add(T0) == 0
         producer._sequences[T0] = 1
@@ -601,7 +601,7 @@ def test_state_that_cannot_be_written_changes_nothing(tmp_path: Path, error: typ
     async def test(client: Asker, clock: ManualClock) -> None:
         producer = await begin(client)
         assert await producer.send(T0, b"a") == 0
-        runtime = client.services.transactions
+        runtime = client.context.transactions
         before, real = runtime.by_id["tx"], runtime._log.append
 
         def fail(*_: Any) -> Any:
@@ -627,12 +627,12 @@ def test_unused_ids_are_forgotten(tmp_path: Path) -> None:
         used = Transactor(client, "used")
         assert await used.init() == 0
         assert await used.add(T0) == 0
-        clock.advance(client.services.config.transactional_id_expiration_ms)
-        client.services.transactions.remove_expired()
-        assert set(client.services.transactions.by_id) == {"used"}
+        clock.advance(client.context.config.transactional_id_expiration_ms)
+        client.context.transactions.remove_expired()
+        assert set(client.context.transactions.by_id) == {"used"}
 
     async def second(client: Asker, clock: ManualClock) -> None:
-        assert set(client.services.transactions.by_id) == {"used"}
+        assert set(client.context.transactions.by_id) == {"used"}
 
     at_clock(first, tmp_path)
     at_clock(second, tmp_path)
@@ -695,7 +695,7 @@ def test_transaction_version_is_a_feature_that_can_be_lowered(tmp_path: Path) ->
     async def second(client: Asker, clock: ManualClock) -> None:
         assert await level(client) == 0
         await begin(client)
-        states = [p.log for p in client.services.partitions if p.topic_partition.topic == TRANSACTION_STATE]
+        states = [p.log for p in client.context.partitions if p.topic_partition.topic == TRANSACTION_STATE]
         log = next(log for log in states if log.log_end_offset)
         ((_, data),) = log.batches_from(0)
         assert bytes(data).endswith(b"\xff" * 8 + b"\x00")  # version 0 ends with the start time; no headers

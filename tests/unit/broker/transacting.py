@@ -91,7 +91,7 @@ class Transactor:
             producer_epoch=self.epoch,
             base_sequence=sequence,
             transactional=True,
-            timestamp=self.client.services.clock.now_ms(),
+            timestamp=self.client.context.clock.now_ms(),
         )
         partitions = [PartitionProduceData(index=tp.partition, records=data)]
         request = ProduceRequest(
@@ -162,7 +162,7 @@ class Transactor:
 
 async def settle(client: Asker) -> None:
     """Wait until no transaction is being completed."""
-    while finishing := client.services.transactions.completer.tasks:
+    while finishing := client.context.transactions.completer.tasks:
         await asyncio.wait(finishing.values())
 
 

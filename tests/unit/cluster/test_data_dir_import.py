@@ -135,7 +135,7 @@ def log_directories(data: Path, *names: str, topic_id: uuid.UUID | None = A) -> 
 
 
 def topic(client: Asker, name: str) -> TopicImage:
-    return client.services.image.topics[name]
+    return client.context.image.topics[name]
 
 
 def of_broker_3(record: Data) -> Data:
@@ -152,9 +152,9 @@ def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
         found = topic(client, "a")
         assert (found.id, found.options, len(found.partitions)) == (A, {"retention.ms": "7000"}, 2)
         assert [p.leader_epoch for p in found.partitions] == [5, 7]
-        assert client.services.config.log_retention_ms == 5
-        assert await client.services.producer_ids.next_id() == 5000
-        assert len(client.services.partitions) == 2
+        assert client.context.config.log_retention_ms == 5
+        assert await client.context.producer_ids.next_id() == 5000
+        assert len(client.context.partitions) == 2
 
     metadata(tmp_path, *[of_broker_3(record) for record in RECORDS])
     log_directories(tmp_path, "a-0", "a-1")
@@ -206,7 +206,7 @@ def test_logs_without_metadata_tell_their_topics(tmp_path):
         assert (found.id, len(found.partitions), found.options) == (A, 3, {})
         assert found.partitions[0].leader_epoch == 8
         assert topic(client, "__consumer_offsets").options["cleanup.policy"] == "compact"
-        assert client.services.partitions.get(TopicPartition("a", 2)) is not None
+        assert client.context.partitions.get(TopicPartition("a", 2)) is not None
 
     log_directories(tmp_path, "a-0", "a-2")
     log_directories(tmp_path, "__consumer_offsets-0", topic_id=None)
@@ -222,10 +222,10 @@ def test_producer_ids_met_in_logs_are_not_given_again(tmp_path):
         builder = BatchBuilder(bytearray(300))
         builder.append(1, b"k", b"v")
         data = memoryview(bytearray(builder.close(123_456, 0, 0)))
-        client.services.partitions.get(TopicPartition("t", 0)).append(data)  # type: ignore[union-attr]
+        client.context.partitions.get(TopicPartition("t", 0)).append(data)  # type: ignore[union-attr]
 
     async def second(client: Asker) -> None:
-        assert await client.services.producer_ids.next_id() == 123_457
+        assert await client.context.producer_ids.next_id() == 123_457
 
     with_broker(first, tmp_path)
     for path in tmp_path.glob("registry.sqlite*"):

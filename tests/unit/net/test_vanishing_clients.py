@@ -45,7 +45,7 @@ def on_a_broker(test: Callable[[Asker], Awaitable[None]], data: Path) -> None:
 
 
 def waiters(client: Asker) -> int:
-    partition = client.services.partitions.get(TP)
+    partition = client.context.partitions.get(TP)
     assert partition is not None
     return len(partition._waiters)
 
@@ -80,7 +80,7 @@ def test_records_behind_the_fetch_of_a_client_that_has_gone_are_taken(tmp_path: 
         )
         await until(lambda: waiters(client) == 1)
         sock.close()
-        partition = client.services.partitions.get(TP)
+        partition = client.context.partitions.get(TP)
         assert partition is not None
         await until(lambda: partition.log.log_end_offset == 1)
         await until(lambda: not waiters(client) and not connections(client))

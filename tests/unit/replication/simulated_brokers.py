@@ -18,7 +18,7 @@ from uuid import UUID
 from tests.unit.replication.virtual_loop import Inline, LoopClock
 
 from ottla.broker.handlers import fetch, list_offsets
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.interbroker.membership_proof import MEMBER
@@ -64,8 +64,8 @@ class Broker:
         self.partitions.followers = self.fetchers
         self.changes = AlterPartitionManager(broker_id, self, lambda: self.image, brokers.alter)
         self.partitions.isr_updates = self.changes
-        self.services: Any = SimpleNamespace(
-            sessions=FetchSessions(100, self.clock.monotonic),
+        self.context: Any = SimpleNamespace(
+            fetch_sessions=FetchSessions(100, self.clock.monotonic),
             config=SimpleNamespace(fetch_max_bytes=10**7, replica_selector_class=None),
             partitions=self.partitions,
             clock=self.clock,
@@ -84,7 +84,7 @@ class Broker:
 
     async def see(self, image: ClusterImage) -> None:
         before, self.image = self.image, replace(image, controller_id=self.id)
-        self.services.image = self.image
+        self.context.image = self.image
         await self.partitions.change(before, self.image)
 
     @property
@@ -97,7 +97,7 @@ class Broker:
         asked: Any = decode(type(request), memoryview(frame), version)
         await self.brokers.travel(self.id, broker_id, timeout)
         other = self.brokers.live[broker_id]
-        call = asked_of(other.services, version)
+        call = asked_of(other.context, version)
         handler: Any = fetch if isinstance(asked, fetch.FetchRequest) else list_offsets
         answer = handler.handle(asked, call)
         response = await answer if isinstance(answer, Awaitable) else answer
@@ -118,10 +118,10 @@ class Broker:
         self.log_dir.close()
 
 
-def asked_of(services: Any, version: int) -> Call:
+def asked_of(context: Any, version: int) -> RequestContext:
     """What a handler is told of a request."""
     connection: Any = SimpleNamespace(peer="127.0.0.1:5000", state={MEMBER: True}, on_close=[])
-    return Call(services, connection, version, "")
+    return RequestContext(context, connection, version, "")
 
 
 class Brokers:

@@ -338,7 +338,7 @@ def test_consumers_do_not_hear_of_an_end_before_the_one_they_know(tmp_path: Path
         new.partition.log.high_watermark = 0  # it has not heard yet
         brokers.cut.update((0, 2))
         await now(brokers, leader=1, leader_epoch=1)
-        call = asked_of(new.services, version)
+        call = asked_of(new.context, version)
 
         def ask(time: int, replica_id: int = -1) -> tuple[int, int]:
             want = ListOffsetsPartition(partition_index=0, timestamp=time)
@@ -369,7 +369,7 @@ def test_records_are_deleted_when_the_followers_that_live_have_none_of_them(tmp_
         async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
             want = DeleteRecordsPartition(partition_index=0, offset=offset)
             topic = DeleteRecordsTopic(name="t", partitions=[want])
-            call = asked_of(broker.services, 2)
+            call = asked_of(broker.context, 2)
             answer = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
             assert isinstance(answer, Awaitable)
             (result,) = (await answer).topics[0].partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.model import CONSUMER_OFFSETS, ACLOperation
@@ -16,18 +16,18 @@ from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from ottla.security.acl import ResourceType
 
 
-def handle(request: AddOffsetsToTxnRequest, call: Call) -> Awaitable[AddOffsetsToTxnResponse]:
+def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Awaitable[AddOffsetsToTxnResponse]:
     """Take the partition in."""
-    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    return _answer(request, call)
+    context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    return _answer(request, context)
 
 
-async def _answer(request: AddOffsetsToTxnRequest, call: Call) -> AddOffsetsToTxnResponse:
-    services = call.services
-    await topic_creation.create_internal(services, CONSUMER_OFFSETS)
-    offsets = services.groups.partition_of(request.group_id)
+async def _answer(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    broker = context.broker
+    await topic_creation.create_internal(broker, CONSUMER_OFFSETS)
+    offsets = broker.groups.partition_of(request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
-    with in_known_terms(call.version):
-        await services.transactions.add_partitions(request.transactional_id, producer, [offsets])
+    with in_known_terms(context.version):
+        await broker.transactions.add_partitions(request.transactional_id, producer, [offsets])
     return AddOffsetsToTxnResponse()

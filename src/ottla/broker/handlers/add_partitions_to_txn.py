@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
@@ -38,22 +38,22 @@ SEVERAL_SINCE = 4
 Codes = Mapping[TopicPartition, int]
 
 
-def handle(request: AddPartitionsToTxnRequest, call: Call) -> Awaitable[AddPartitionsToTxnResponse]:
+def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Awaitable[AddPartitionsToTxnResponse]:
     """Take the partitions into each transaction, or look them up."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitionsToTxnResponse:
-    if call.version < SEVERAL_SINCE:
+async def _answer(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
+    if context.version < SEVERAL_SINCE:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, call)))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(await _transaction(only, context)))
     # all at once: each waits for its replicas
-    results = await asyncio.gather(*(_transaction(wanted, call) for wanted in request.transactions))
+    results = await asyncio.gather(*(_transaction(wanted, context) for wanted in request.transactions))
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(transactional_id=wanted.transactional_id, topic_results=_by_topic(codes))
@@ -62,41 +62,45 @@ async def _answer(request: AddPartitionsToTxnRequest, call: Call) -> AddPartitio
     )
 
 
-async def _transaction(wanted: AddPartitionsToTxnTransaction, call: Call) -> Codes:
+async def _transaction(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Codes:
     partitions = [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
     try:
-        denied = _denied(wanted, call)
+        unauthorized = _unauthorized_topics(wanted, context)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
-    refused = {tp: code_of(why) for tp in partitions if (why := denied.get(tp.topic) or _refusal(tp, call))}
-    if refused:
-        return {tp: refused.get(tp, code_of(OperationNotAttemptedError())) for tp in partitions}
+    errors = {
+        tp: code_of(reason)
+        for tp in partitions
+        if (reason := unauthorized.get(tp.topic) or _partition_error(tp, context))
+    }
+    if errors:
+        return {tp: errors.get(tp, code_of(OperationNotAttemptedError())) for tp in partitions}
     producer = Producer(wanted.producer_id, wanted.producer_epoch)
-    runtime = call.services.transactions
+    runtime = context.broker.transactions
     try:
         if wanted.verify_only:
             missing = runtime.missing(wanted.transactional_id, producer, partitions)
             return {tp: code_of(TransactionAbortableError()) if tp in missing else 0 for tp in partitions}
-        version = EPOCH_PER_TRANSACTION if call.version >= SEVERAL_SINCE else CLASSIC
-        with in_known_terms(call.version):
+        version = EPOCH_PER_TRANSACTION if context.version >= SEVERAL_SINCE else CLASSIC
+        with in_known_terms(context.version):
             await runtime.add_partitions(wanted.transactional_id, producer, partitions, version)
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error))
     return dict.fromkeys(partitions, 0)
 
 
-def _denied(wanted: AddPartitionsToTxnTransaction, call: Call) -> Mapping[str, KafkaError]:
+def _unauthorized_topics(wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Mapping[str, KafkaError]:
     """The errors of topics that a producer may not write to; raises that of the transactional id."""
-    if call.version >= SEVERAL_SINCE:
+    if context.version >= SEVERAL_SINCE:
         return {}
-    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
-    return call.refused(ACLOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in wanted.topics))
+    context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
+    return context.unauthorized_errors(ACLOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in wanted.topics))
 
 
-def _refusal(tp: TopicPartition, call: Call) -> KafkaError | None:
-    if call.version < SEVERAL_SINCE and tp.topic in INTERNAL_TOPICS:
+def _partition_error(tp: TopicPartition, context: RequestContext) -> KafkaError | None:
+    if context.version < SEVERAL_SINCE and tp.topic in INTERNAL_TOPICS:
         return TopicAuthorizationFailedError()
-    return UnknownTopicOrPartitionError() if call.services.image.partition(tp) is None else None
+    return UnknownTopicOrPartitionError() if context.broker.image.partition(tp) is None else None
 
 
 def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import BrokerIdNotRegisteredError, NotControllerError, StaleBrokerEpochError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
-def handle(request: AllocateProducerIdsRequest, call: Call) -> Awaitable[AllocateProducerIdsResponse]:
+def handle(request: AllocateProducerIdsRequest, context: RequestContext) -> Awaitable[AllocateProducerIdsResponse]:
     """Take a block for a broker."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: AllocateProducerIdsRequest, call: Call) -> AllocateProducerIdsResponse:
-    if not call.services.controller.is_active:
+async def _answer(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
+    if not context.broker.controller.is_active:
         raise NotControllerError
-    broker = call.services.image.brokers.get(request.broker_id)
+    broker = context.broker.image.brokers.get(request.broker_id)
     if broker is None:
         raise BrokerIdNotRegisteredError
     if request.broker_epoch != broker.epoch:
         raise StaleBrokerEpochError
-    block = await call.services.producer_ids.next_block(broker.id)
+    block = await context.broker.producer_ids.next_block(broker.id)
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from ottla.broker.quotas.quota_entities import KEYS, path_of
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_client_quotas import (
@@ -21,37 +21,37 @@ from ottla.protocol.messages.alter_client_quotas import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: AlterClientQuotasRequest, call: Call) -> Awaitable[AlterClientQuotasResponse]:
+def handle(request: AlterClientQuotasRequest, context: RequestContext) -> Awaitable[AlterClientQuotasResponse]:
     """Change each entity; one that fails does not stop the others."""
-    return _alter_all(request, call)
+    return _alter_all(request, context)
 
 
-async def _alter_all(request: AlterClientQuotasRequest, call: Call) -> AlterClientQuotasResponse:
-    refusal = call.why_not(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
+async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    authorization_error = context.authorization_error(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
     answers = []
     for entry in request.entries:
         answer = EntryResponseData(entity=entry.entity, error_message=None)
         try:
-            if refusal is not None:
-                raise refusal
-            await _alter(entry, request.validate_only, call)
+            if authorization_error is not None:
+                raise authorization_error
+            await _alter(entry, request.validate_only, context)
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message
         answers.append(answer)
     return AlterClientQuotasResponse(entries=answers)
 
 
-async def _alter(entry: EntryData, validate_only: bool, call: Call) -> None:
+async def _alter(entry: EntryData, validate_only: bool, context: RequestContext) -> None:
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     if len(parts) < len(entry.entity):
         raise InvalidRequestError("a type stands twice in one entity")
     path = path_of(parts)
-    async with call.services.options.changing(path):
-        options = dict(call.services.image.options.get(path, {}))
+    async with context.broker.config_store.changing(path):
+        options = dict(context.broker.image.options.get(path, {}))
         for op in entry.ops:
             _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
         if not validate_only:
-            await call.services.options.set(path, options)
+            await context.broker.config_store.set(path, options)
 
 
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:

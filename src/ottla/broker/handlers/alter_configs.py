@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.handlers.incremental_alter_configs import Change, alter
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -18,12 +18,12 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-def handle(request: AlterConfigsRequest, call: Call) -> Awaitable[AlterConfigsResponse]:
+def handle(request: AlterConfigsRequest, context: RequestContext) -> Awaitable[AlterConfigsResponse]:
     """Change each resource; one that fails does not stop the others."""
-    return _alter_all(request, call)
+    return _alter_all(request, context)
 
 
-async def _alter_all(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+async def _alter_all(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(
@@ -31,7 +31,7 @@ async def _alter_all(request: AlterConfigsRequest, call: Call) -> AlterConfigsRe
         )
         try:
             await alter(
-                resource.resource_type, resource.resource_name, _replacing(resource), request.validate_only, call
+                resource.resource_type, resource.resource_name, _replacing(resource), request.validate_only, context
             )
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.alter_partition import Proposal
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
@@ -24,23 +24,23 @@ from ottla.protocol.messages.alter_partition import (
 TOPIC_IDS_SINCE = 2
 
 
-def handle(request: AlterPartitionRequest, call: Call) -> Awaitable[AlterPartitionResponse]:
+def handle(request: AlterPartitionRequest, context: RequestContext) -> Awaitable[AlterPartitionResponse]:
     """Decide about each proposal."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
-    proposals = list(_proposals(request, call))
-    states = await call.services.controller.proposals.alter_partitions(
+async def _answer(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    proposals = list(_proposals(request, context))
+    states = await context.broker.controller.proposals.alter_partitions(
         request.broker_id, request.broker_epoch, proposals
     )
     by_partition = {proposal.tp: state for proposal, state in zip(proposals, states, strict=True)}
-    return AlterPartitionResponse(topics=[_topic(topic, by_partition, call) for topic in request.topics])
+    return AlterPartitionResponse(topics=[_topic(topic, by_partition, context) for topic in request.topics])
 
 
-def _proposals(request: AlterPartitionRequest, call: Call) -> Iterator[Proposal]:
+def _proposals(request: AlterPartitionRequest, context: RequestContext) -> Iterator[Proposal]:
     for topic in request.topics:
-        name = _name(topic, call)
+        name = _name(topic, context)
         for p in topic.partitions if name is not None else ():
             epochs = {member.broker_id: member.broker_epoch for member in p.new_isr_with_epochs}
             isr = tuple(epochs) or tuple(p.new_isr)
@@ -49,14 +49,14 @@ def _proposals(request: AlterPartitionRequest, call: Call) -> Iterator[Proposal]
             )
 
 
-def _name(topic: AlterPartitionTopic, call: Call) -> str | None:
-    return call.services.image.names.get(topic.topic_id) if call.version >= TOPIC_IDS_SINCE else topic.topic_name
+def _name(topic: AlterPartitionTopic, context: RequestContext) -> str | None:
+    return context.broker.image.names.get(topic.topic_id) if context.version >= TOPIC_IDS_SINCE else topic.topic_name
 
 
 def _topic(
-    topic: AlterPartitionTopic, states: dict[TopicPartition, PartitionImage | KafkaError], call: Call
+    topic: AlterPartitionTopic, states: dict[TopicPartition, PartitionImage | KafkaError], context: RequestContext
 ) -> AlterPartitionTopicResult:
-    name = _name(topic, call)
+    name = _name(topic, context)
     unknown = UnknownTopicIdError() if name is None else UnknownTopicOrPartitionError()
     found = [(p, states.get(TopicPartition(name or "", p.partition_index), unknown)) for p in topic.partitions]
     return AlterPartitionTopicResult(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.reassignment_rules import target_of
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import InvalidReplicationFactorError, KafkaError, NotControllerError, code_of
@@ -23,17 +23,21 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> Awaitable[AlterPartitionReassignmentsResponse]:
+def handle(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> Awaitable[AlterPartitionReassignmentsResponse]:
     """Begin each partition's move by itself."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
-    if not call.services.controller.is_active:
+async def _answer(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    if not context.broker.controller.is_active:
         raise NotControllerError
     # together, so that brokers which do not answer are waited for once, not once for each partition
     resizes = request.allow_replication_factor_change
-    moves = [_move(topic.name, p, call, resizes=resizes) for topic in request.topics for p in topic.partitions]
+    moves = [_move(topic.name, p, context, resizes=resizes) for topic in request.topics for p in topic.partitions]
     outcomes = iter(await asyncio.gather(*moves))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -45,13 +49,15 @@ async def _answer(request: AlterPartitionReassignmentsRequest, call: Call) -> Al
     )
 
 
-async def _move(topic: str, wish: ReassignablePartition, call: Call, *, resizes: bool) -> ReassignablePartitionResponse:
+async def _move(
+    topic: str, wish: ReassignablePartition, context: RequestContext, *, resizes: bool
+) -> ReassignablePartitionResponse:
     result = ReassignablePartitionResponse(partition_index=wish.partition_index, error_message=None)
     tp = TopicPartition(topic, wish.partition_index)
     try:
         if not resizes and wish.replicas is not None:
-            _check_size(call.services.image.partition(tp), len(wish.replicas))
-        await call.services.controller.moves.reassign(tp, wish.replicas)
+            _check_size(context.broker.image.partition(tp), len(wish.replicas))
+        await context.broker.controller.moves.reassign(tp, wish.replicas)
     except NotControllerError:
         raise
     except KafkaError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.topic_creation import create_internal
 from ottla.coordinator.share_partition.share_state_records import ShareKey
 from ottla.errors import (
@@ -22,26 +22,32 @@ from ottla.protocol.messages import alter_share_group_offsets as m
 from ottla.security.acl import ResourceType
 
 
-def handle(request: m.AlterShareGroupOffsetsRequest, call: Call) -> Awaitable[m.AlterShareGroupOffsetsResponse]:
+def handle(
+    request: m.AlterShareGroupOffsetsRequest, context: RequestContext
+) -> Awaitable[m.AlterShareGroupOffsetsResponse]:
     """Set each partition; one that fails does not stop the others."""
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    call.services.groups.check(request.group_id)
-    return _alter_all(request, call)
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    context.broker.groups.check(request.group_id)
+    return _alter_all(request, context)
 
 
-async def _alter_all(request: m.AlterShareGroupOffsetsRequest, call: Call) -> m.AlterShareGroupOffsetsResponse:
-    await create_internal(call.services, SHARE_GROUP_STATE)
-    runtime = call.services.groups
+async def _alter_all(
+    request: m.AlterShareGroupOffsetsRequest, context: RequestContext
+) -> m.AlterShareGroupOffsetsResponse:
+    await create_internal(context.broker, SHARE_GROUP_STATE)
+    runtime = context.broker.groups
     await runtime.append(request.group_id, runtime.groups.share.begin_anew(request.group_id))
-    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics))
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics)
+    )
     answers = []
     for topic in request.topics:
-        denied = refused.get(topic.topic_name)
-        answers.append(await _alter_topic(request.group_id, topic, call) if denied is None else _refused(topic, denied))
+        error = unauthorized.get(topic.topic_name)
+        answers.append(await _alter_topic(request.group_id, topic, context) if error is None else _failed(topic, error))
     return m.AlterShareGroupOffsetsResponse(responses=answers)
 
 
-def _refused(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> m.AlterShareGroupOffsetsResponseTopic:
+def _failed(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> m.AlterShareGroupOffsetsResponseTopic:
     code, message = code_of(error), error.message
     return m.AlterShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
@@ -55,16 +61,18 @@ def _refused(topic: m.AlterShareGroupOffsetsRequestTopic, error: KafkaError) -> 
 
 
 async def _alter_topic(
-    group_id: str, wanted: m.AlterShareGroupOffsetsRequestTopic, call: Call
+    group_id: str, wanted: m.AlterShareGroupOffsetsRequestTopic, context: RequestContext
 ) -> m.AlterShareGroupOffsetsResponseTopic:
     answer = m.AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
-    topic = call.services.image.topics.get(wanted.topic_name)
+    topic = context.broker.image.topics.get(wanted.topic_name)
     if topic is not None:
         answer.topic_id = topic.id
     for asked in wanted.partitions:
         result = m.AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
         try:
-            safe = _reset(group_id, TopicPartition(wanted.topic_name, asked.partition_index), asked.start_offset, call)
+            safe = _reset(
+                group_id, TopicPartition(wanted.topic_name, asked.partition_index), asked.start_offset, context
+            )
             if safe is not None:
                 await safe
         except KafkaError as error:
@@ -73,11 +81,11 @@ async def _alter_topic(
     return answer
 
 
-def _reset(group_id: str, tp: TopicPartition, start: int, call: Call) -> asyncio.Future[None] | None:
-    topic = call.services.image.topics.get(tp.topic)
-    partition = call.services.partitions.led(tp)
+def _reset(group_id: str, tp: TopicPartition, start: int, context: RequestContext) -> asyncio.Future[None] | None:
+    topic = context.broker.image.topics.get(tp.topic)
+    partition = context.broker.partitions.led(tp)
     if topic is None or partition is None:
         raise UnknownTopicOrPartitionError(f"{tp} does not exist.")
     if not 0 <= start <= partition.high_watermark:
         raise OffsetOutOfRangeError(f"{tp}: offset {start} is outside 0 to {partition.high_watermark}")
-    return call.services.share_states.reset(ShareKey(group_id, topic.id, tp.partition), start)
+    return context.broker.share_states.reset(ShareKey(group_id, topic.id, tp.partition), start)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, Mechanism, credential
-from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.errors import (
     DuplicateResourceError,
@@ -34,42 +34,46 @@ MAX_ITERATIONS = 16384
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-def handle(request: AlterUserScramCredentialsRequest, call: Call) -> Awaitable[AlterUserScramCredentialsResponse]:
+def handle(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> Awaitable[AlterUserScramCredentialsResponse]:
     """Change each user as a whole or not at all; one that fails does not stop the others."""
-    return _alter_all(request, call)
+    return _alter_all(request, context)
 
 
-async def _alter_all(request: AlterUserScramCredentialsRequest, call: Call) -> AlterUserScramCredentialsResponse:
+async def _alter_all(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
-    refusal = call.why_not(ACLOperation.ALTER, ResourceType.CLUSTER)
+    authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     results = []
     for user, wanted in by_user.items():
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
         try:
-            if refusal is not None:
-                raise refusal
-            await _alter(user, wanted, call)
+            if authorization_error is not None:
+                raise authorization_error
+            await _alter(user, wanted, context)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
     return AlterUserScramCredentialsResponse(results=results)
 
 
-async def _alter(user: str, changes: list[Change], call: Call) -> None:
+async def _alter(user: str, changes: list[Change], context: RequestContext) -> None:
     if not user:
         raise UnacceptableCredentialError("Username must not be empty")
     mechanisms = [change.mechanism for change in changes]
     if len(set(mechanisms)) < len(mechanisms):
         raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
     path = config_entities.entity(config_entities.USERS, user)
-    async with call.services.options.changing(path):
-        options = dict(call.services.image.options.get(path, {}))
+    async with context.broker.config_store.changing(path):
+        options = dict(context.broker.image.options.get(path, {}))
         for change in changes:
             _apply(change, options)
-        await call.services.options.set(path, options)
+        await context.broker.config_store.set(path, options)
 
 
 def _apply(change: Change, options: dict[str, str]) -> None:

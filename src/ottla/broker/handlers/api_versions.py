@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.broker.apis import SERVED, listed
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import FEATURES
 from ottla.errors import InvalidRequestError, UnsupportedVersionError
 from ottla.protocol.header import API_VERSIONS
@@ -22,25 +22,25 @@ LEVEL_0_SINCE = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """Return the APIs; remember which software the client says it is (KIP-511)."""
-    if call.version >= 3:
+    if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"client software name or version {text!r} is not valid")
-        call.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
-    services = call.services
+        context.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
+    broker = context.broker
     rows = [
         ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last)
-        for row in listed(telemetry=services.telemetry.has_receivers, in_cluster=services.in_cluster)
+        for row in listed(telemetry=broker.telemetry.has_receivers, in_cluster=broker.in_cluster)
     ]
     return ApiVersionsResponse(
         api_keys=rows,
-        supported_features=_supported(call.version),
-        finalized_features_epoch=call.services.image.features_epoch,
+        supported_features=_supported(context.version),
+        finalized_features_epoch=context.broker.image.features_epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in call.services.image.features.items()
+            for name, level in context.broker.image.features.items()
         ],
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_group
 from ottla.broker.security.topic_visibility import check_described
-from ottla.broker.services import Call
 from ottla.coordinator.group.common.consumer_member import Assignment, ConsumerMember, by_topic
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
@@ -15,36 +15,38 @@ from ottla.security.acl import ResourceType
 CLASSIC, CONSUMER = 0, 1
 
 
-def handle(request: m.ConsumerGroupDescribeRequest, call: Call) -> m.ConsumerGroupDescribeResponse:
+def handle(request: m.ConsumerGroupDescribeRequest, context: RequestContext) -> m.ConsumerGroupDescribeResponse:
     """Describe each group."""
     asked = request.include_authorized_operations
-    return m.ConsumerGroupDescribeResponse(groups=[_describe(group_id, asked, call) for group_id in request.group_ids])
+    return m.ConsumerGroupDescribeResponse(
+        groups=[_describe(group_id, asked, context) for group_id in request.group_ids]
+    )
 
 
-def _describe(group_id: str, asked: bool, call: Call) -> m.DescribedGroup:
+def _describe(group_id: str, asked: bool, context: RequestContext) -> m.DescribedGroup:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        call.services.groups.check(group_id)
-        group = call.services.groups.groups.by_id.get(group_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
+        context.broker.groups.check(group_id)
+        group = context.broker.groups.groups.by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise GroupIdNotFoundError(f"Group {group_id} {what}.")
         members = group.members.values()
-        check_described((p for member in members for p in member.assigned | group.target_of(member)), call)
+        check_described((p for member in members for p in member.assigned | group.target_of(member)), context)
     except KafkaError as error:
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
     return m.DescribedGroup(
         group_id=group_id,
         group_state=group.state,
-        authorized_operations=on_group(call, group_id) if asked else UNASKED,
+        authorized_operations=on_group(context, group_id) if asked else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=call.services.groups.groups.consumer.assignor(group)[0],
-        members=[_member(member, group, call) for member in members],
+        assignor_name=context.broker.groups.groups.consumer.assignor(group)[0],
+        members=[_member(member, group, context) for member in members],
     )
 
 
-def _member(member: ConsumerMember, group: ConsumerGroup, call: Call) -> m.Member:
+def _member(member: ConsumerMember, group: ConsumerGroup, context: RequestContext) -> m.Member:
     return m.Member(
         member_id=member.id,
         instance_id=member.instance_id,
@@ -54,14 +56,14 @@ def _member(member: ConsumerMember, group: ConsumerGroup, call: Call) -> m.Membe
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex or None,
-        assignment=_assignment(member.assigned, call),
-        target_assignment=_assignment(group.target_of(member), call),
+        assignment=_assignment(member.assigned, context),
+        target_assignment=_assignment(group.target_of(member), context),
         member_type=CONSUMER if member.classic is None else CLASSIC,
     )
 
 
-def _assignment(partitions: Assignment, call: Call) -> m.Assignment:
-    names = call.services.image.names
+def _assignment(partitions: Assignment, context: RequestContext) -> m.Assignment:
+    names = context.broker.image.names
     return m.Assignment(
         topic_partitions=[
             m.TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.topic_visibility import check_subscription, client_of
-from ottla.broker.services import Call
 from ottla.errors import UnsupportedVersionError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
@@ -13,15 +13,17 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.security.acl import ResourceType
 
 
-def handle(request: ConsumerGroupHeartbeatRequest, call: Call) -> Awaitable[Response]:
+def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Awaitable[Response]:
     """Answered when what has changed is safe."""
-    if "consumer" not in call.services.config.group_coordinator_rebalance_protocols:
+    if "consumer" not in context.broker.config.group_coordinator_rebalance_protocols:
         raise UnsupportedVersionError("group.coordinator.rebalance.protocols does not allow the consumer protocol")
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    check_subscription(request.subscribed_topic_names, call)
-    runtime = call.services.groups
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_subscription(request.subscribed_topic_names, context)
+    runtime = context.broker.groups
     if request.group_id:
         runtime.check(request.group_id)
     token = runtime.response_future()
-    runtime.execute(request.group_id, runtime.groups.consumer_heartbeat(request, call.version, client_of(call), token))
+    runtime.execute(
+        request.group_id, runtime.groups.consumer_heartbeat(request, context.version, client_of(context), token)
+    )
     return token

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -15,13 +15,13 @@ from ottla.protocol.messages.controlled_shutdown import (
 )
 
 
-def handle(request: ControlledShutdownRequest, call: Call) -> Awaitable[ControlledShutdownResponse]:
+def handle(request: ControlledShutdownRequest, context: RequestContext) -> Awaitable[ControlledShutdownResponse]:
     """Move the leaderships; tell which could not be."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: ControlledShutdownRequest, call: Call) -> ControlledShutdownResponse:
-    left = await call.services.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+async def _answer(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
+    left = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in left]
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.security.acl_requests import refused, rule
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
+from ottla.broker.security.acl_requests import authorization_error, rule
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages.create_acls import (
@@ -21,9 +21,9 @@ from ottla.protocol.messages.create_acls import (
 from ottla.security.acl import ACL
 
 
-def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
+def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse | Awaitable[CreateAclsResponse]:
     """Add the rules, for who may alter the cluster."""
-    error, store = refused(call, len(request.creations)), call.services.acls
+    error, store = authorization_error(context, len(request.creations)), context.broker.acl_store
     if error is not None or store is None:
         return CreateAclsResponse(results=[_result(error)] * len(request.creations))
     return _add([_read(creation) for creation in request.creations], store)

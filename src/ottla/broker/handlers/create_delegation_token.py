@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import DelegationTokenRequestNotAllowedError as Refused
 from ottla.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 
-def handle(request: CreateDelegationTokenRequest, call: Call) -> CreateDelegationTokenResponse:
+def handle(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:
     """Tokens need a listener that authenticates."""
     return CreateDelegationTokenResponse(
         error_code=Refused.code or 0,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller import reassignment_rules, replica_placement
 from ottla.errors import (
     InvalidPartitionsError,
@@ -32,35 +32,37 @@ STRICT_QUOTA_SINCE = 3
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: CreatePartitionsRequest, call: Call) -> Awaitable[CreatePartitionsResponse]:
+def handle(request: CreatePartitionsRequest, context: RequestContext) -> Awaitable[CreatePartitionsResponse]:
     """Add to each topic; one that fails does not stop the others."""
-    return _add_all(request, call)
+    return _add_all(request, context)
 
 
-async def _add_all(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
-    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
+async def _add_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    quota = context.broker.quotas.mutations(
+        context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
+    )
 
     async def answer(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
-            if not call.services.controller.is_active:
+            if not context.broker.controller.is_active:
                 raise NotControllerError
-            call.require(ACLOperation.ALTER, ResourceType.TOPIC, topic.name)
-            added = _plan(topic, call)
+            context.require(ACLOperation.ALTER, ResourceType.TOPIC, topic.name)
+            added = _plan(topic, context)
             if not request.validate_only:
                 quota.record(len(added))
-                await call.services.controller.topics.add_partitions(topic.name, added, topic.count)
+                await context.broker.controller.topics.add_partitions(topic.name, added, topic.count)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         return result
 
     # together, so that brokers which do not answer are waited for once, not once for each topic
     results = await asyncio.gather(*map(answer, request.topics))
-    return CreatePartitionsResponse(results=results, throttle_time_ms=call.throttle(quota.wait_seconds))
+    return CreatePartitionsResponse(results=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
-def _plan(wish: CreatePartitionsTopic, call: Call) -> list[tuple[int, ...]]:
-    image = call.services.image
+def _plan(wish: CreatePartitionsTopic, context: RequestContext) -> list[tuple[int, ...]]:
+    image = context.broker.image
     topic = image.topics.get(wish.name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{wish.name}' does not exist.")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from ottla.broker import topic_creation
 from ottla.broker.config.config_entries import topic_entries
 from ottla.broker.quotas.client_quotas import MutationQuota
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError, KafkaError, NotControllerError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.create_topics import (
@@ -29,27 +29,29 @@ STRICT_QUOTA_SINCE = 6
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: CreateTopicsRequest, call: Call) -> Awaitable[CreateTopicsResponse]:
+def handle(request: CreateTopicsRequest, context: RequestContext) -> Awaitable[CreateTopicsResponse]:
     """Create each topic; one that fails does not stop the others."""
-    return _create_all(request, call)
+    return _create_all(request, context)
 
 
-async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
+async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    quota = context.broker.quotas.mutations(
+        context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
+    )
     seen = Counter(topic.name for topic in request.topics)
-    controller = call.services.controller
-    if controller.is_active and _highest_factor(request, call) > len(call.services.image.brokers):
+    controller = context.broker.controller
+    if controller.is_active and _highest_factor(request, context) > len(context.broker.image.brokers):
         await controller.refresh_brokers()  # one that has just registered may not be known yet
 
     async def answer(topic: CreatableTopic) -> CreatableTopicResult:
         try:
-            if not call.services.controller.is_active:
+            if not context.broker.controller.is_active:
                 raise NotControllerError
             if seen[topic.name] > 1:
                 raise InvalidRequestError(f"Topic '{topic.name}' is named twice in the request.")
-            if not call.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
-                call.require(ACLOperation.CREATE, ResourceType.TOPIC, topic.name)
-            return await _create(topic, request.validate_only, quota, call)
+            if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
+                context.require(ACLOperation.CREATE, ResourceType.TOPIC, topic.name)
+            return await _create(topic, request.validate_only, quota, context)
         except KafkaError as error:
             return CreatableTopicResult(
                 name=topic.name,
@@ -61,21 +63,23 @@ async def _create_all(request: CreateTopicsRequest, call: Call) -> CreateTopicsR
 
     # together, so that brokers which do not answer are waited for once, not once for each topic
     results = await asyncio.gather(*map(answer, {topic.name: topic for topic in request.topics}.values()))
-    return CreateTopicsResponse(topics=results, throttle_time_ms=call.throttle(quota.wait_seconds))
+    return CreateTopicsResponse(topics=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
-def _highest_factor(request: CreateTopicsRequest, call: Call) -> int:
-    default = call.services.config.default_replication_factor
+def _highest_factor(request: CreateTopicsRequest, context: RequestContext) -> int:
+    default = context.broker.config.default_replication_factor
     factors = (
         default if t.replication_factor == topic_creation.USE_DEFAULT else t.replication_factor for t in request.topics
     )
     return max(factors, default=0)
 
 
-async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuota, call: Call) -> CreatableTopicResult:
-    services = call.services
+async def _create(
+    topic: CreatableTopic, validate_only: bool, quota: MutationQuota, context: RequestContext
+) -> CreatableTopicResult:
+    broker = context.broker
     plan = topic_creation.plan(
-        services,
+        broker,
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
@@ -83,16 +87,16 @@ async def _create(topic: CreatableTopic, validate_only: bool, quota: MutationQuo
         {c.name: c.value for c in topic.configs},
     )
     result = CreatableTopicResult(name=topic.name, error_message=None)
-    if call.allows(ACLOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+    if context.allows(ACLOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         result.num_partitions = len(plan.assignment)
         result.replication_factor = len(plan.assignment[0])
         result.configs = [
             CreatableTopicConfigs(name=e.name, value=e.value, config_source=e.source, is_sensitive=e.sensitive)
-            for e in topic_entries(services.live, plan.options)
+            for e in topic_entries(broker.dynamic_config, plan.options)
         ]
     else:
         result.topic_config_error_code = code_of(TopicAuthorizationFailedError())
     if not validate_only:
         quota.record(len(plan.assignment))
-        result.topic_id = (await topic_creation.create(services, plan)).id
+        result.topic_id = (await topic_creation.create(broker, plan)).id
     return result

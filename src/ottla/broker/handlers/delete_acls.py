@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.security.acl_requests import refused, rules_wanted, told, told_resources
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
+from ottla.broker.security.acl_requests import authorization_error, rules_wanted, told, told_resources
 from ottla.cluster.broker.acl_store import AclStore
 from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages import delete_acls as m
 from ottla.security.acl import ACL, ACLFilter
 
 
-def handle(request: m.DeleteAclsRequest, call: Call) -> m.DeleteAclsResponse | Awaitable[m.DeleteAclsResponse]:
+def handle(
+    request: m.DeleteAclsRequest, context: RequestContext
+) -> m.DeleteAclsResponse | Awaitable[m.DeleteAclsResponse]:
     """Remove what the filters meet, for who may alter the cluster."""
-    error, store = refused(call, len(request.filters)), call.services.acls
+    error, store = authorization_error(context, len(request.filters)), context.broker.acl_store
     if error is not None or store is None:
         return m.DeleteAclsResponse(filter_results=[_failed(error)] * len(request.filters))
     return _remove([_read(wanted) for wanted in request.filters], store)

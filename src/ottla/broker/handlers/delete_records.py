@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Collection
 from typing import NamedTuple
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import (
     KafkaError,
     OffsetOutOfRangeError,
@@ -43,45 +43,53 @@ class Waiting(NamedTuple):
     result: DeleteRecordsPartitionResult
 
 
-def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+def handle(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Cut each partition; wait for the followers of those that have some."""
     waiting: list[Waiting] = []
-    refused = call.refused(ACLOperation.DELETE, ResourceType.TOPIC, (t.name for t in request.topics))
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.DELETE, ResourceType.TOPIC, (t.name for t in request.topics)
+    )
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=t.name, partitions=[_answer(t.name, p, call, refused, waiting) for p in t.partitions]
+                name=t.name, partitions=[_answer(t.name, p, context, unauthorized, waiting) for p in t.partitions]
             )
             for t in request.topics
         ]
     )
-    return _when_gone(response, waiting, request.timeout_ms, call) if waiting else response
+    return _when_gone(response, waiting, request.timeout_ms, context) if waiting else response
 
 
 async def _when_gone(
-    response: DeleteRecordsResponse, waiting: list[Waiting], timeout_ms: int, call: Call
+    response: DeleteRecordsResponse, waiting: list[Waiting], timeout_ms: int, context: RequestContext
 ) -> DeleteRecordsResponse:
     await wait_all([w.gone for w in waiting], timeout_ms)
     for partition, gone, result in waiting:
         error = (gone.exception() if gone.done() else None) or (None if gone.done() else RequestTimedOutError())
         gone.cancel()
-        result.low_watermark = partition.low_watermark(_alive(call))
+        result.low_watermark = partition.low_watermark(_alive(context))
         result.error_code = code_of(error) if isinstance(error, KafkaError) else 0
     return response
 
 
-def _alive(call: Call) -> Collection[int]:
-    return call.services.image.brokers.keys()
+def _alive(context: RequestContext) -> Collection[int]:
+    return context.broker.image.brokers.keys()
 
 
 def _answer(
-    topic: str, want: DeleteRecordsPartition, call: Call, refused: Collection[str], waiting: list[Waiting]
+    topic: str,
+    want: DeleteRecordsPartition,
+    context: RequestContext,
+    unauthorized: Collection[str],
+    waiting: list[Waiting],
 ) -> DeleteRecordsPartitionResult:
-    services = call.services
+    broker = context.broker
     try:
-        if topic in refused:
+        if topic in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition_index))
+        partition = broker.partitions.leader(broker.image, TopicPartition(topic, want.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:
             raise PolicyViolationError(f"topic {topic} is compacted only; its records cannot be deleted")
@@ -94,7 +102,7 @@ def _answer(
             partition_index=want.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
         )
     result = DeleteRecordsPartitionResult(partition_index=want.partition_index, low_watermark=log.log_start_offset)
-    gone = partition.deleted(offset, lambda: _alive(call))
+    gone = partition.deleted(offset, lambda: _alive(context))
     if gone is not None:
         waiting.append(Waiting(partition, gone, result))
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.errors import (
     GroupIdNotFoundError,
@@ -16,29 +16,29 @@ from ottla.protocol.messages import delete_share_group_offsets as m
 from ottla.security.acl import ResourceType
 
 
-def handle(request: m.DeleteShareGroupOffsetsRequest, call: Call) -> m.DeleteShareGroupOffsetsResponse:
+def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -> m.DeleteShareGroupOffsetsResponse:
     """Forget each topic; one that fails does not stop the others."""
-    call.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
-    _check_empty(request.group_id, call)
+    context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
+    _check_empty(request.group_id, context)
     responses = []
     for wanted in request.topics:
         answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
         try:
-            call.require(ACLOperation.READ, ResourceType.TOPIC, wanted.topic_name)
-            topic = call.services.image.topics.get(wanted.topic_name)
+            context.require(ACLOperation.READ, ResourceType.TOPIC, wanted.topic_name)
+            topic = context.broker.image.topics.get(wanted.topic_name)
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")
             answer.topic_id = topic.id
-            call.services.share_states.delete_topic(request.group_id, topic.id)
+            context.broker.share_states.delete_topic(request.group_id, topic.id)
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message
         responses.append(answer)
     return m.DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-def _check_empty(group_id: str, call: Call) -> None:
+def _check_empty(group_id: str, context: RequestContext) -> None:
     """Raise the error that tells why a group's progress cannot be forgotten."""
-    runtime = call.services.groups
+    runtime = context.broker.groups
     runtime.check(group_id)
     group = runtime.groups.by_id.get(group_id)
     if not isinstance(group, ShareGroup):

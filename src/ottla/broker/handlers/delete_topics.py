@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from uuid import UUID
 
 from ottla.broker.quotas.client_quotas import MutationQuota
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import (
     InvalidRequestError,
     InvalidTopicError,
@@ -31,27 +31,29 @@ STRICT_QUOTA_SINCE = 5
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: DeleteTopicsRequest, call: Call) -> Awaitable[DeleteTopicsResponse]:
+def handle(request: DeleteTopicsRequest, context: RequestContext) -> Awaitable[DeleteTopicsResponse]:
     """Delete each topic; one that fails does not stop the others."""
-    return _delete_all(request, call)
+    return _delete_all(request, context)
 
 
-async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(t.name, t.topic_id) for t in request.topics]
-    quota = call.services.quotas.mutations(call.user, call.client_id, strict=call.version >= STRICT_QUOTA_SINCE)
+    quota = context.broker.quotas.mutations(
+        context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
+    )
 
     async def answer(name: str | None, topic_id: UUID) -> DeletableTopicResult:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         try:
-            if not call.services.controller.is_active:
+            if not context.broker.controller.is_active:
                 raise NotControllerError
-            found = _name(name, topic_id, call)
-            if _may(ACLOperation.DESCRIBE, found, call):
+            found = _name(name, topic_id, context)
+            if _may(ACLOperation.DESCRIBE, found, context):
                 result.name = found
-            _check_allowed(found, call, by_id=topic_id != ZERO_UUID)
-            topic = call.services.image.topics.get(found)
-            await _delete(found, quota, call)
+            _check_allowed(found, context, by_id=topic_id != ZERO_UUID)
+            topic = context.broker.image.topics.get(found)
+            await _delete(found, quota, context)
             result.topic_id = topic.id if topic else topic_id
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
@@ -59,40 +61,40 @@ async def _delete_all(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsR
 
     # together, so that brokers which do not answer are waited for once, not once for each topic
     results = await asyncio.gather(*(answer(name, topic_id) for name, topic_id in wanted))
-    return DeleteTopicsResponse(responses=results, throttle_time_ms=call.throttle(quota.wait_seconds))
+    return DeleteTopicsResponse(responses=results, throttle_time_ms=context.throttle(quota.wait_seconds))
 
 
-def _name(name: str | None, topic_id: UUID, call: Call) -> str:
+def _name(name: str | None, topic_id: UUID, context: RequestContext) -> str:
     if name is not None:
         if topic_id != ZERO_UUID:
             raise InvalidRequestError("a topic is named by its name or its id, not by both")
         return name
-    found = call.services.image.names.get(topic_id)
+    found = context.broker.image.names.get(topic_id)
     if found is None:
         raise UnknownTopicIdError
     return found
 
 
-def _may(operation: ACLOperation, name: str, call: Call) -> bool:
-    of_all = call.allows(ACLOperation.DELETE, ResourceType.CLUSTER)
-    return of_all or call.allows(operation, ResourceType.TOPIC, name)
+def _may(operation: ACLOperation, name: str, context: RequestContext) -> bool:
+    of_all = context.allows(ACLOperation.DELETE, ResourceType.CLUSTER)
+    return of_all or context.allows(operation, ResourceType.TOPIC, name)
 
 
-def _check_allowed(name: str, call: Call, *, by_id: bool) -> None:
+def _check_allowed(name: str, context: RequestContext, *, by_id: bool) -> None:
     """Raise unless the topic may be deleted; that there is none of the name is told to who may describe it."""
-    if not by_id and not _may(ACLOperation.DESCRIBE, name, call):
-        raise call.refusal(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
-    if not _may(ACLOperation.DELETE, name, call):
-        refusal = call.refusal(ACLOperation.DELETE, ResourceType.TOPIC, name)
-        raise refusal if name in call.services.image.topics else UnknownTopicOrPartitionError()
+    if not by_id and not _may(ACLOperation.DESCRIBE, name, context):
+        raise context.deny(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
+    if not _may(ACLOperation.DELETE, name, context):
+        error = context.deny(ACLOperation.DELETE, ResourceType.TOPIC, name)
+        raise error if name in context.broker.image.topics else UnknownTopicOrPartitionError()
 
 
-async def _delete(name: str, quota: MutationQuota, call: Call) -> None:
-    if not call.services.config.delete_topic_enable:
+async def _delete(name: str, quota: MutationQuota, context: RequestContext) -> None:
+    if not context.broker.config.delete_topic_enable:
         raise TopicDeletionDisabledError
-    topic = call.services.image.topics.get(name)
+    topic = context.broker.image.topics.get(name)
     if topic is not None and topic.is_internal:
         raise InvalidTopicError(f"topic {name} is the broker's own and cannot be deleted")
     if topic is not None:
         quota.record(len(topic.partitions))
-    await call.services.controller.topics.delete(name)
+    await context.broker.controller.topics.delete(name)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.acl_requests import NO_AUTHORIZER, rules_wanted, told, told_resources
-from ottla.broker.services import Call
 from ottla.errors import SecurityDisabledError
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -19,9 +19,9 @@ from ottla.protocol.messages.describe_acls import (
 from ottla.security.acl import ACL, ResourcePattern
 
 
-async def handle(request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     """The rules of now, also those that another broker was told a moment ago."""
-    store = call.services.acls
+    store = context.broker.acl_store
     if store is None:
         raise SecurityDisabledError(NO_AUTHORIZER)
     wanted = rules_wanted(request)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ottla import addresses
 from ottla.broker.quotas.quota_entities import CLIENT_ID, IP, KEYS, USER, Parts, parts_of
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError
 from ottla.protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_client_quotas import (
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
-def handle(request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse:
+def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     """All entities with quotas that every component of the filter matches."""
     wanted = {component.entity_type: component for component in request.components}
     _check(request, wanted)
@@ -29,7 +29,7 @@ def handle(request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQu
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in parts.items()],
             values=[ValueData(key=key, value=value) for key, value in values.items()],
         )
-        for parts, values in _quotas(call)
+        for parts, values in _quotas(context)
         if _matches(parts, wanted, request.strict)
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
@@ -50,8 +50,8 @@ def _check(request: DescribeClientQuotasRequest, wanted: Mapping[str, ComponentD
             raise InvalidRequestError(f"the name of the {component.entity_type} is missing")
 
 
-def _quotas(call: Call) -> Iterator[tuple[Parts, dict[str, float]]]:
-    for path, options in sorted(call.services.image.options.items()):
+def _quotas(context: RequestContext) -> Iterator[tuple[Parts, dict[str, float]]]:
+    for path, options in sorted(context.broker.image.options.items()):
         parts = parts_of(path)
         if parts is not None:
             keys = KEYS[IP if IP in parts else USER]

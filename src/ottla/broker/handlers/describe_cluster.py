@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_cluster
-from ottla.broker.services import Call
 from ottla.errors import MismatchedEndpointTypeError, UnsupportedEndpointTypeError
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -15,17 +15,17 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the cluster as the image has it."""
     if request.endpoint_type == CONTROLLERS:
         raise MismatchedEndpointTypeError("this endpoint belongs to brokers, not to controllers")
     if request.endpoint_type != BROKERS:
         raise UnsupportedEndpointTypeError
-    image = call.services.image
-    nodes = [broker.node(call.connection.listener.name) for broker in image.brokers.values()]
+    image = context.broker.image
+    nodes = [broker.node(context.connection.listener.name) for broker in image.brokers.values()]
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        cluster_authorized_operations=on_cluster(call) if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(context) if request.include_cluster_authorized_operations else UNASKED,
         brokers=[DescribeClusterBroker(broker_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
     )

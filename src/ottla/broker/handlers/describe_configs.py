@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterator
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry
 from ottla.broker.config.resources.resource import Resource
 from ottla.broker.config.resources.table import permitted
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_configs import (
@@ -31,33 +31,37 @@ Found = Resource | KafkaError
 AllFound = list[tuple[DescribeConfigsResource, Found]]
 
 
-def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
+def handle(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Awaitable[DescribeConfigsResponse]:
     """Describe each resource; one that fails does not stop the others."""
-    found = [(asked, _find(asked, call)) for asked in request.resources]
-    if call.services.config.zookeeper_connect is None:
-        return _answer(request, found, call)  # nobody else sets any
-    return _read_and_answer(request, found, call)
+    found = [(asked, _find(asked, context)) for asked in request.resources]
+    if context.broker.config.zookeeper_connect is None:
+        return _answer(request, found, context)  # nobody else sets any
+    return _read_and_answer(request, found, context)
 
 
-def _find(asked: DescribeConfigsResource, call: Call) -> Found:
+def _find(asked: DescribeConfigsResource, context: RequestContext) -> Found:
     try:
-        return permitted(asked.resource_type, asked.resource_name, ACLOperation.DESCRIBE_CONFIGS, call)
+        return permitted(asked.resource_type, asked.resource_name, ACLOperation.DESCRIBE_CONFIGS, context)
     except KafkaError as error:
         return error
 
 
-async def _read_and_answer(request: DescribeConfigsRequest, found: AllFound, call: Call) -> DescribeConfigsResponse:
-    await call.services.options.refresh(list(_paths(found, call)))
-    return _answer(request, found, call)
+async def _read_and_answer(
+    request: DescribeConfigsRequest, found: AllFound, context: RequestContext
+) -> DescribeConfigsResponse:
+    await context.broker.config_store.refresh(list(_paths(found, context)))
+    return _answer(request, found, context)
 
 
-def _paths(found: AllFound, call: Call) -> Iterator[str]:
+def _paths(found: AllFound, context: RequestContext) -> Iterator[str]:
     """Where the options are kept of those that are there; of the others the answer tells what is wrong."""
     for asked, resource in found:
         if isinstance(resource, KafkaError):
             continue
         try:
-            resource.options(asked.resource_name, call)
+            resource.options(asked.resource_name, context)
         except KafkaError:
             continue
         path = resource.path(asked.resource_name)
@@ -65,12 +69,12 @@ def _paths(found: AllFound, call: Call) -> Iterator[str]:
             yield path
 
 
-def _answer(request: DescribeConfigsRequest, found: AllFound, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(asked, resource, request, call) for asked, resource in found])
+def _answer(request: DescribeConfigsRequest, found: AllFound, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(asked, resource, request, context) for asked, resource in found])
 
 
 def _describe(
-    asked: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, call: Call
+    asked: DescribeConfigsResource, resource: Found, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
     result.error_message = None
@@ -78,7 +82,7 @@ def _describe(
     try:
         if isinstance(resource, KafkaError):
             raise resource
-        entries = resource.entries(asked.resource_name, call)
+        entries = resource.entries(asked.resource_name, context)
         result.configs = [_option(entry, request) for entry in entries if not wanted or entry.name in wanted]
     except KafkaError as error:
         result.error_code, result.error_message = code_of(error), error.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import DelegationTokenRequestNotAllowedError
 from ottla.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
@@ -10,6 +10,6 @@ from ottla.protocol.messages.describe_delegation_token import (
 )
 
 
-def handle(request: DescribeDelegationTokenRequest, call: Call) -> DescribeDelegationTokenResponse:
+def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
     """Tokens need a listener that authenticates."""
     return DescribeDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowedError.code or 0)

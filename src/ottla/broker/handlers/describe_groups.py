@@ -5,8 +5,8 @@ A group that is not there, or is not a classic one, is Dead, without an error up
 
 from __future__ import annotations
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_group
-from ottla.broker.services import Call
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, State
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
@@ -23,23 +23,23 @@ NOT_CLASSIC = "Group %s is not a classic group."
 """ConsumerGroupDescribe tells about those."""
 
 
-def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group."""
     asked = request.include_authorized_operations
-    return DescribeGroupsResponse(groups=[_describe(group_id, asked, call) for group_id in request.groups])
+    return DescribeGroupsResponse(groups=[_describe(group_id, asked, context) for group_id in request.groups])
 
 
-def _describe(group_id: str, asked: bool, call: Call) -> DescribedGroup:
+def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedGroup:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        call.services.groups.check(group_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group_id)
+        context.broker.groups.check(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=code_of(error), group_id=group_id)
-    group = call.services.groups.groups.by_id.get(group_id)
+    group = context.broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ClassicGroup):
-        return _known(group, on_group(call, group_id) if asked else UNASKED)
+        return _known(group, on_group(context, group_id) if asked else UNASKED)
     described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
-    if call.version >= NOT_FOUND_SINCE:
+    if context.version >= NOT_FOUND_SINCE:
         missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)
         described.error_code, described.error_message = code_of(missing), missing.message
     return described

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaStorageError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.describe_log_dirs import (
@@ -25,20 +25,20 @@ Wanted = frozenset[TopicPartition] | None
 """Which partitions; None for all."""
 
 
-def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe every directory; a failed one is told as such."""
-    refusal = call.why_not(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
-    if refusal is not None:
-        return DescribeLogDirsResponse(error_code=code_of(refusal))
+    authorization_error = context.authorization_error(ACLOperation.DESCRIBE, ResourceType.CLUSTER)
+    if authorization_error is not None:
+        return DescribeLogDirsResponse(error_code=code_of(authorization_error))
     wanted = None
     if request.topics is not None:
         wanted = frozenset(TopicPartition(t.topic, p) for t in request.topics for p in t.partitions)
     return DescribeLogDirsResponse(
-        results=[_describe(directory, wanted, call) for directory in call.services.partitions.log_dirs]
+        results=[_describe(directory, wanted, context) for directory in context.broker.partitions.log_dirs]
     )
 
 
-def _describe(directory: LogDir, wanted: Wanted, call: Call) -> DescribeLogDirsResult:
+def _describe(directory: LogDir, wanted: Wanted, context: RequestContext) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(directory.path))
     if directory.offline:
         result.error_code = KafkaStorageError.code or 0
@@ -50,7 +50,7 @@ def _describe(directory: LogDir, wanted: Wanted, call: Call) -> DescribeLogDirsR
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size, offset_lag=lag)
             )
-    for tp, moving in call.services.partitions.relocations.items():
+    for tp, moving in context.broker.partitions.relocations.items():
         if moving.target is directory and (wanted is None or tp in wanted):
             by_topic[tp.topic].append(
                 DescribeLogDirsPartition(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.names import check_topic_name
@@ -23,26 +23,29 @@ from ottla.security.acl import ResourceType
 from ottla.storage.producer_state import Producer
 
 
-def handle(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
-    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_partition(topic.name, i, call, refused) for i in topic.partition_indexes]
+                name=topic.name,
+                partitions=[_partition(topic.name, i, context, unauthorized) for i in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(name: str, index: int, call: Call, refused: Collection[str]) -> PartitionResponse:
-    services = call.services
+def _partition(name: str, index: int, context: RequestContext, unauthorized: Collection[str]) -> PartitionResponse:
+    broker = context.broker
     try:
         check_topic_name(name)
-        if name in refused:
+        if name in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = services.partitions.leader(services.image, TopicPartition(name, index))
+        partition = broker.partitions.leader(broker.image, TopicPartition(name, index))
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=code_of(error), error_message=error.message)
     producers = partition.log.producers.producers.values()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import ShareKey
@@ -20,43 +20,49 @@ from ottla.security.acl import ResourceType
 NOT_BEGUN = -1
 
 
-def handle(request: m.DescribeShareGroupOffsetsRequest, call: Call) -> m.DescribeShareGroupOffsetsResponse:
+def handle(request: m.DescribeShareGroupOffsetsRequest, context: RequestContext) -> m.DescribeShareGroupOffsetsResponse:
     """Describe each group."""
-    return m.DescribeShareGroupOffsetsResponse(groups=[_group(group, call) for group in request.groups])
+    return m.DescribeShareGroupOffsetsResponse(groups=[_group(group, context) for group in request.groups])
 
 
-def _group(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> m.DescribeShareGroupOffsetsResponseGroup:
+def _group(
+    wanted: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+) -> m.DescribeShareGroupOffsetsResponseGroup:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
-        call.services.groups.check(wanted.group_id)
-        group = call.services.groups.groups.by_id.get(wanted.group_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id)
+        context.broker.groups.check(wanted.group_id)
+        group = context.broker.groups.groups.by_id.get(wanted.group_id)
         if not isinstance(group, ShareGroup):
             raise GroupIdNotFoundError(f"Group {wanted.group_id} is not a share group.")
     except KafkaError as error:
         return m.DescribeShareGroupOffsetsResponseGroup(
             group_id=wanted.group_id, error_code=code_of(error), error_message=error.message
         )
-    topics = [_topic(wanted.group_id, name, partitions, call) for name, partitions in _wanted(wanted, call)]
+    topics = [_topic(wanted.group_id, name, partitions, context) for name, partitions in _wanted(wanted, context)]
     return m.DescribeShareGroupOffsetsResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
-def _wanted(wanted: m.DescribeShareGroupOffsetsRequestGroup, call: Call) -> Iterator[tuple[str, list[int]]]:
+def _wanted(
+    wanted: m.DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+) -> Iterator[tuple[str, list[int]]]:
     if wanted.topics is not None:
         yield from ((t.topic_name, t.partitions) for t in wanted.topics)
         return
     begun: dict[str, list[int]] = {}
-    for key in call.services.share_states.keys_of_group(wanted.group_id):
-        name = call.services.image.names.get(key.topic_id)
+    for key in context.broker.share_states.keys_of_group(wanted.group_id):
+        name = context.broker.image.names.get(key.topic_id)
         if name is not None:
             begun.setdefault(name, []).append(key.partition)
-    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, begun)
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, begun)
     yield from sorted((name, sorted(partitions)) for name, partitions in begun.items() if name not in hidden)
 
 
-def _topic(group_id: str, name: str, partitions: list[int], call: Call) -> m.DescribeShareGroupOffsetsResponseTopic:
+def _topic(
+    group_id: str, name: str, partitions: list[int], context: RequestContext
+) -> m.DescribeShareGroupOffsetsResponseTopic:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
-        topic = call.services.image.topics.get(name)
+        context.require(ACLOperation.DESCRIBE, ResourceType.TOPIC, name)
+        topic = context.broker.image.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
     except KafkaError as error:
@@ -67,18 +73,18 @@ def _topic(group_id: str, name: str, partitions: list[int], call: Call) -> m.Des
         ]
         return m.DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=answers)
     return m.DescribeShareGroupOffsetsResponseTopic(
-        topic_name=name, topic_id=topic.id, partitions=[_partition(group_id, topic, p, call) for p in partitions]
+        topic_name=name, topic_id=topic.id, partitions=[_partition(group_id, topic, p, context) for p in partitions]
     )
 
 
 def _partition(
-    group_id: str, topic: TopicImage, index: int, call: Call
+    group_id: str, topic: TopicImage, index: int, context: RequestContext
 ) -> m.DescribeShareGroupOffsetsResponsePartition:
-    shared = call.services.share_states.get(ShareKey(group_id, topic.id, index))
+    shared = context.broker.share_states.get(ShareKey(group_id, topic.id, index))
     answer = m.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=NOT_BEGUN)
     if shared is not None:
         answer.start_offset = shared.start
-        partition = call.services.partitions.led(TopicPartition(topic.name, index))
+        partition = context.broker.partitions.led(TopicPartition(topic.name, index))
         if partition is not None:
             answer.lag = partition.high_watermark - shared.start - shared.done
     return answer

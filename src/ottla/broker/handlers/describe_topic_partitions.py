@@ -6,8 +6,8 @@ or not.
 
 from __future__ import annotations
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import on_topic
-from ottla.broker.services import Call
 from ottla.cluster.image.cluster_image import NO_LEADER, PartitionImage, TopicImage
 from ottla.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation
@@ -24,12 +24,14 @@ MAX_PARTITIONS = 2000
 """max.request.partition.size.limit."""
 
 
-def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     """Topics in the order of their names, from the cursor on, until the limit."""
-    image = call.services.image
+    image = context.broker.image
     asked = {t.name for t in request.topics}
-    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, asked)
-    names = sorted(asked or image.topics.keys() - call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, image.topics))
+    unauthorized = context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, asked)
+    names = sorted(
+        asked or image.topics.keys() - context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, image.topics)
+    )
     first_partition = 0
     if request.cursor is not None:
         names = [name for name in names if name >= request.cursor.topic_name]
@@ -39,15 +41,15 @@ def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopic
     answer = DescribeTopicPartitionsResponse(next_cursor=None)
     for name in names:
         topic = image.topics.get(name)
-        if topic is None or name in refused:
-            code = code_of(refused.get(name) or UnknownTopicOrPartitionError())
+        if topic is None or name in unauthorized:
+            code = code_of(unauthorized.get(name) or UnknownTopicOrPartitionError())
             answer.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         if left <= 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         end = min(len(topic.partitions), first_partition + left)
-        answer.topics.append(_topic(topic, range(first_partition, end), call))
+        answer.topics.append(_topic(topic, range(first_partition, end), context))
         left -= end - first_partition
         if end < len(topic.partitions):
             answer.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -56,17 +58,17 @@ def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopic
     return answer
 
 
-def _topic(topic: TopicImage, shown: range, call: Call) -> DescribeTopicPartitionsResponseTopic:
+def _topic(topic: TopicImage, shown: range, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(index, topic.partitions[index], call) for index in shown],
-        topic_authorized_operations=on_topic(call, topic.name),
+        partitions=[_partition(index, topic.partitions[index], context) for index in shown],
+        topic_authorized_operations=on_topic(context, topic.name),
     )
 
 
-def _partition(index: int, p: PartitionImage, call: Call) -> DescribeTopicPartitionsResponsePartition:
+def _partition(index: int, p: PartitionImage, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=code_of(LeaderNotAvailableError()) if p.leader == NO_LEADER else 0,
         partition_index=index,
@@ -76,5 +78,5 @@ def _partition(index: int, p: PartitionImage, call: Call) -> DescribeTopicPartit
         isr_nodes=list(p.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[replica for replica in p.replicas if replica not in call.services.image.brokers],
+        offline_replicas=[replica for replica in p.replicas if replica not in context.broker.image.brokers],
     )

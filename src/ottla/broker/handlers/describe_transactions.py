@@ -5,7 +5,7 @@ Topics that the client may not describe are left out.
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError, KafkaError, TransactionalIdNotFoundError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_transactions import (
@@ -17,22 +17,22 @@ from ottla.protocol.messages.describe_transactions import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: DescribeTransactionsRequest, call: Call) -> DescribeTransactionsResponse:
+def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     """Describe each id."""
-    return DescribeTransactionsResponse(transaction_states=[_describe(i, call) for i in request.transactional_ids])
+    return DescribeTransactionsResponse(transaction_states=[_describe(i, context) for i in request.transactional_ids])
 
 
-def _describe(transactional_id: str, call: Call) -> TransactionState:
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise InvalidRequestError
-        known = call.services.transactions.get(transactional_id)
+        known = context.broker.transactions.get(transactional_id)
         if known is None:
             raise TransactionalIdNotFoundError
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=code_of(error))
-    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, known.topics)
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, known.topics)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state,

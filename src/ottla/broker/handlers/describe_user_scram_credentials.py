@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, iterations_of
-from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError, code_of
 from ottla.protocol.messages.describe_user_scram_credentials import (
@@ -16,24 +16,26 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(request: DescribeUserScramCredentialsRequest, call: Call) -> DescribeUserScramCredentialsResponse:
+def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
     """Describe each user asked for; without any, all that have credentials."""
     asked = Counter(user.name for user in request.users or ())
     results = []
-    for user in asked or _all_users(call):
+    for user in asked or _all_users(context):
         result = DescribeUserScramCredentialsResult(user=user, error_message=None)
         try:
             if asked[user] > 1:
                 raise DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice: {user}")
-            result.credential_infos = _credentials(user, call)
+            result.credential_infos = _credentials(user, context)
         except KafkaError as error:
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _credentials(user: str, call: Call) -> list[CredentialInfo]:
-    options = call.services.image.options.get(config_entities.entity(config_entities.USERS, user), {})
+def _credentials(user: str, context: RequestContext) -> list[CredentialInfo]:
+    options = context.broker.image.options.get(config_entities.entity(config_entities.USERS, user), {})
     found = [
         CredentialInfo(mechanism=number, iterations=iterations_of(options[mechanism.name]))
         for number, mechanism in MECHANISMS.items()
@@ -44,7 +46,7 @@ def _credentials(user: str, call: Call) -> list[CredentialInfo]:
     return found
 
 
-def _all_users(call: Call) -> list[str]:
+def _all_users(context: RequestContext) -> list[str]:
     names = {mechanism.name for mechanism in MECHANISMS.values()}
-    users = config_entities.of_type(call.services.image.options, config_entities.USERS)
+    users = config_entities.of_type(context.broker.image.options, config_entities.USERS)
     return sorted(user or "" for user, options in users.items() if names & options.keys())

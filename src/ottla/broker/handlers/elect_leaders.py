@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.errors import (
@@ -31,17 +31,19 @@ from ottla.security.acl import ResourceType
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
+def handle(
+    request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | Awaitable[ElectLeadersResponse]:
     """Look at each partition; of all partitions, those that need no election are not told."""
-    refusal = call.why_not(ACLOperation.ALTER, ResourceType.CLUSTER)
-    if refusal is not None:
-        return _refused(request, refusal)
+    authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
+    if authorization_error is not None:
+        return _failed(request, authorization_error)
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequestError(f"there is no election type {request.election_type}")
-    return _elect(request, call)
+    return _elect(request, context)
 
 
-def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
     results = [
         ReplicaElectionResult(topic=asked.topic, partition_result=[_result(index, error) for index in asked.partitions])
         for asked in request.topic_partitions or ()
@@ -49,11 +51,11 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
     return ElectLeadersResponse(error_code=code_of(error), replica_election_results=results)
 
 
-async def _elect(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
-    asked = [(topic, list(partitions)) for topic, partitions in _asked(request, call)]
-    needed = {tp: _why_not_needed(tp, request.election_type, call) for tp in _named(asked)}
+async def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    asked = [(topic, list(partitions)) for topic, partitions in _asked(request, context)]
+    needed = {tp: _why_not_needed(tp, request.election_type, context) for tp in _named(asked)}
     reason = Reason.PREFERRED if request.election_type == PREFERRED else Reason.UNCLEAN
-    elected = await call.services.controller.elect(reason, [tp for tp, error in needed.items() if error is None])
+    elected = await context.broker.controller.elect(reason, [tp for tp, error in needed.items() if error is None])
     results = []
     for topic, partitions in asked:
         found = []
@@ -61,7 +63,7 @@ async def _elect(request: ElectLeadersRequest, call: Call) -> ElectLeadersRespon
             tp = TopicPartition(topic, index)
             error = needed[tp] if tp not in elected else None
             if error is None and (tp not in elected or elected[tp].leader == NO_LEADER):
-                error = _why_not_elected(tp, reason, call)
+                error = _why_not_elected(tp, reason, context)
             found.append(_result(index, error))
         if request.topic_partitions is None:
             found = [result for result in found if result.error_code != ElectionNotNeededError.code]
@@ -74,9 +76,9 @@ def _named(asked: Iterable[tuple[str, Iterable[int]]]) -> list[TopicPartition]:
     return [TopicPartition(topic, index) for topic, partitions in asked for index in partitions]
 
 
-def _asked(request: ElectLeadersRequest, call: Call) -> Iterable[tuple[str, Iterable[int]]]:
+def _asked(request: ElectLeadersRequest, context: RequestContext) -> Iterable[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
-        return [(name, range(len(topic.partitions))) for name, topic in call.services.image.topics.items()]
+        return [(name, range(len(topic.partitions))) for name, topic in context.broker.image.topics.items()]
     return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
 
 
@@ -86,8 +88,8 @@ def _result(index: int, error: KafkaError | None) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=code_of(error), error_message=error.message)
 
 
-def _why_not_needed(tp: TopicPartition, election_type: int, call: Call) -> KafkaError | None:
-    partition = call.services.image.partition(tp)
+def _why_not_needed(tp: TopicPartition, election_type: int, context: RequestContext) -> KafkaError | None:
+    partition = context.broker.image.partition(tp)
     if partition is None:
         return UnknownTopicOrPartitionError("The partition does not exist.")
     if election_type == UNCLEAN:
@@ -97,9 +99,9 @@ def _why_not_needed(tp: TopicPartition, election_type: int, call: Call) -> Kafka
     return None
 
 
-def _why_not_elected(tp: TopicPartition, reason: Reason, call: Call) -> KafkaError:
+def _why_not_elected(tp: TopicPartition, reason: Reason, context: RequestContext) -> KafkaError:
     if reason is Reason.UNCLEAN:
         return EligibleLeadersNotAvailableError()
-    partition = call.services.image.partition(tp)
+    partition = context.broker.image.partition(tp)
     first = "?" if partition is None else partition.replicas[0]
     return PreferredLeaderNotAvailableError(f"broker {first} is not there, or not in sync")

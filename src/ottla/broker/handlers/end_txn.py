@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
@@ -19,15 +19,17 @@ from ottla.security.acl import ResourceType
 BUMPS_SINCE = 5
 
 
-def handle(request: EndTxnRequest, call: Call) -> Awaitable[EndTxnResponse]:
+def handle(request: EndTxnRequest, context: RequestContext) -> Awaitable[EndTxnResponse]:
     """End the transaction."""
-    call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    return _answer(request, call)
+    context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    return _answer(request, context)
 
 
-async def _answer(request: EndTxnRequest, call: Call) -> EndTxnResponse:
+async def _answer(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     producer = Producer(request.producer_id, request.producer_epoch)
-    version = EPOCH_PER_TRANSACTION if call.version >= BUMPS_SINCE else CLASSIC
-    with in_known_terms(call.version):
-        following = await call.services.transactions.end(request.transactional_id, producer, request.committed, version)
+    version = EPOCH_PER_TRANSACTION if context.version >= BUMPS_SINCE else CLASSIC
+    with in_known_terms(context.version):
+        following = await context.broker.transactions.end(
+            request.transactional_id, producer, request.committed, version
+        )
     return EndTxnResponse(producer_id=following.id, producer_epoch=following.epoch)

@@ -20,8 +20,8 @@ from typing import Any
 
 from ottla.broker import leader_discovery
 from ottla.broker.replica_selector import preferred
+from ottla.broker.request_context import RequestContext
 from ottla.broker.request_parts import Merged
-from ottla.broker.services import Call
 from ottla.broker.sessions.fetch_sessions import FetchContext, PartitionKey, Wanted
 from ottla.config.topic import LogConfig
 from ottla.errors import (
@@ -85,15 +85,15 @@ class Budget:
         """Nothing was read yet, so that one batch may be larger than all that is left."""
 
 
-def handle(request: FetchRequest, call: Call) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer at once when there is enough to read, else wait for it."""
-    context = call.services.sessions.context(request, call.version)
-    fetch = Fetch(request, context, call)
-    if len(context.partitions) > READ_AT_ONCE:
+    fetch_context = context.broker.fetch_sessions.context(request, context.version)
+    fetch = Fetch(request, fetch_context, context)
+    if len(fetch_context.partitions) > READ_AT_ONCE:
         return fetch.wait()
-    results = fetch.read(context.partitions, Budget(fetch.max_bytes))
+    results = fetch.read(fetch_context.partitions, Budget(fetch.max_bytes))
     fetch.is_progress_recorded = True
-    if request.max_wait_ms <= 0 or fetch.satisfied(results) or not context.partitions:
+    if request.max_wait_ms <= 0 or fetch.satisfied(results) or not fetch_context.partitions:
         return fetch.response(results)
     drop(results)
     return fetch.wait()
@@ -102,13 +102,13 @@ def handle(request: FetchRequest, call: Call) -> FetchResponse | Awaitable[Fetch
 class Fetch:
     """One request while it is being answered."""
 
-    def __init__(self, request: FetchRequest, context: FetchContext, call: Call) -> None:
+    def __init__(self, request: FetchRequest, fetch_context: FetchContext, context: RequestContext) -> None:
         self._request = request
+        self._fetch_context = fetch_context
         self._context = context
-        self._call = call
-        self._services = call.services
-        self._version = call.version
-        self.max_bytes = min(request.max_bytes, call.services.config.fetch_max_bytes)
+        self._broker = context.broker
+        self._version = context.version
+        self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self._missing = 0
         self._more = False
         self._enough: asyncio.Event | None = None  # most fetches never wait
@@ -119,19 +119,21 @@ class Fetch:
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
         )
         self._is_follower = self._replica_id != CONSUMER
-        self._followed_at = float("-inf") if context.session is None else context.session.answered_at
+        self._followed_at = float("-inf") if fetch_context.session is None else fetch_context.session.answered_at
         self._is_gone = False
         self.is_progress_recorded = False
         """Whether the partitions know what the follower has; reading once more for it tells nothing new."""
-        self._may_follow = not self._is_follower or call.is_broker
-        topics = () if self._is_follower else (topic for key, _ in context.partitions if (topic := self._topic(key)))
-        self._refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, topics)
+        self._may_follow = not self._is_follower or context.is_broker
+        topics = (
+            () if self._is_follower else (topic for key, _ in fetch_context.partitions if (topic := self._topic(key)))
+        )
+        self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self, partitions: Sequence[tuple[PartitionKey, Wanted]], budget: Budget) -> list[Result]:
         """What there is now in some of the partitions, within the limits."""
         results: list[Result] = []
-        skips = self._is_follower and self._context.incremental and self._may_follow
-        now = self._services.clock.monotonic()
+        skips = self._is_follower and self._fetch_context.incremental and self._may_follow
+        now = self._broker.clock.monotonic()
         for key, wanted in partitions:
             if skips and wanted.is_quiet(now, self._broker_epoch):
                 continue
@@ -144,7 +146,7 @@ class Fetch:
 
     async def _read_all(self) -> list[Result]:
         """What there is now; with many partitions others get their turn in between."""
-        partitions, budget = self._context.partitions, Budget(self.max_bytes)
+        partitions, budget = self._fetch_context.partitions, Budget(self.max_bytes)
         results: list[Result] = []
         assert self._enough is not None
         self._enough.clear()
@@ -178,7 +180,7 @@ class Fetch:
         deadline = loop.time() + self._request.max_wait_ms / 1000
         watched: list[Partition] = []
         self._enough = asyncio.Event()
-        self._call.connection.on_close.append(self._on_gone)
+        self._context.connection.on_close.append(self._on_gone)
         try:
             if self._request.max_wait_ms > 0:
                 await self._watch(watched)
@@ -193,13 +195,13 @@ class Fetch:
                 await self._rest(min(deadline, now + pause), deadline)
         finally:
             if not self._is_gone:
-                self._call.connection.on_close.remove(self._on_gone)
+                self._context.connection.on_close.remove(self._on_gone)
             for partition in watched:
                 partition.unwatch(self._on_news)
 
     async def _watch(self, watched: list[Partition]) -> None:
         """Be woken by all partitions that can be read."""
-        for at, item in enumerate(self._context.partitions):
+        for at, item in enumerate(self._fetch_context.partitions):
             partition = self._partition(item)
             if partition is not None:
                 watched.append(partition)
@@ -242,12 +244,12 @@ class Fetch:
 
     def response(self, results: list[Result]) -> FetchResponse:
         """The answer: everything, or within a session what is news."""
-        session = self._context.session
+        session = self._fetch_context.session
         if session is not None:
-            session.answered_at = self._services.clock.monotonic()
+            session.answered_at = self._broker.clock.monotonic()
         if self._is_follower:
             self._count(results)
-        if self._context.incremental and session is not None:
+        if self._fetch_context.incremental and session is not None:
             results = [r for r in results if r[1].news(r[2])]
         elif session is not None:
             for _, wanted, data in results:
@@ -260,12 +262,12 @@ class Fetch:
             FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data for _, _, data in group])
             for (topic, topic_id), group in groupby(results, key=lambda r: (r[0].topic, r[0].topic_id))
         ]
-        response = FetchResponse(session_id=self._context.session_id, responses=topics)
+        response = FetchResponse(session_id=self._fetch_context.session_id, responses=topics)
         return response if self._is_follower or self._version < LEADERS_SINCE else self._with_leaders(response)
 
     def _with_leaders(self, response: FetchResponse) -> FetchResponse:
         """Tell who leads instead of this broker (KIP-951)."""
-        names = self._services.image.names
+        names = self._broker.image.names
         failed = (
             (TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index), data)
             for topic in response.responses
@@ -273,7 +275,7 @@ class Fetch:
             if data.error_code
         )
         leaders = leader_discovery.tell(
-            self._call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
+            self._context, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
         )
         if self._version >= ADDRESSES_SINCE:
             response.node_endpoints = [
@@ -300,11 +302,11 @@ class Fetch:
         """The name of the topic, None for an id that no topic has."""
         if self._version < TOPIC_IDS_SINCE:
             return key.topic
-        return None if key.topic_id == ZERO_UUID else self._services.image.names.get(key.topic_id)
+        return None if key.topic_id == ZERO_UUID else self._broker.image.names.get(key.topic_id)
 
     def _find(self, key: PartitionKey) -> Partition:
-        services, topic = self._services, self._topic(key)
-        if not self._may_follow or topic in self._refused:
+        broker, topic = self._broker, self._topic(key)
+        if not self._may_follow or topic in self._unauthorized:
             raise TopicAuthorizationFailedError
         if topic is None:
             raise UnknownTopicIdError
@@ -312,8 +314,8 @@ class Fetch:
             raise UnknownTopicOrPartitionError
         tp = TopicPartition(topic, key.partition)
         if self._is_follower or self._version < FOLLOWERS_SINCE:
-            return services.partitions.leader(services.image, tp)
-        return services.partitions.readable(services.image, tp)
+            return broker.partitions.leader(broker.image, tp)
+        return broker.partitions.readable(broker.image, tp)
 
     def _read_one(self, key: PartitionKey, wanted: Wanted, left: int, first: bool) -> PartitionData:
         want = wanted.want
@@ -327,7 +329,7 @@ class Fetch:
             size = min(left, want.partition_max_bytes)
             if self._is_follower:
                 return self._read_for_follower(partition, key, wanted, size, first)
-            elsewhere = preferred(self._services, partition, self._request.rack_id, want.fetch_offset)
+            elsewhere = preferred(self._broker, partition, self._request.rack_id, want.fetch_offset)
             if elsewhere >= 0:
                 return _of(log, key, preferred_read_replica=elsewhere)
             committed = self._request.isolation_level == READ_COMMITTED
@@ -367,7 +369,7 @@ class Fetch:
                 data.release()
                 raise
         wanted.partition = partition
-        if partition.needs_confirmation and self._context.session and self._replica_id in partition.image.isr:
+        if partition.needs_confirmation and self._fetch_context.session and self._replica_id in partition.image.isr:
             self._more = True  # its next fetch is the confirmation
         return _of(log, key, data)
 
@@ -375,11 +377,11 @@ class Fetch:
         """Whether this broker has sent as much of throttled replicas as it may; those in sync are never held back."""
         if not partition.throttled_leader or self._replica_id in partition.image.isr:
             return False
-        return self._services.partitions.leader_quota.is_exceeded(self._services.clock.monotonic())
+        return self._broker.partitions.leader_quota.is_exceeded(self._broker.clock.monotonic())
 
     def _count(self, results: list[Result]) -> None:
         """What is sent of throttled replicas."""
-        now, quota = self._services.clock.monotonic(), self._services.partitions.leader_quota
+        now, quota = self._broker.clock.monotonic(), self._broker.partitions.leader_quota
         for _, wanted, data in results:
             read = wanted.partition
             if read is None or data.records is None or not read.throttled_leader:

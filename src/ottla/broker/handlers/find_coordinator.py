@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import NO_LEADER
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.errors import CoordinatorNotAvailableError, InvalidGroupIdError, InvalidRequestError, KafkaError, code_of
@@ -27,17 +27,17 @@ SHARE = 2
 SHARE_SINCE = 6
 
 
-def handle(request: FindCoordinatorRequest, call: Call) -> Awaitable[FindCoordinatorResponse]:
+def handle(request: FindCoordinatorRequest, context: RequestContext) -> Awaitable[FindCoordinatorResponse]:
     """Find each key's coordinator."""
-    return _find_all(request, call)
+    return _find_all(request, context)
 
 
-async def _find_all(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
-    if call.version >= 4:
+async def _find_all(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.version >= 4:
         return FindCoordinatorResponse(
-            coordinators=[await _find(key, request.key_type, call) for key in request.coordinator_keys]
+            coordinators=[await _find(key, request.key_type, context) for key in request.coordinator_keys]
         )
-    found = await _find(request.key, request.key_type, call)
+    found = await _find(request.key, request.key_type, context)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -47,9 +47,9 @@ async def _find_all(request: FindCoordinatorRequest, call: Call) -> FindCoordina
     )
 
 
-async def _find(key: str, kind: int, call: Call) -> Coordinator:
+async def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     try:
-        node = await _node(key, kind, call)
+        node = await _node(key, kind, context)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=code_of(error), error_message=error.message
@@ -57,18 +57,18 @@ async def _find(key: str, kind: int, call: Call) -> Coordinator:
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message=None)
 
 
-async def _node(key: str, kind: int, call: Call) -> Node:
+async def _node(key: str, kind: int, context: RequestContext) -> Node:
     name = TOPICS.get(kind)
-    if kind == SHARE and call.version >= SHARE_SINCE:
-        call.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    if kind == SHARE and context.version >= SHARE_SINCE:
+        context.require(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     if name is None:
         raise InvalidRequestError(f"coordinators of type {kind} are not served by this version")
     if key is None:
         raise InvalidGroupIdError
-    call.require(ACLOperation.DESCRIBE, KINDS[kind], key)
-    topic = await topic_creation.create_internal(call.services, name)
+    context.require(ACLOperation.DESCRIBE, KINDS[kind], key)
+    topic = await topic_creation.create_internal(context.broker, name)
     leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
-    broker = call.services.image.brokers.get(leader)
+    broker = context.broker.image.brokers.get(leader)
     if leader == NO_LEADER or broker is None:
         raise CoordinatorNotAvailableError
-    return broker.node(call.connection.listener.name)
+    return broker.node(context.connection.listener.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from ottla.broker.config.resources.client_metrics import subscriptions
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.telemetry import Client
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.get_telemetry_subscriptions import (
@@ -18,13 +18,13 @@ ACCEPTED = [CODEC_IDS[name] for name in ("zstd", "lz4", "gzip", "snappy")]
 """In the order that we like them."""
 
 
-def handle(request: GetTelemetrySubscriptionsRequest, call: Call) -> GetTelemetrySubscriptionsResponse:
+def handle(request: GetTelemetrySubscriptionsRequest, context: RequestContext) -> GetTelemetrySubscriptionsResponse:
     """The client's wish list; a client without an id gets one."""
-    telemetry = call.services.telemetry
+    telemetry = context.broker.telemetry
     telemetry.check_has_receivers()
     own_id = request.client_instance_id
-    client = client_of(uuid.uuid4() if own_id == ZERO_UUID else own_id, call)
-    wish = telemetry.subscribe(client, subscriptions(call))
+    client = client_of(uuid.uuid4() if own_id == ZERO_UUID else own_id, context)
+    wish = telemetry.subscribe(client, subscriptions(context))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=client.client_instance_id,
         subscription_id=wish.subscription_id,
@@ -36,8 +36,8 @@ def handle(request: GetTelemetrySubscriptionsRequest, call: Call) -> GetTelemetr
     )
 
 
-def client_of(instance_id: uuid.UUID, call: Call) -> Client:
+def client_of(instance_id: uuid.UUID, context: RequestContext) -> Client:
     """Who asks."""
-    name, _, version = str(call.connection.state.get("software", "unknown unknown")).partition(" ")
-    host, _, port = call.connection.peer.rpartition(":")
-    return Client(instance_id, call.client_id, name, version, host, port)
+    name, _, version = str(context.connection.state.get("software", "unknown unknown")).partition(" ")
+    host, _, port = context.connection.peer.rpartition(":")
+    return Client(instance_id, context.client_id, name, version, host, port)

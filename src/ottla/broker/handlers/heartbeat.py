@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.security.acl import ResourceType
 
 
-def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Note the sign of life; what the member has to do is raised."""
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    call.services.groups.check(request.group_id)
-    call.services.groups.groups.heartbeat(request)
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    context.broker.groups.check(request.group_id)
+    context.broker.groups.groups.heartbeat(request)
     return HeartbeatResponse()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from ottla.broker.config.resources import table
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.config.options import words
 from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation
@@ -24,19 +24,25 @@ from ottla.protocol.messages.incremental_alter_configs import (
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
-def handle(request: IncrementalAlterConfigsRequest, call: Call) -> Awaitable[IncrementalAlterConfigsResponse]:
+def handle(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> Awaitable[IncrementalAlterConfigsResponse]:
     """Change each resource; one that fails does not stop the others."""
-    return _alter_all(request, call)
+    return _alter_all(request, context)
 
 
-async def _alter_all(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+async def _alter_all(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
-            await alter(resource.resource_type, resource.resource_name, _changes(resource), request.validate_only, call)
+            await alter(
+                resource.resource_type, resource.resource_name, _changes(resource), request.validate_only, context
+            )
         except KafkaError as error:
             answer.error_code, answer.error_message = code_of(error), error.message
         answers.append(answer)
@@ -49,20 +55,20 @@ Change = Callable[[Mapping[str, str], Words], Mapping[str, str | None]]
 """The options that a resource is to have, from those that are set on it."""
 
 
-async def alter(kind: int, name: str, change: Change, validate_only: bool, call: Call) -> None:
+async def alter(kind: int, name: str, change: Change, validate_only: bool, context: RequestContext) -> None:
     """Give a resource the options that `change` makes of its present ones."""
-    resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, call)
+    resource = table.permitted(kind, name, ACLOperation.ALTER_CONFIGS, context)
 
     def words_in(option: str) -> tuple[str, ...]:
         if option not in resource.lists:
             raise InvalidConfigError(f"{option} is not a list; nothing can be appended to it or taken from it")
-        return words()(next((e.value for e in resource.entries(name, call) if e.name == option), None) or "")
+        return words()(next((e.value for e in resource.entries(name, context) if e.name == option), None) or "")
 
-    resource.options(name, call)  # raises where there is nothing of this name
-    async with call.services.options.changing(resource.path(name)):
-        checked = resource.check(name, change(resource.options(name, call), words_in), call)
+    resource.options(name, context)  # raises where there is nothing of this name
+    async with context.broker.config_store.changing(resource.path(name)):
+        checked = resource.check(name, change(resource.options(name, context), words_in), context)
         if not validate_only:
-            await resource.set(name, checked, call)
+            await resource.set(name, checked, context)
 
 
 def _changes(resource: AlterConfigsResource) -> Change:

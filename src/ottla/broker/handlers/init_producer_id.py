@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import InvalidRequestError
@@ -24,18 +24,18 @@ FENCED_SINCE = 4
 """The version that knows PRODUCER_FENCED."""
 
 
-def handle(request: InitProducerIdRequest, call: Call) -> Awaitable[InitProducerIdResponse]:
+def handle(request: InitProducerIdRequest, context: RequestContext) -> Awaitable[InitProducerIdResponse]:
     """Hand out a producer id, or the next epoch of a transactional id."""
-    _authorize(request, call)
-    return _answer(request, call)
+    _authorize(request, context)
+    return _answer(request, context)
 
 
-async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+async def _answer(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=await call.services.producer_ids.next_id(), producer_epoch=0)
-    with in_known_terms(call.version, FENCED_SINCE):
-        producer = await call.services.transactions.init_producer(
+        return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)
+    with in_known_terms(context.version, FENCED_SINCE):
+        producer = await context.broker.transactions.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,
             expected,
@@ -45,17 +45,17 @@ async def _answer(request: InitProducerIdRequest, call: Call) -> InitProducerIdR
     return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
 
 
-def _authorize(request: InitProducerIdRequest, call: Call) -> None:
+def _authorize(request: InitProducerIdRequest, context: RequestContext) -> None:
     """Raise the error of who may not have what is asked for; who may write to some topic may number records."""
     name = request.transactional_id
     if name is not None:
-        call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
         if request.enable_2pc:
-            call.require(ACLOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
-    elif not call.allows(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not call.allows_some(
+            context.require(ACLOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, name)
+    elif not context.allows(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.allows_some(
         ACLOperation.WRITE, ResourceType.TOPIC
     ):
-        raise call.refusal(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+        raise context.deny(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 def _expected(request: InitProducerIdRequest) -> Producer | None:

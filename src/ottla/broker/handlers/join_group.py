@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.topic_visibility import client_of
-from ottla.broker.services import Call
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
@@ -13,20 +13,20 @@ from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.security.acl import ResourceType
 
 
-def handle(request: JoinGroupRequest, call: Call) -> Awaitable[Response]:
+def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
     """Answered when the rebalance is complete."""
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    check_size((protocol.metadata for protocol in request.protocols), call)
-    runtime = call.services.groups
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    check_size((protocol.metadata for protocol in request.protocols), context)
+    runtime = context.broker.groups
     if request.group_id:
         runtime.check(request.group_id)
     token = runtime.response_future()
-    runtime.execute(request.group_id, runtime.groups.join(request, call.version, client_of(call), token))
+    runtime.execute(request.group_id, runtime.groups.join(request, context.version, client_of(context), token))
     return token
 
 
-def check_size(parts: Iterable[bytes], call: Call) -> None:
+def check_size(parts: Iterable[bytes], context: RequestContext) -> None:
     """Raise InvalidRequestError for more than a record of the group can hold; it would only fill the memory."""
-    size, most = sum(map(len, parts)), call.services.config.message_max_bytes
+    size, most = sum(map(len, parts)), context.broker.config.message_max_bytes
     if size > most:
         raise InvalidRequestError(f"a member's data has {size} bytes; message.max.bytes={most} are allowed")

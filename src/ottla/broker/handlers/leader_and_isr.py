@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaStorageError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.leader_and_isr import (
@@ -22,34 +22,34 @@ from ottla.protocol.messages.leader_and_isr import (
 TOPIC_IDS_SINCE = 5
 
 
-def handle(request: LeaderAndIsrRequest, call: Call) -> Awaitable[LeaderAndIsrResponse]:
+def handle(request: LeaderAndIsrRequest, context: RequestContext) -> Awaitable[LeaderAndIsrResponse]:
     """Take the roles over."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
-    await call.services.following.leader_and_isr(request)
-    if call.version >= TOPIC_IDS_SINCE:
+async def _answer(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+    await context.broker.controller_requests.leader_and_isr(request)
+    if context.version >= TOPIC_IDS_SINCE:
         return LeaderAndIsrResponse(
             topics=[
-                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=_outcomes(topic, call))
+                LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=_outcomes(topic, context))
                 for topic in request.topic_states
             ]
         )
-    errors = [error for topic in request.topic_states for error in _outcomes(topic, call)]
+    errors = [error for topic in request.topic_states for error in _outcomes(topic, context)]
     for state in request.ungrouped_partition_states:
-        errors.append(_outcome(TopicPartition(state.topic_name, state.partition_index), call))
+        errors.append(_outcome(TopicPartition(state.topic_name, state.partition_index), context))
     return LeaderAndIsrResponse(partition_errors=errors)
 
 
-def _outcomes(topic: LeaderAndIsrTopicState, call: Call) -> list[LeaderAndIsrPartitionError]:
-    return [_outcome(TopicPartition(topic.topic_name, p.partition_index), call) for p in topic.partition_states]
+def _outcomes(topic: LeaderAndIsrTopicState, context: RequestContext) -> list[LeaderAndIsrPartitionError]:
+    return [_outcome(TopicPartition(topic.topic_name, p.partition_index), context) for p in topic.partition_states]
 
 
-def _outcome(tp: TopicPartition, call: Call) -> LeaderAndIsrPartitionError:
+def _outcome(tp: TopicPartition, context: RequestContext) -> LeaderAndIsrPartitionError:
     """Whether the replica can do its work: one whose disk has failed cannot, and the controller has others lead."""
-    services = call.services
-    partition, known = services.partitions.get(tp), services.image.partition(tp)
-    has_none = partition is None and known is not None and services.broker_id in known.replicas
+    broker = context.broker
+    partition, known = broker.partitions.get(tp), broker.image.partition(tp)
+    has_none = partition is None and known is not None and broker.broker_id in known.replicas
     code = KafkaStorageError.code if has_none or (partition is not None and partition.failed) else 0
     return LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code or 0)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation
 from ottla.protocol.message import Response
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.security.acl import ResourceType
 
 
-def handle(request: LeaveGroupRequest, call: Call) -> Awaitable[Response]:
+def handle(request: LeaveGroupRequest, context: RequestContext) -> Awaitable[Response]:
     """Remove the members, which starts a rebalance among those who stay."""
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    runtime = call.services.groups
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    runtime = context.broker.groups
     runtime.check(request.group_id)
     token = runtime.response_future()
-    runtime.execute(request.group_id, runtime.groups.leave(request, call.version, token))
+    runtime.execute(request.group_id, runtime.groups.leave(request, context.version, token))
     return token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.config.resources.table import CLIENT_METRICS, RESOURCES
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import UnsupportedVersionError
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -12,15 +12,15 @@ from ottla.protocol.messages.list_config_resources import (
 )
 
 
-def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Those of the types asked for; of all types when none is named."""
-    wanted = request.resource_types or list(RESOURCES) if call.version >= 1 else [CLIENT_METRICS]
+    wanted = request.resource_types or list(RESOURCES) if context.version >= 1 else [CLIENT_METRICS]
     if not RESOURCES.keys() >= set(wanted):
         raise UnsupportedVersionError(f"resource types {sorted(set(wanted) - RESOURCES.keys())} are not known")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in sorted(set(wanted))
-            for name in RESOURCES[kind].names(call)
+            for name in RESOURCES[kind].names(context)
         ]
     )

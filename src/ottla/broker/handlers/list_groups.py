@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.security.acl import ResourceType
 
 
-def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List what passes the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    runtime = call.services.groups
-    hidden = _hidden(runtime.groups.by_id, call)
+    runtime = context.broker.groups
+    hidden = _hidden(runtime.groups.by_id, context)
     return ListGroupsResponse(
         error_code=code_of(CoordinatorLoadInProgressError()) if runtime.shards.are_loading else 0,
         groups=[
@@ -37,7 +37,7 @@ def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     )
 
 
-def _hidden(group_ids: Iterable[str], call: Call) -> Collection[str]:
-    if call.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
+def _hidden(group_ids: Iterable[str], context: RequestContext) -> Collection[str]:
+    if context.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
         return ()
-    return call.denied(ACLOperation.DESCRIBE, ResourceType.GROUP, group_ids)
+    return context.unauthorized(ACLOperation.DESCRIBE, ResourceType.GROUP, group_ids)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import (
     InvalidRequestError,
     KafkaError,
@@ -64,18 +64,22 @@ CONSUMER = -1
 """The replica id of who is no replica."""
 
 
-def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Look up each partition."""
-    if request.replica_id != CONSUMER and not call.is_broker:
+    if request.replica_id != CONSUMER and not context.is_broker:
         request.replica_id = CONSUMER  # reads as far as consumers do
     times = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
-    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics))
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(topic.name, p, request, call, refused, twice=times[topic.name, p.partition_index] > 1)
+                    _answer(
+                        topic.name, p, request, context, unauthorized, twice=times[topic.name, p.partition_index] > 1
+                    )
                     for p in topic.partitions
                 ],
             )
@@ -88,20 +92,20 @@ def _answer(
     topic: str,
     want: ListOffsetsPartition,
     request: ListOffsetsRequest,
-    call: Call,
-    refused: Collection[str],
+    context: RequestContext,
+    unauthorized: Collection[str],
     *,
     twice: bool,
 ) -> ListOffsetsPartitionResponse:
     try:
-        if topic in refused:
+        if topic in unauthorized:
             raise TopicAuthorizationFailedError
-        if twice and call.version > 0:
+        if twice and context.version > 0:
             raise InvalidRequestError(f"{topic}-{want.partition_index} is in the request twice")
-        if want.timestamp < 0 and call.version < KNOWN_SINCE.get(want.timestamp, call.version + 1):
-            raise UnsupportedVersionError(f"version {call.version} does not know the time {want.timestamp}")
-        partition = call.services.partitions.leader(call.services.image, TopicPartition(topic, want.partition_index))
-        if call.version == 0:
+        if want.timestamp < 0 and context.version < KNOWN_SINCE.get(want.timestamp, context.version + 1):
+            raise UnsupportedVersionError(f"version {context.version} does not know the time {want.timestamp}")
+        partition = context.broker.partitions.leader(context.broker.image, TopicPartition(topic, want.partition_index))
+        if context.version == 0:
             return ListOffsetsPartitionResponse(
                 partition_index=want.partition_index,
                 old_style_offsets=_segments(partition, want, from_consumer=request.replica_id == CONSUMER),
@@ -109,7 +113,7 @@ def _answer(
         partition.check_epoch(want.current_leader_epoch)
         found = _look_up(partition, want.timestamp, _end(partition, request))
         if request.replica_id == CONSUMER and partition.is_hw_behind_epoch_start and _is_late(want.timestamp, found):
-            raise OffsetNotAvailableError if call.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
+            raise OffsetNotAvailableError if context.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=want.partition_index, error_code=code_of(error))
     return ListOffsetsPartitionResponse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.reassignment_rules import is_moving
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.protocol.messages.list_partition_reassignments import (
@@ -13,10 +13,10 @@ from ottla.protocol.messages.list_partition_reassignments import (
 )
 
 
-def handle(request: ListPartitionReassignmentsRequest, call: Call) -> ListPartitionReassignmentsResponse:
+def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
     """Those that were asked for, as far as they move; the controller knows."""
-    call.services.controller.office  # noqa: B018 - raises on brokers that may not know
-    topics = call.services.image.topics
+    context.broker.controller.office  # noqa: B018 - raises on brokers that may not know
+    topics = context.broker.image.topics
     if request.topics is None:
         asked = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}
     else:

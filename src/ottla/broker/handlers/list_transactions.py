@@ -6,7 +6,7 @@ Ids that the client may not describe are left out.
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.transaction.transaction import State, Transaction
 from ottla.errors import CoordinatorLoadInProgressError, code_of
@@ -21,15 +21,17 @@ from ottla.security.acl import ResourceType
 ANY_AGE = -1
 
 
-def handle(request: ListTransactionsRequest, call: Call) -> ListTransactionsResponse:
+def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List what passes all filters."""
     states = {state.value for state in State}
-    found = [t for t in call.services.transactions.by_id.values() if _passes(t, request, call.services.clock.now_ms())]
+    found = [
+        t for t in context.broker.transactions.by_id.values() if _passes(t, request, context.broker.clock.now_ms())
+    ]
     if request.transactional_id_pattern:
         matching = regex.matching(request.transactional_id_pattern, [t.id for t in found])
         found = [t for t in found if t.id in matching]
-    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, [t.id for t in found])
-    loading = call.services.transactions.shards.are_loading
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, [t.id for t in found])
+    loading = context.broker.transactions.shards.are_loading
     return ListTransactionsResponse(
         error_code=code_of(CoordinatorLoadInProgressError()) if loading else 0,
         unknown_state_filters=[wanted for wanted in request.state_filters if wanted not in states],

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_cluster, on_topic
-from ottla.broker.services import Call
 from ottla.broker.topic_creation import create_missing
 from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.errors import (
@@ -47,94 +47,94 @@ PARTITIONS_AT_ONCE = 1000
 """Partitions that are described before other requests get their turn."""
 
 
-def handle(request: MetadataRequest, call: Call) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describe what is asked for; create what is missing first."""
-    image = call.services.image
-    if request.topics is None or (call.version == 0 and not request.topics):
-        denied = _denied(image.topics, call)
-        return _describe(request, call, [topic for topic in image.topics.values() if topic.name not in denied])
+    image = context.broker.image
+    if request.topics is None or (context.version == 0 and not request.topics):
+        unauthorized = _unauthorized(image.topics, context)
+        return _describe(request, context, [topic for topic in image.topics.values() if topic.name not in unauthorized])
     missing = {
         t.name for t in request.topics if t.name is not None and t.topic_id == ZERO_UUID and t.name not in image.topics
     }
-    if missing and call.services.config.auto_create_topics_enable and request.allow_auto_topic_creation:
-        return _create_then_answer(request, call, missing.difference(_denied(missing, call)))
-    return _answer(request, call, {})
+    if missing and context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation:
+        return _create_then_answer(request, context, missing.difference(_unauthorized(missing, context)))
+    return _answer(request, context, {})
 
 
-def _denied(names: Collection[str], call: Call) -> Collection[str]:
-    return call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
+def _unauthorized(names: Collection[str], context: RequestContext) -> Collection[str]:
+    return context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
-async def _create_then_answer(request: MetadataRequest, call: Call, missing: set[str]) -> MetadataResponse:
+async def _create_then_answer(request: MetadataRequest, context: RequestContext, missing: set[str]) -> MetadataResponse:
     errors: dict[str, KafkaError] = {}
-    if not call.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
-        errors |= call.refused(ACLOperation.CREATE, ResourceType.TOPIC, missing)
+    if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
+        errors |= context.unauthorized_errors(ACLOperation.CREATE, ResourceType.TOPIC, missing)
     for name in sorted(missing - errors.keys()):
         try:
-            await create_missing(call.services, name)
+            await create_missing(context.broker, name)
             errors[name] = UnknownTopicOrPartitionError()
         except TopicAlreadyExistsError:
             pass  # another client was faster
         except KafkaError as error:
             errors[name] = error
-    answer = _answer(request, call, errors)
+    answer = _answer(request, context, errors)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _answer(
-    request: MetadataRequest, call: Call, errors: Mapping[str, KafkaError]
+    request: MetadataRequest, context: RequestContext, errors: Mapping[str, KafkaError]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     # not before something was created: by then more ids may have names
-    names = _names(request.topics or [], call.services.image)
-    errors = {**errors, **call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
-    return _describe(request, call, [_asked(topic, errors, call) for topic in request.topics or ()])
+    names = _names(request.topics or [], context.broker.image)
+    errors = {**errors, **context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)}
+    return _describe(request, context, [_asked(topic, errors, context) for topic in request.topics or ()])
 
 
 def _asked(
-    asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], call: Call
+    asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext
 ) -> TopicImage | MetadataResponseTopic:
     """One topic that was asked for, or why nothing is told of it. By id, not even its name."""
     try:
-        return _find(asked, errors, call)
+        return _find(asked, errors, context)
     except KafkaError as error:
-        name = asked.name if call.version >= TOPIC_IDS_SINCE else asked.name or ""
+        name = asked.name if context.version >= TOPIC_IDS_SINCE else asked.name or ""
         return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=asked.topic_id)
 
 
 def _describe(
-    request: MetadataRequest, call: Call, found: Sequence[TopicImage | MetadataResponseTopic]
+    request: MetadataRequest, context: RequestContext, found: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Describe topics; with many partitions other requests get their turn in between."""
     if sum(len(topic.partitions) for topic in found) > PARTITIONS_AT_ONCE:
-        return _describe_in_turns(request, call, found)
-    return _response(request, call, [_described(topic, request, call) for topic in found])
+        return _describe_in_turns(request, context, found)
+    return _response(request, context, [_described(topic, request, context) for topic in found])
 
 
 async def _describe_in_turns(
-    request: MetadataRequest, call: Call, found: Sequence[TopicImage | MetadataResponseTopic]
+    request: MetadataRequest, context: RequestContext, found: Sequence[TopicImage | MetadataResponseTopic]
 ) -> MetadataResponse:
     described, partitions = [], 0
     for topic in found:
-        described.append(_described(topic, request, call))
+        described.append(_described(topic, request, context))
         partitions += len(topic.partitions)
         if partitions >= PARTITIONS_AT_ONCE:
             partitions = 0
             await asyncio.sleep(0)
-    return _response(request, call, described)
+    return _response(request, context, described)
 
 
 def _described(
-    topic: TopicImage | MetadataResponseTopic, request: MetadataRequest, call: Call
+    topic: TopicImage | MetadataResponseTopic, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     if isinstance(topic, MetadataResponseTopic):
         return topic
-    return _topic(topic, _operations(request, topic, call), call)
+    return _topic(topic, _operations(request, topic, context), context)
 
 
-def _find(asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], call: Call) -> TopicImage:
-    image, name = call.services.image, asked.name
+def _find(asked: MetadataRequestTopic, errors: Mapping[str, KafkaError], context: RequestContext) -> TopicImage:
+    image, name = context.broker.image, asked.name
     by_id = asked.topic_id != ZERO_UUID
-    if call.version < TOPIC_IDS_SINCE and (by_id or name is None):
+    if context.version < TOPIC_IDS_SINCE and (by_id or name is None):
         raise InvalidRequestError
     if by_id:
         name = image.names.get(asked.topic_id)
@@ -158,39 +158,41 @@ def _names(asked: list[MetadataRequestTopic], image: ClusterImage) -> Iterator[s
             yield name
 
 
-def _response(request: MetadataRequest, call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    image = call.services.image
-    nodes = [broker.node(call.connection.listener.name) for broker in image.brokers.values()]
+def _response(
+    request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    image = context.broker.image
+    nodes = [broker.node(context.connection.listener.name) for broker in image.brokers.values()]
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in nodes],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=on_cluster(call) if request.include_cluster_authorized_operations else UNASKED,
+        cluster_authorized_operations=on_cluster(context) if request.include_cluster_authorized_operations else UNASKED,
     )
 
 
-def _operations(request: MetadataRequest, topic: TopicImage, call: Call) -> int:
-    return on_topic(call, topic.name) if request.include_topic_authorized_operations else UNASKED
+def _operations(request: MetadataRequest, topic: TopicImage, context: RequestContext) -> int:
+    return on_topic(context, topic.name) if request.include_topic_authorized_operations else UNASKED
 
 
-def _topic(topic: TopicImage, operations: int, call: Call) -> MetadataResponseTopic:
+def _topic(topic: TopicImage, operations: int, context: RequestContext) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(index, p, call) for index, p in enumerate(topic.partitions)],
+        partitions=[_partition(index, p, context) for index, p in enumerate(topic.partitions)],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(index: int, p: PartitionImage, call: Call) -> MetadataResponsePartition:
+def _partition(index: int, p: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
     """One partition. Clients of version 0 look every replica up among the brokers, and fail where it is not there."""
-    brokers = call.services.image.brokers
+    brokers = context.broker.image.brokers
     leader = p.leader if p.leader in brokers else NO_LEADER
     offline = [replica for replica in p.replicas if replica not in brokers]
     replicas, isr, code = list(p.replicas), list(p.isr), 0
-    if call.version == 0:
+    if context.version == 0:
         replicas, isr = ([r for r in ids if r in brokers] for ids in (replicas, isr))
         code = code_of(ReplicaNotAvailableError()) if offline else 0
     return MetadataResponsePartition(

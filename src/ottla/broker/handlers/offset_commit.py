@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import Committed, offset_record
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.runtime.result import Record
@@ -33,46 +33,48 @@ IN_REGISTRY = 0
 TOPIC_IDS_SINCE = 10
 
 
-def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def handle(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit what may be committed; answer when it is safe."""
     try:
-        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+        context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     except KafkaError as error:
         return _all_failed(request, error)
-    return _commit_in_registry(request, call) if call.version == IN_REGISTRY else _commit(request, call)
+    return _commit_in_registry(request, context) if context.version == IN_REGISTRY else _commit(request, context)
 
 
-async def _commit(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+async def _commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     accepted: list[Record] = []
-    response = OffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
+    response = OffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
         try:
-            await _append(request, call, accepted)
+            await _append(request, context, accepted)
         except KafkaError as error:
             fail(response.topics, error)
     return response
 
 
-def _append(request: OffsetCommitRequest, call: Call, accepted: list[Record]) -> Awaitable[None]:
+def _append(request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> Awaitable[None]:
     # in one step with the append: in between the group could be lost to another broker, and come back changed
-    runtime = call.services.groups
+    runtime = context.broker.groups
     runtime.check(request.group_id)
     who = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    runtime.offsets.check_commit(request.group_id, who, call.version)
+    runtime.offsets.check_commit(request.group_id, who, context.version)
     return runtime.append(request.group_id, accepted)
 
 
-async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+async def _commit_in_registry(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     topics = []
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
             answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             try:
-                tp = TopicPartition(readable(topic, call, TOPIC_IDS_SINCE), partition.partition_index)
-                check_partition(tp, call)
-                call.services.groups.offsets.check(partition.committed_metadata)
-                await call.services.old_offsets.set(request.group_id, tp, partition.committed_offset)
+                tp = TopicPartition(readable(topic, context, TOPIC_IDS_SINCE), partition.partition_index)
+                check_partition(tp, context)
+                context.broker.groups.offsets.check(partition.committed_metadata)
+                await context.broker.zookeeper_offsets.set(request.group_id, tp, partition.committed_offset)
             except KafkaError as error:
                 answer.error_code = code_of(error)
             answers.append(answer)
@@ -81,28 +83,28 @@ async def _commit_in_registry(request: OffsetCommitRequest, call: Call) -> Offse
 
 
 def _topic(
-    topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, call: Call, accepted: list[Record]
+    topic: OffsetCommitRequestTopic, request: OffsetCommitRequest, context: RequestContext, accepted: list[Record]
 ) -> OffsetCommitResponseTopic:
     def take(tp: TopicPartition, partition: OffsetCommitRequestPartition) -> None:
-        accepted.append(_record(tp, partition, request, call))
+        accepted.append(_record(tp, partition, request, context))
 
     answers = [
         OffsetCommitResponsePartition(partition_index=index, error_code=code)
-        for index, code in codes_of(topic, call, TOPIC_IDS_SINCE, take)
+        for index, code in codes_of(topic, context, TOPIC_IDS_SINCE, take)
     ]
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
 def _record(
-    tp: TopicPartition, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, call: Call
+    tp: TopicPartition, partition: OffsetCommitRequestPartition, request: OffsetCommitRequest, context: RequestContext
 ) -> Record:
-    services = call.services
-    now = services.clock.now_ms()
+    broker = context.broker
+    now = broker.clock.now_ms()
     own = request.retention_time_ms
     committed = Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
-        services.groups.offsets.check(partition.committed_metadata),
+        broker.groups.offsets.check(partition.committed_metadata),
         now if partition.commit_timestamp == NOW else partition.commit_timestamp,
         now + own if own != DEFAULT_RETENTION else -1,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.result import Record
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
 from ottla.model import ACLOperation, TopicPartition
@@ -17,22 +17,24 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: OffsetDeleteRequest, call: Call) -> Awaitable[OffsetDeleteResponse]:
+def handle(request: OffsetDeleteRequest, context: RequestContext) -> Awaitable[OffsetDeleteResponse]:
     """Delete what may be deleted; partitions without an offset are no error."""
-    call.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
-    return _delete(request, call)
+    context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
+    return _delete(request, context)
 
 
-async def _delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
-    runtime = call.services.groups
+async def _delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    runtime = context.broker.groups
     runtime.check(request.group_id)
     wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
-    refused = call.refused(ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics)
+    )
     codes: dict[TopicPartition, int] = {}
     gone: list[Record] = []
     for tp, record in runtime.offsets.delete(request.group_id, wanted):
-        denied = refused.get(tp.topic)
-        codes[tp] = _code(tp, record, call) if denied is None else code_of(denied)
+        error = unauthorized.get(tp.topic)
+        codes[tp] = _code(tp, record, context) if error is None else code_of(error)
         if not codes[tp] and record is not None and runtime.offsets.has(request.group_id, tp):
             gone.append(record)
     try:
@@ -44,8 +46,8 @@ async def _delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespo
     )
 
 
-def _code(tp: TopicPartition, record: Record | None, call: Call) -> int:
-    if call.services.image.partition(tp) is None:
+def _code(tp: TopicPartition, record: Record | None, context: RequestContext) -> int:
+    if context.broker.image.partition(tp) is None:
         return code_of(UnknownTopicOrPartitionError())
     return code_of(GroupSubscribedToTopicError()) if record is None else 0
 

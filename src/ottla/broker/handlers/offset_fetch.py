@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import Committed
 from ottla.errors import (
     KafkaError,
@@ -46,17 +46,19 @@ ERROR_SINCE = 2
 """The version from which there is an error for the whole answer; before, each partition carries it."""
 
 
-def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Look up each group."""
-    if call.version == IN_REGISTRY:
-        return _fetch_from_registry(request, call)
-    if call.version >= SEVERAL_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(group, request.require_stable, call) for group in request.groups])
+    if context.version == IN_REGISTRY:
+        return _fetch_from_registry(request, context)
+    if context.version >= SEVERAL_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=[_group(group, request.require_stable, context) for group in request.groups])
     topics = None
     if request.topics is not None:
         topics = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics]
-    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, call)
-    if found.error_code and call.version < ERROR_SINCE:
+    found = _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=topics), request.require_stable, context)
+    if found.error_code and context.version < ERROR_SINCE:
         found.topics = [_failed(topic, found.error_code) for topic in topics or ()]
     return OffsetFetchResponse(
         error_code=found.error_code,
@@ -79,20 +81,22 @@ def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse | Awa
     )
 
 
-async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+async def _fetch_from_registry(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
     except KafkaError as error:
-        return OffsetFetchResponse(topics=[_refused_by_registry(t, error) for t in request.topics or ()])
-    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics or ()))
+        return OffsetFetchResponse(topics=[_failed_topic(t, error) for t in request.topics or ()])
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in request.topics or ())
+    )
     topics = []
     for topic in request.topics or ():
-        if topic.name in refused:
-            topics.append(_refused_by_registry(topic, refused[topic.name]))
+        if topic.name in unauthorized:
+            topics.append(_failed_topic(topic, unauthorized[topic.name]))
             continue
         answers = []
         for index in topic.partition_indexes:
-            found = await call.services.old_offsets.get(request.group_id, TopicPartition(topic.name, index))
+            found = await context.broker.zookeeper_offsets.get(request.group_id, TopicPartition(topic.name, index))
             answers.append(
                 OffsetFetchResponsePartition(
                     partition_index=index,
@@ -105,7 +109,7 @@ async def _fetch_from_registry(request: OffsetFetchRequest, call: Call) -> Offse
     return OffsetFetchResponse(topics=topics)
 
 
-def _refused_by_registry(topic: OffsetFetchRequestTopic, error: KafkaError) -> OffsetFetchResponseTopic:
+def _failed_topic(topic: OffsetFetchRequestTopic, error: KafkaError) -> OffsetFetchResponseTopic:
     answers = [
         OffsetFetchResponsePartition(
             partition_index=index, committed_offset=NOTHING.offset, metadata="", error_code=code_of(error)
@@ -115,23 +119,23 @@ def _refused_by_registry(topic: OffsetFetchRequestTopic, error: KafkaError) -> O
     return OffsetFetchResponseTopic(name=topic.name, partitions=answers)
 
 
-def _group(group: OffsetFetchRequestGroup, stable: bool, call: Call) -> OffsetFetchResponseGroup:
+def _group(group: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
     try:
-        call.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        call.services.groups.check(group.group_id)
-        call.services.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        context.require(ACLOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        context.broker.groups.check(group.group_id)
+        context.broker.groups.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(error))
-    committed = call.services.groups.offsets.by_group.get(group.group_id, {})
-    topics = [_topic(wanted, committed) for wanted in _wanted(group, committed, call)]
+    committed = context.broker.groups.offsets.by_group.get(group.group_id, {})
+    topics = [_topic(wanted, committed) for wanted in _wanted(group, committed, context)]
     if stable:
-        _hide_unstable(group.group_id, topics, call)
+        _hide_unstable(group.group_id, topics, context)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], call: Call) -> None:
+def _hide_unstable(group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext) -> None:
     """An offset that an open transaction may change is not told; the client asks again (KIP-447)."""
-    pending = call.services.groups.offsets.pending
+    pending = context.broker.groups.offsets.pending
     for topic in topics:
         for partition in topic.partitions:
             if not partition.error_code and pending.has(
@@ -160,27 +164,31 @@ class Wanted(NamedTuple):
     """Why nothing is told."""
 
 
-def _wanted(group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], call: Call) -> list[Wanted]:
+def _wanted(
+    group: OffsetFetchRequestGroup, committed: dict[TopicPartition, Committed], context: RequestContext
+) -> list[Wanted]:
     if group.topics is None:
-        return _all(committed, call)
-    named = [_named(topic, call) for topic in group.topics]
-    refused = call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.name for t in named if t.error is None))
-    return [wanted._replace(error=wanted.error or refused.get(wanted.name)) for wanted in named]
+        return _all(committed, context)
+    named = [_named(topic, context) for topic in group.topics]
+    unauthorized = context.unauthorized_errors(
+        ACLOperation.DESCRIBE, ResourceType.TOPIC, (t.name for t in named if t.error is None)
+    )
+    return [wanted._replace(error=wanted.error or unauthorized.get(wanted.name)) for wanted in named]
 
 
-def _named(topic: OffsetFetchRequestTopics, call: Call) -> Wanted:
-    if call.version < TOPIC_IDS_SINCE:
+def _named(topic: OffsetFetchRequestTopics, context: RequestContext) -> Wanted:
+    if context.version < TOPIC_IDS_SINCE:
         return Wanted(topic.name, ZERO_UUID, topic.partition_indexes)
-    name = call.services.image.names.get(topic.topic_id)
+    name = context.broker.image.names.get(topic.topic_id)
     error = UnknownTopicIdError() if name is None else None
     return Wanted(name or "", topic.topic_id, topic.partition_indexes, error)
 
 
-def _all(committed: dict[TopicPartition, Committed], call: Call) -> list[Wanted]:
-    hidden = call.denied(ACLOperation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in committed))
+def _all(committed: dict[TopicPartition, Committed], context: RequestContext) -> list[Wanted]:
+    hidden = context.unauthorized(ACLOperation.DESCRIBE, ResourceType.TOPIC, (tp.topic for tp in committed))
     found = []
     for name, partitions in groupby(sorted(committed), key=lambda tp: tp.topic):
-        topic = call.services.image.topics.get(name)
+        topic = context.broker.image.topics.get(name)
         if name not in hidden:
             found.append(Wanted(name, topic.id if topic else ZERO_UUID, [tp.partition for tp in partitions]))
     return found

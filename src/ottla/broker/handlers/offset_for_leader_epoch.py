@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaError, TopicAuthorizationFailedError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -20,29 +20,33 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     """Look up each partition."""
-    refused: Collection[str] = ()
-    if not call.is_broker:
+    unauthorized: Collection[str] = ()
+    if not context.is_broker:
         names = {t.topic for t in request.topics}
         is_replica = request.replica_id >= 0
-        refused = names if is_replica else call.refused(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
+        unauthorized = (
+            names if is_replica else context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, names)
+        )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=t.topic, partitions=[_answer(t.topic, p, call, refused) for p in t.partitions]
+                topic=t.topic, partitions=[_answer(t.topic, p, context, unauthorized) for p in t.partitions]
             )
             for t in request.topics
         ]
     )
 
 
-def _answer(topic: str, want: OffsetForLeaderPartition, call: Call, refused: Collection[str]) -> EpochEndOffset:
-    services = call.services
+def _answer(
+    topic: str, want: OffsetForLeaderPartition, context: RequestContext, unauthorized: Collection[str]
+) -> EpochEndOffset:
+    broker = context.broker
     try:
-        if topic in refused:
+        if topic in unauthorized:
             raise TopicAuthorizationFailedError
-        partition = services.partitions.leader(services.image, TopicPartition(topic, want.partition))
+        partition = broker.partitions.leader(broker.image, TopicPartition(topic, want.partition))
         partition.check_epoch(want.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=want.partition, error_code=code_of(error))

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Iterator
 from typing import NamedTuple
 
 from ottla.broker import leader_discovery, transaction_verification
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import Admission, Rules, Writer
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import (
@@ -103,33 +103,39 @@ class Wait(NamedTuple):
 Waits = list[Wait]
 
 
-def handle(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition; wait where an append is not safe yet."""
     if request.acks not in (ALL_REPLICAS, 0, 1):
         return _nothing_taken(request, InvalidRequiredAcksError())
     newest = _highest_producer_id(request)
-    if newest >= call.services.producer_ids.end:
-        return _verify_and_take(newest, request, call)
-    return _take(request, call)
+    if newest >= context.broker.producer_ids.end:
+        return _verify_and_take(newest, request, context)
+    return _take(request, context)
 
 
-async def _verify_and_take(newest: int, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+async def _verify_and_take(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Take the batches if their producer ids are allocated; another broker may have done that a moment ago."""
-    if not await call.services.producer_ids.is_allocated(newest):
+    if not await context.broker.producer_ids.is_allocated(newest):
         return _nothing_taken(request, UnknownProducerIdError(f"producer id {newest} was never allocated"))
-    answer = _take(request, call)
+    answer = _take(request, context)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _take(request: ProduceRequest, call: Call) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def _take(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append to each partition; wait where an append is not safe yet."""
-    if call.services.authorizer is not None and not _may_be_transactional(request, call):
+    if context.broker.authorizer is not None and not _may_be_transactional(request, context):
         return _nothing_taken(request, TransactionalIdAuthorizationFailedError())
     if request.transactional_id is None:
-        return _append_all(request, call, NOT_ASKED)
-    if call.version >= JOINS_SINCE or transaction_verification.is_elsewhere(call.services, request.transactional_id):
-        return _join_and_append(request, call)
-    return _append_all(request, call, NOT_ASKED)
+        return _append_all(request, context, NOT_ASKED)
+    if context.version >= JOINS_SINCE or transaction_verification.is_elsewhere(
+        context.broker, request.transactional_id
+    ):
+        return _join_and_append(request, context)
+    return _append_all(request, context, NOT_ASKED)
 
 
 def _highest_producer_id(request: ProduceRequest) -> int:
@@ -144,12 +150,15 @@ def _producer_id(records: RecordData | None) -> int:
     return int.from_bytes(records[PRODUCER_ID_POSITION : PRODUCER_ID_POSITION + 8], "big", signed=True)
 
 
-def _may_be_transactional(request: ProduceRequest, call: Call) -> bool:
+def _may_be_transactional(request: ProduceRequest, context: RequestContext) -> bool:
     """Whether the client may use the transactional id, as far as any batch does."""
     if not any(_has_transactional(data.records) for topic in request.topic_data for data in topic.partition_data):
         return True
     name = request.transactional_id
-    return name is not None and call.why_not(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name) is None
+    return (
+        name is not None
+        and context.authorization_error(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name) is None
+    )
 
 
 def _has_transactional(records: RecordData | None) -> bool:
@@ -165,33 +174,33 @@ def _has_transactional(records: RecordData | None) -> bool:
     return False
 
 
-async def _join_and_append(request: ProduceRequest, call: Call) -> ProduceResponse | None:
-    answer = _append_all(request, call, await _join(request, call))
+async def _join_and_append(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    answer = _append_all(request, context, await _join(request, context))
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-async def _join(request: ProduceRequest, call: Call) -> Admission:
+async def _join(request: ProduceRequest, context: RequestContext) -> Admission:
     """Have the partitions of transactional batches join the transaction."""
     written: dict[Producer, dict[TopicPartition, int]] = {}
-    for tp, header in _transactional(request, call):
+    for tp, header in _transactional(request, context):
         producer = Producer(header.producer_id, header.producer_epoch)
         written.setdefault(producer, {})[tp] = header.base_sequence
     admission = Admission()
     for producer, sequences in written.items():
         writer = Writer(request.transactional_id or "", producer)
-        await transaction_verification.join(call.services, writer, sequences, _rules(call), admission)
+        await transaction_verification.join(context.broker, writer, sequences, _rules(context), admission)
     return admission
 
 
-def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicPartition, BatchHeader]]:
+def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[TopicPartition, BatchHeader]]:
     """The partitions led here that transactional batches are for, those left out that are in the log already."""
     for topic in request.topic_data:
-        name = _name(topic, call)
-        if name is None or not call.allows(ACLOperation.WRITE, ResourceType.TOPIC, name):
+        name = _name(topic, context)
+        if name is None or not context.allows(ACLOperation.WRITE, ResourceType.TOPIC, name):
             continue
         for data in topic.partition_data:
             records = data.records
-            partition = call.services.partitions.led(TopicPartition(name, data.index))
+            partition = context.broker.partitions.led(TopicPartition(name, data.index))
             if records is None or partition is None or not _is_transactional(records):
                 continue
             header = _header(records)
@@ -200,16 +209,16 @@ def _transactional(request: ProduceRequest, call: Call) -> Iterator[tuple[TopicP
 
 
 def _append_all(
-    request: ProduceRequest, call: Call, admission: Admission
+    request: ProduceRequest, context: RequestContext, admission: Admission
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; transactional batches only where their partitions take part."""
     if _compressed_batches(request) > COMPRESSED_AT_ONCE:
-        return _append_in_turns(request, call, admission)
+        return _append_in_turns(request, context, admission)
     waits: Waits = []
     response = ProduceResponse(
-        responses=[_append_topic(topic, request, call, waits, admission) for topic in request.topic_data]
+        responses=[_append_topic(topic, request, context, waits, admission) for topic in request.topic_data]
     )
-    return _answer(response, waits, request, call)
+    return _answer(response, waits, request, context)
 
 
 def _compressed_batches(request: ProduceRequest) -> int:
@@ -223,7 +232,9 @@ def _is_compressed(records: RecordData | None) -> bool:
     return magic_of(records) < MAGIC or _codec(records) != NONE
 
 
-async def _append_in_turns(request: ProduceRequest, call: Call, admission: Admission) -> ProduceResponse | None:
+async def _append_in_turns(
+    request: ProduceRequest, context: RequestContext, admission: Admission
+) -> ProduceResponse | None:
     """Append to one partition after the other; others get their turn while batches are decompressed.
 
     A batch of 2 kB may decompress to message.max.decompressed.bytes, and a request has room for thousands of them.
@@ -236,24 +247,26 @@ async def _append_in_turns(request: ProduceRequest, call: Call, admission: Admis
         response.responses.append(answer)
         for data in topic.partition_data:
             one = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
-            answer.partition_responses += _append_topic(one, request, call, waits, admission).partition_responses
+            answer.partition_responses += _append_topic(one, request, context, waits, admission).partition_responses
             if _is_compressed(data.records):
                 await asyncio.sleep(0)
-    answered = _answer(response, waits, request, call)
+    answered = _answer(response, waits, request, context)
     return await answered if isinstance(answered, Awaitable) else answered
 
 
 def _answer(
-    response: ProduceResponse, waits: Waits, request: ProduceRequest, call: Call
+    response: ProduceResponse, waits: Waits, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks == 0:
         if any(p.error_code for topic in response.responses for p in topic.partition_responses):
             raise HangupError("a batch was refused that was sent with acks=0")
         return None
-    return _when_safe(response, waits, request, call) if waits else _with_leaders(response, request, call)
+    return _when_safe(response, waits, request, context) if waits else _with_leaders(response, request, context)
 
 
-async def _when_safe(response: ProduceResponse, waits: Waits, request: ProduceRequest, call: Call) -> ProduceResponse:
+async def _when_safe(
+    response: ProduceResponse, waits: Waits, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse:
     timeout_ms = request.timeout_ms
     await wait_all([wait.future for wait in waits], timeout_ms)
     for wait in waits:
@@ -264,48 +277,50 @@ async def _when_safe(response: ProduceResponse, waits: Waits, request: ProduceRe
             wait.response.error_message = str(error)
             wait.response.base_offset = -1
             if isinstance(error, KafkaError):
-                call.services.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
-    return _with_leaders(response, request, call)
+                context.broker.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
+    return _with_leaders(response, request, context)
 
 
-def _with_leaders(response: ProduceResponse, request: ProduceRequest, call: Call) -> ProduceResponse:
+def _with_leaders(response: ProduceResponse, request: ProduceRequest, context: RequestContext) -> ProduceResponse:
     """Tell who leads instead of this broker (KIP-951)."""
-    if call.version < LEADERS_SINCE:
+    if context.version < LEADERS_SINCE:
         return response
     failed = (
-        (TopicPartition(_name(asked, call) or "", answer.index), answer)
+        (TopicPartition(_name(asked, context) or "", answer.index), answer)
         for asked, topic in zip(request.topic_data, response.responses, strict=True)
         for answer in topic.partition_responses
         if answer.error_code
     )
     response.node_endpoints = [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
-        for n in leader_discovery.tell(call, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch))
+        for n in leader_discovery.tell(
+            context, failed, lambda i, epoch: LeaderIdAndEpoch(leader_id=i, leader_epoch=epoch)
+        )
     ]
     return response
 
 
-def _name(topic: TopicProduceData, call: Call) -> str | None:
-    return call.services.image.names.get(topic.topic_id) if call.version >= TOPIC_IDS_SINCE else topic.name
+def _name(topic: TopicProduceData, context: RequestContext) -> str | None:
+    return context.broker.image.names.get(topic.topic_id) if context.version >= TOPIC_IDS_SINCE else topic.name
 
 
 def _append_topic(
-    topic: TopicProduceData, request: ProduceRequest, call: Call, waits: Waits, admission: Admission
+    topic: TopicProduceData, request: ProduceRequest, context: RequestContext, waits: Waits, admission: Admission
 ) -> TopicProduceResponse:
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
     try:
-        name = _permitted(topic, call)
+        name = _permitted(topic, context)
     except KafkaError as error:
         answer.partition_responses = [_failed(data.index, error) for data in topic.partition_data]
         return answer
     for data in topic.partition_data:
         try:
-            answer.partition_responses.append(_append(name, data, request, call, waits, admission))
+            answer.partition_responses.append(_append(name, data, request, context, waits, admission))
         except KafkaError as error:
             answer.partition_responses.append(_failed(data.index, error))
             header = _header(data.records)
             if header is not None:
-                call.services.partitions.rejected_batches.add(TopicPartition(name, data.index), header, error)
+                context.broker.partitions.rejected_batches.add(TopicPartition(name, data.index), header, error)
     return answer
 
 
@@ -319,12 +334,12 @@ def _header(records: RecordData | None) -> BatchHeader | None:
         return None
 
 
-def _permitted(topic: TopicProduceData, call: Call) -> str:
+def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
     """The topic's name, if there is one and the client may write to it."""
-    name = _name(topic, call)
+    name = _name(topic, context)
     if name is None:
         raise UnknownTopicIdError
-    call.require(ACLOperation.WRITE, ResourceType.TOPIC, name)
+    context.require(ACLOperation.WRITE, ResourceType.TOPIC, name)
     return name
 
 
@@ -344,25 +359,25 @@ def _append(
     name: str,
     data: PartitionProduceData,
     request: ProduceRequest,
-    call: Call,
+    context: RequestContext,
     waits: Waits,
     admission: Admission,
 ) -> PartitionProduceResponse:
-    services = call.services
-    partition = services.partitions.leader(services.image, TopicPartition(name, data.index))
+    broker = context.broker
+    partition = broker.partitions.leader(broker.image, TopicPartition(name, data.index))
     if name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"topic {name} is written by the broker only")
     records = data.records if data.records is not None else memoryview(b"")
-    if call.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+    if context.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
     else:
         records = single_batch(records)
-        if call.version < ZSTD_SINCE and _codec(records) == ZSTD:
+        if context.version < ZSTD_SINCE and _codec(records) == ZSTD:
             raise UnsupportedCompressionTypeError(f"zstd needs version {ZSTD_SINCE} of this request")
     if _is_transactional(records):
-        _check_transaction(request, records, partition, call, admission)
+        _check_transaction(request, records, partition, context, admission)
     try:
-        appended = _append_in_order(partition, records, request.acks, call)
+        appended = _append_in_order(partition, records, request.acks, context)
     except OutOfOrderSequenceNumberError as error:
         # librdkafka ends for good if the batch that is first in its order gets this from a broker that does not lead
         confirmed = partition.confirm_leadership(CONFIRM_SECONDS) if request.acks else None
@@ -384,9 +399,9 @@ def _append(
     return answer
 
 
-def _append_in_order(partition: Partition, records: RecordData, acks: int, call: Call) -> Appended:
+def _append_in_order(partition: Partition, records: RecordData, acks: int, context: RequestContext) -> Appended:
     """Append, unless an earlier batch of the producer was rejected and has to come first."""
-    rejected = call.services.partitions.rejected_batches
+    rejected = context.broker.partitions.rejected_batches
     if rejected and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
     return partition.append(records, acks)
@@ -400,12 +415,12 @@ def _is_transactional(records: RecordData) -> bool:
     return len(records) >= HEADER_BYTES and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK)
 
 
-def _rules(call: Call) -> Rules:
-    return Rules(call.version >= JOINS_SINCE, call.version >= ABORTABLE_SINCE, NotEnoughReplicasError)
+def _rules(context: RequestContext) -> Rules:
+    return Rules(context.version >= JOINS_SINCE, context.version >= ABORTABLE_SINCE, NotEnoughReplicasError)
 
 
 def _check_transaction(
-    request: ProduceRequest, records: RecordData, partition: Partition, call: Call, admission: Admission
+    request: ProduceRequest, records: RecordData, partition: Partition, context: RequestContext, admission: Admission
 ) -> None:
     if request.transactional_id is None:
         raise InvalidTxnStateError("a transactional batch in a request without a transactional id")
@@ -413,7 +428,7 @@ def _check_transaction(
     if partition.log.producers.duplicate_of(header) is not None:
         return  # answered with where it lies already
     writer = Writer(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
-    transaction_verification.check(call.services, writer, partition, _rules(call), header.base_sequence, admission)
+    transaction_verification.check(context.broker, writer, partition, _rules(context), header.base_sequence, admission)
 
 
 def _nothing_taken(request: ProduceRequest, error: KafkaError) -> ProduceResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.interbroker.membership_proof import MEMBER, PROOF, ProofVerifier
 from ottla.errors import IllegalSaslStateError, SaslAuthenticationFailedError
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -16,9 +16,9 @@ from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, S
 log = logging.getLogger("ottla.broker")
 
 
-def handle(request: SaslAuthenticateRequest, call: Call) -> SaslAuthenticateResponse:
+def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     """Take the next message of a proof that SaslHandshake has begun."""
-    state = call.connection.state
+    state = context.connection.state
     proof = state.get(PROOF)
     if not isinstance(proof, ProofVerifier):
         raise IllegalSaslStateError("SaslAuthenticate request received after successful authentication")
@@ -26,7 +26,7 @@ def handle(request: SaslAuthenticateRequest, call: Call) -> SaslAuthenticateResp
         answer = proof.step(bytes(request.auth_bytes))
     except SaslAuthenticationFailedError as error:
         del state[PROOF]
-        log.warning("%s: not a broker of this cluster: %s", call.connection.peer, error.message)
+        log.warning("%s: not a broker of this cluster: %s", context.connection.peer, error.message)
         raise
     if proof.is_proven:
         del state[PROOF]

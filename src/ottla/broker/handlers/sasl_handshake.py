@@ -6,16 +6,16 @@ Here it only begins the proof that a connection belongs to another broker of thi
 
 from __future__ import annotations
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.interbroker.membership_proof import MECHANISM, PROOF, ProofVerifier
 from ottla.errors import IllegalSaslStateError
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(request: SaslHandshakeRequest, call: Call) -> SaslHandshakeResponse:
+def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     """Begin the proof; there is no other mechanism to agree on."""
-    secret = call.services.secret
-    if request.mechanism != MECHANISM or secret is None or call.version == 0:
+    secret = context.broker.cluster_secret
+    if request.mechanism != MECHANISM or secret is None or context.version == 0:
         return SaslHandshakeResponse(error_code=IllegalSaslStateError.code or 0, mechanisms=[])
-    call.connection.state[PROOF] = ProofVerifier(secret)
+    context.connection.state[PROOF] = ProofVerifier(secret)
     return SaslHandshakeResponse(mechanisms=[MECHANISM])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_fetch import ShareReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
@@ -14,19 +14,21 @@ from ottla.protocol.messages import share_acknowledge as m
 from ottla.security.acl import ResourceType
 
 
-def handle(request: m.ShareAcknowledgeRequest, call: Call) -> Awaitable[m.ShareAcknowledgeResponse]:
+def handle(request: m.ShareAcknowledgeRequest, context: RequestContext) -> Awaitable[m.ShareAcknowledgeResponse]:
     """Take over each partition's batches; the last request of a session releases all that is left."""
     if not request.group_id or not request.member_id:
         raise InvalidRequestError("a share group and a member are needed")
-    call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+    context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise InvalidShareSessionEpochError
     key = SessionKey(request.group_id, request.member_id)
-    call.services.share_sessions.go_on(key, request.share_session_epoch)
-    return _answer(request, ShareReader(call, key), call)
+    context.broker.share_sessions.go_on(key, request.share_session_epoch)
+    return _answer(request, ShareReader(context, key), context)
 
 
-async def _answer(request: m.ShareAcknowledgeRequest, reader: ShareReader, call: Call) -> m.ShareAcknowledgeResponse:
+async def _answer(
+    request: m.ShareAcknowledgeRequest, reader: ShareReader, context: RequestContext
+) -> m.ShareAcknowledgeResponse:
     topics = []
     for topic in request.topics:
         answers = []
@@ -37,5 +39,5 @@ async def _answer(request: m.ShareAcknowledgeRequest, reader: ShareReader, call:
         topics.append(m.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=answers))
     if request.share_session_epoch == FINAL_EPOCH:
         reader.release()
-    lock_ms = call.services.share_states.options.record_lock_ms(request.group_id or "")
+    lock_ms = context.broker.share_states.options.record_lock_ms(request.group_id or "")
     return m.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=topics)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable
 from itertools import groupby
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_fetch import Acquired, ShareReader
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
@@ -23,22 +23,22 @@ STRICT = 1
 """ShareAcquireMode in which max_records is never exceeded."""
 
 
-def handle(request: m.ShareFetchRequest, call: Call) -> Awaitable[m.ShareFetchResponse]:
+def handle(request: m.ShareFetchRequest, context: RequestContext) -> Awaitable[m.ShareFetchResponse]:
     """Answered when there is something to read or the time is over."""
-    return ShareFetch(request, call).answer()
+    return ShareFetch(request, context).answer()
 
 
 class ShareFetch:
     """One request while it is being answered."""
 
-    def __init__(self, request: m.ShareFetchRequest, call: Call) -> None:
+    def __init__(self, request: m.ShareFetchRequest, context: RequestContext) -> None:
         if not request.group_id or not request.member_id:
             raise InvalidRequestError("a share group and a member are needed")
-        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+        context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
         self._request = request
-        self._services = call.services
+        self._broker = context.broker
         self._key = SessionKey(request.group_id, request.member_id)
-        self._reader = ShareReader(call, self._key)
+        self._reader = ShareReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
 
     async def answer(self) -> m.ShareFetchResponse:
@@ -53,7 +53,7 @@ class ShareFetch:
         return self._response()
 
     def _session(self) -> ShareSession:
-        request, sessions = self._request, self._services.share_sessions
+        request, sessions = self._request, self._broker.share_sessions
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
         else:
@@ -83,7 +83,7 @@ class ShareFetch:
     def _acquire_now(self, session: ShareSession) -> bool:
         """Whether there is anything to tell."""
         request = self._request
-        records, size = max(1, request.max_records), min(request.max_bytes, self._services.config.fetch_max_bytes)
+        records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)
         strict = request.share_acquire_mode == STRICT
         told = False
         for tip in list(session.partitions):
@@ -118,7 +118,7 @@ class ShareFetch:
     def _response(self) -> m.ShareFetchResponse:
         ordered = sorted(self._answers.items(), key=lambda item: (item[0].topic_id.int, item[0].partition))
         return m.ShareFetchResponse(
-            acquisition_lock_timeout_ms=self._services.share_states.options.record_lock_ms(self._key.group_id),
+            acquisition_lock_timeout_ms=self._broker.share_states.options.record_lock_ms(self._key.group_id),
             responses=[
                 m.ShareFetchableTopicResponse(topic_id=topic_id, partitions=[data for _, data in some])
                 for topic_id, some in groupby(ordered, key=lambda item: item[0].topic_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.image_delta import DELETED
 from ottla.errors import FencedLeaderEpochError
 from ottla.model import TopicPartition
@@ -17,31 +17,31 @@ from ottla.names import check_partition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 
-def handle(request: StopReplicaRequest, call: Call) -> Awaitable[StopReplicaResponse]:
+def handle(request: StopReplicaRequest, context: RequestContext) -> Awaitable[StopReplicaResponse]:
     """Delete what is to be deleted."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
-    await call.services.following.verify(request.controller_epoch, request.broker_epoch)
+async def _answer(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
+    await context.broker.controller_requests.verify(request.controller_epoch, request.broker_epoch)
     for tp, _, _ in _partitions(request):
         check_partition(tp)
     return StopReplicaResponse(
         partition_errors=[
             StopReplicaPartitionError(
-                topic_name=tp.topic, partition_index=tp.partition, error_code=_stop(tp, epoch, delete, call)
+                topic_name=tp.topic, partition_index=tp.partition, error_code=_stop(tp, epoch, delete, context)
             )
             for tp, epoch, delete in _partitions(request)
         ]
     )
 
 
-def _stop(tp: TopicPartition, epoch: int, delete: bool, call: Call) -> int:
-    known = call.services.image.partition(tp)
+def _stop(tp: TopicPartition, epoch: int, delete: bool, context: RequestContext) -> int:
+    known = context.broker.image.partition(tp)
     late = epoch == DELETED or 0 <= epoch < (known.leader_epoch if known is not None else 0)
     if known is not None and late:  # a topic that is deleted is not known any more: this one was made since
         return FencedLeaderEpochError.code or 0
-    call.services.partitions.stop(tp, delete)
+    context.broker.partitions.stop(tp, delete)
     return 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable
 
 from ottla.broker import transaction_verification
 from ottla.broker.offset_commit_checks import codes_of, fail
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import Admission, Rules, Writer
 from ottla.coordinator.group.classic.records import Committed, offset_record
 from ottla.coordinator.group.common.group import Committer
@@ -41,68 +41,71 @@ JOINS_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
 
-def handle(request: TxnOffsetCommitRequest, call: Call) -> Awaitable[TxnOffsetCommitResponse]:
+def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Awaitable[TxnOffsetCommitResponse]:
     """Keep the offsets aside until the transaction ends."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: TxnOffsetCommitRequest, call: Call) -> TxnOffsetCommitResponse:
+async def _answer(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     accepted: list[Record] = []
     try:
-        call.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        call.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
+        context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     except KafkaError as error:
         return _all_failed(request, error)
-    response = TxnOffsetCommitResponse(topics=[_topic(topic, request, call, accepted) for topic in request.topics])
+    response = TxnOffsetCommitResponse(topics=[_topic(topic, request, context, accepted) for topic in request.topics])
     if accepted:
         try:
-            await _commit(request, call, accepted)
+            await _commit(request, context, accepted)
         except KafkaError as error:
-            fail(response.topics, _known(error, call.version))
+            fail(response.topics, _known(error, context.version))
     return response
 
 
-async def _commit(request: TxnOffsetCommitRequest, call: Call, accepted: list[Record]) -> None:
-    services, runtime = call.services, call.services.groups
+async def _commit(request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]) -> None:
+    broker, runtime = context.broker, context.broker.groups
     if not request.group_id:
         raise InvalidGroupIdError
     runtime.check(request.group_id)
     offsets = runtime.partition_of(request.group_id)
     writer = Writer(request.transactional_id, Producer(request.producer_id, request.producer_epoch))
     rules = Rules(
-        joins=call.version >= JOINS_SINCE,
-        abortable=call.version >= ABORTABLE_SINCE,
+        joins=context.version >= JOINS_SINCE,
+        abortable=context.version >= ABORTABLE_SINCE,
         come_again=CoordinatorLoadInProgressError,
     )
     admission = Admission()
-    await transaction_verification.join(services, writer, {offsets: NO_SEQUENCE}, rules, admission)
-    partition = services.partitions.leader(services.image, offsets)
-    transaction_verification.check(services, writer, partition, rules, NO_SEQUENCE, admission)
+    await transaction_verification.join(broker, writer, {offsets: NO_SEQUENCE}, rules, admission)
+    partition = broker.partitions.leader(broker.image, offsets)
+    transaction_verification.check(broker, writer, partition, rules, NO_SEQUENCE, admission)
     who = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, transactional=True
     )
-    runtime.offsets.check_commit(request.group_id, who, call.version)
+    runtime.offsets.check_commit(request.group_id, who, context.version)
     await runtime.append_pending(request.group_id, accepted, writer.producer)
 
 
 def _topic(
-    topic: TxnOffsetCommitRequestTopic, request: TxnOffsetCommitRequest, call: Call, accepted: list[Record]
+    topic: TxnOffsetCommitRequestTopic, request: TxnOffsetCommitRequest, context: RequestContext, accepted: list[Record]
 ) -> TxnOffsetCommitResponseTopic:
     def take(tp: TopicPartition, partition: TxnOffsetCommitRequestPartition) -> None:
-        accepted.append(_record(tp, partition, request, call))
+        accepted.append(_record(tp, partition, request, context))
 
-    return _told(topic, codes_of(topic, call, TOPIC_IDS_SINCE, take))
+    return _told(topic, codes_of(topic, context, TOPIC_IDS_SINCE, take))
 
 
 def _record(
-    tp: TopicPartition, partition: TxnOffsetCommitRequestPartition, request: TxnOffsetCommitRequest, call: Call
+    tp: TopicPartition,
+    partition: TxnOffsetCommitRequestPartition,
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
 ) -> Record:
-    services = call.services
+    broker = context.broker
     committed = Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
-        services.groups.offsets.check(partition.committed_metadata),
-        services.clock.now_ms(),
+        broker.groups.offsets.check(partition.committed_metadata),
+        broker.clock.now_ms(),
     )
     return offset_record(request.group_id, tp, committed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import BY_NAME
 from ottla.errors import InvalidUpdateVersionError, KafkaError, code_of
 from ottla.protocol.messages.update_features import (
@@ -25,30 +25,30 @@ KINDS_SINCE = 1
 ALL_OR_NONE_SINCE = 2
 
 
-def handle(request: UpdateFeaturesRequest, call: Call) -> Awaitable[UpdateFeaturesResponse]:
+def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Awaitable[UpdateFeaturesResponse]:
     """Change what may be changed."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+async def _answer(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     levels: dict[str, int] = {}
     results = []
     for update in request.feature_updates:
         result = UpdatableFeatureResult(feature=update.feature, error_message=None)
         try:
-            _check(update, call)
+            _check(update, context)
             levels[update.feature] = update.max_version_level
         except KafkaError as error:
-            if call.version >= ALL_OR_NONE_SINCE:
+            if context.version >= ALL_OR_NONE_SINCE:
                 raise
             result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
     if levels and not request.validate_only:
-        await call.services.controller.set_features(levels)
+        await context.broker.controller.set_features(levels)
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _check(update: FeatureUpdateKey, call: Call) -> None:
+def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     feature, wanted = BY_NAME.get(update.feature), update.max_version_level
 
     def refuse(why: str) -> KafkaError:
@@ -58,9 +58,9 @@ def _check(update: FeatureUpdateKey, call: Call) -> None:
         raise refuse("This feature is not known.")
     if not feature.first <= wanted <= feature.last:
         raise refuse(f"Levels {feature.first} to {feature.last} are supported.")
-    present = call.services.image.features.get(feature.name, 0)
+    present = context.broker.image.features.get(feature.name, 0)
     kind = update.upgrade_type
-    if call.version < KINDS_SINCE:
+    if context.version < KINDS_SINCE:
         kind = SAFE_DOWNGRADE if update.allow_downgrade and wanted < present else UPGRADE
     if wanted < present and kind == UPGRADE:
         raise refuse(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def handle(request: UpdateMetadataRequest, call: Call) -> Awaitable[UpdateMetadataResponse]:
+def handle(request: UpdateMetadataRequest, context: RequestContext) -> Awaitable[UpdateMetadataResponse]:
     """Take topics, leaders and brokers over."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
-    await call.services.following.update_metadata(request)
+async def _answer(request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+    await context.broker.controller_requests.update_metadata(request)
     return UpdateMetadataResponse()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction_markers import Ending, Results
 from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
@@ -28,38 +28,40 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: WriteTxnMarkersRequest, call: Call) -> Awaitable[WriteTxnMarkersResponse]:
+def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Awaitable[WriteTxnMarkersResponse]:
     """Write the markers."""
-    return _answer(request, call)
+    return _answer(request, context)
 
 
-async def _answer(request: WriteTxnMarkersRequest, call: Call) -> WriteTxnMarkersResponse:
-    refusal = None
-    if not call.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
-        refusal = call.why_not(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+async def _answer(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    authorization_error = None
+    if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
+        authorization_error = context.authorization_error(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
     # all at once: each waits for its replicas
-    written = await asyncio.gather(*(_write(marker, refusal, call) for marker in request.markers))
+    written = await asyncio.gather(*(_write(marker, authorization_error, context) for marker in request.markers))
     return WriteTxnMarkersResponse(markers=written)
 
 
-async def _write(marker: WritableTxnMarker, refusal: KafkaError | None, call: Call) -> WritableTxnMarkerResult:
+async def _write(
+    marker: WritableTxnMarker, authorization_error: KafkaError | None, context: RequestContext
+) -> WritableTxnMarkerResult:
     producer = Producer(marker.producer_id, marker.producer_epoch)
     ending = Ending(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     results: Results = {}
-    if refusal is not None:
-        results = dict.fromkeys(partitions, refusal)
-    elif not call.is_broker:
-        results = {tp: error for tp in partitions if (error := _why_not(ending, tp, call)) is not None}
-    results |= await call.services.markers.write(ending, [tp for tp in partitions if tp not in results])
+    if authorization_error is not None:
+        results = dict.fromkeys(partitions, authorization_error)
+    elif not context.is_broker:
+        results = {tp: error for tp in partitions if (error := _why_not(ending, tp, context)) is not None}
+    results |= await context.broker.markers.write(ending, [tp for tp in partitions if tp not in results])
     return WritableTxnMarkerResult(producer_id=producer.id, topics=_by_topic(results))
 
 
-def _why_not(ending: Ending, tp: TopicPartition, call: Call) -> KafkaError | None:
+def _why_not(ending: Ending, tp: TopicPartition, context: RequestContext) -> KafkaError | None:
     """Why a client may not end this transaction in a partition; None if it may."""
-    services = call.services
+    broker = context.broker
     try:
-        producers = services.partitions.leader(services.image, tp).log.producers
+        producers = broker.partitions.leader(broker.image, tp).log.producers
     except KafkaError as error:
         return error
     known = producers.producers.get(ending.producer.id)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
+from ottla.broker.request_context import RequestContext
 from ottla.broker.request_time import RequestTime
-from ottla.broker.services import Call
 from ottla.net.server.connection import Reply
 from ottla.protocol.message import Response
 
@@ -14,29 +14,29 @@ PRODUCE, FETCH = 0, 1
 class RequestQuotaTracker:
     """Bytes of Produce and Fetch, and the time of any request on the broker's thread and its workers."""
 
-    __slots__ = ("_api_key", "_call", "_nbytes", "_quotas", "spent")
+    __slots__ = ("_api_key", "_context", "_nbytes", "_quotas", "spent")
 
-    def __init__(self, quotas: Quotas, call: Call, api_key: int, nbytes: int, began: float) -> None:
+    def __init__(self, quotas: Quotas, context: RequestContext, api_key: int, nbytes: int, began: float) -> None:
         """`began`: when the broker began to read the request."""
         self._quotas = quotas
-        self._call = call
+        self._context = context
         self._api_key = api_key
         self._nbytes = nbytes
         self.spent = RequestTime(began)
 
     def finish(self, answer: Response | None, reply: Reply) -> bool:
         """Count the request; True where the client has to wait and the answer says so now."""
-        call, user = self._call, self._call.user
+        context, user = self._context, self._context.user
         wait = 0.0
         if self._api_key == PRODUCE:
-            wait = self._quotas.wait_seconds(PRODUCER_BYTES, user, call.client_id, self._nbytes)
+            wait = self._quotas.wait_seconds(PRODUCER_BYTES, user, context.client_id, self._nbytes)
         elif self._api_key == FETCH and reply:
             nbytes = sum(c.nbytes if hasattr(c, "nbytes") else len(c) for c in reply)
-            wait = self._quotas.wait_seconds(CONSUMER_BYTES, user, call.client_id, nbytes)
-        wait = max(wait, self._quotas.wait_seconds(REQUEST_PERCENT, user, call.client_id, 100 * self.spent.seconds))
+            wait = self._quotas.wait_seconds(CONSUMER_BYTES, user, context.client_id, nbytes)
+        wait = max(wait, self._quotas.wait_seconds(REQUEST_PERCENT, user, context.client_id, 100 * self.spent.seconds))
         if wait <= 0:
             return False
-        throttle_ms = call.throttle(wait)
+        throttle_ms = context.throttle(wait)
         if answer is None or not hasattr(answer, "throttle_time_ms"):
             return False
         answer.throttle_time_ms = max(throttle_ms, answer.throttle_time_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import znodes
 from ottla.errors import InvalidRequestError, KafkaError, PolicyViolationError, SecurityDisabledError
 from ottla.model import ACLOperation
@@ -41,12 +41,12 @@ class Wanted(Protocol):
     permission_type: int
 
 
-def refused(call: Call, items: int) -> KafkaError | None:
+def authorization_error(context: RequestContext, items: int) -> KafkaError | None:
     """Why none of the items of a request can be done, if that is so."""
-    if call.services.acls is None:
+    if context.broker.acl_store is None:
         return SecurityDisabledError(NO_AUTHORIZER)
-    if not call.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
-        return call.refusal(ACLOperation.ALTER, ResourceType.CLUSTER)
+    if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
+        return context.deny(ACLOperation.ALTER, ResourceType.CLUSTER)
     if items > MAX_AT_ONCE:
         return PolicyViolationError(f"{items} are more than the {MAX_AT_ONCE} that one request may have")
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS, ResourceType
 
@@ -24,24 +24,24 @@ ALL = {kind: _sum(operations) for kind, operations in OPERATIONS.items()}
 """What everybody may do where nothing restricts clients, by the type of the resource."""
 
 
-def on_topic(call: Call, name: str) -> int:
+def on_topic(context: RequestContext, name: str) -> int:
     """What the client may do with a topic."""
-    return _bits(call, ResourceType.TOPIC, name)
+    return _bits(context, ResourceType.TOPIC, name)
 
 
-def on_group(call: Call, name: str) -> int:
+def on_group(context: RequestContext, name: str) -> int:
     """What the client may do with a group."""
-    return _bits(call, ResourceType.GROUP, name)
+    return _bits(context, ResourceType.GROUP, name)
 
 
-def on_cluster(call: Call) -> int:
+def on_cluster(context: RequestContext) -> int:
     """What the client may do with the cluster."""
-    if not call.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
+    if not context.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
         return 0
-    return _bits(call, ResourceType.CLUSTER, CLUSTER_NAME)
+    return _bits(context, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _bits(call: Call, kind: ResourceType, name: str) -> int:
-    if call.services.authorizer is None:
+def _bits(context: RequestContext, kind: ResourceType, name: str) -> int:
+    if context.broker.authorizer is None:
         return ALL[kind]
-    return _sum(operation for operation in OPERATIONS[kind] if call.allows(operation, kind, name))
+    return _sum(operation for operation in OPERATIONS[kind] if context.allows(operation, kind, name))

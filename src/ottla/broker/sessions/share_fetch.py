@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.broker import topic_creation
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, GroupConfig
@@ -35,27 +35,27 @@ class Acquired(NamedTuple):
 class ShareReader:
     """One member's way to the partitions of its session."""
 
-    def __init__(self, call: Call, key: SessionKey) -> None:
-        self._call = call
-        self._services = call.services
+    def __init__(self, context: RequestContext, key: SessionKey) -> None:
+        self._context = context
+        self._broker = context.broker
         self._group_id, self._member_id = key
 
     def partition(self, tip: TopicIdPartition) -> Partition:
         """The log of a partition. Raises why there is none: not known, not for this client, led by another broker."""
-        name = self._services.image.names.get(tip.topic_id)
+        name = self._broker.image.names.get(tip.topic_id)
         if name is None:
             raise UnknownTopicIdError
-        self._call.require(ACLOperation.READ, ResourceType.TOPIC, name)
-        return self._services.partitions.leader(self._services.image, TopicPartition(name, tip.partition))
+        self._context.require(ACLOperation.READ, ResourceType.TOPIC, name)
+        return self._broker.partitions.leader(self._broker.image, TopicPartition(name, tip.partition))
 
     async def ready(self) -> None:
         """Make the topic that keeps the progress, if it is not there."""
-        if SHARE_GROUP_STATE not in self._services.image.topics:
-            await topic_creation.create_internal(self._services, SHARE_GROUP_STATE)
+        if SHARE_GROUP_STATE not in self._broker.image.topics:
+            await topic_creation.create_internal(self._broker, SHARE_GROUP_STATE)
 
     def shared(self, tip: TopicIdPartition) -> SharePartition:
         """The partition as the group sees it; the first look decides where the group begins."""
-        key, states = self._key(tip), self._services.share_states
+        key, states = self._key(tip), self._broker.share_states
         log = self.partition(tip).log
         found = states.get(key)
         if found is None:
@@ -74,7 +74,7 @@ class ShareReader:
             return None
         with partition.read(offset, min(max_bytes, READ_BYTES), committed_only=False, at_least_one=True) as found:
             data = found.read()
-        now = self._services.clock.monotonic()
+        now = self._broker.clock.monotonic()
         runs: list[Run] = []
         first, last, count = -1, 0, 0
         for header, start, end in split(data):
@@ -88,18 +88,18 @@ class ShareReader:
                 count += sum(run.last - run.first + 1 for run in taken)
         if not runs:
             return None
-        self._services.share_states.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
+        self._broker.share_states.schedule_lock_timeout(self._key(tip), now + shared.limits.lock_seconds)
         return Acquired(data[first:last], _joined(runs))
 
     async def acknowledge(self, tip: TopicIdPartition, batches: Sequence[AcknowledgementBatch]) -> int:
         """Take over what became of records, and keep it; the error code."""
-        key, states = self._key(tip), self._services.share_states
+        key, states = self._key(tip), self._broker.share_states
         try:
             self.partition(tip)
             shared = states.get(key)
             if shared is None:
                 raise InvalidRecordStateError
-            now = self._services.clock.monotonic()
+            now = self._broker.clock.monotonic()
             said = [AcknowledgedRange(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches]
             changed = shared.acknowledge(self._member_id, said, now)
             states.schedule_lock_timeout(key, now + shared.limits.lock_seconds)  # some may have been renewed
@@ -112,7 +112,7 @@ class ShareReader:
 
     def release(self) -> None:
         """The session ends: what the member has is for others."""
-        self._services.share_states.release(self._group_id, self._member_id)
+        self._broker.share_states.release(self._group_id, self._member_id)
 
     async def wait_for_news(self, partitions: Iterable[TopicIdPartition], seconds: float) -> bool:
         """Until one of the partitions may have records to acquire; False when the time is over."""
@@ -145,7 +145,7 @@ class ShareReader:
 
     def _options(self) -> GroupConfig:
         path = config_entities.entity(config_entities.GROUPS, self._group_id)
-        return GroupConfig(self._services.image.options.get(path, {}))
+        return GroupConfig(self._broker.image.options.get(path, {}))
 
     def _key(self, tip: TopicIdPartition) -> ShareKey:
         return ShareKey(self._group_id, tip.topic_id, tip.partition)

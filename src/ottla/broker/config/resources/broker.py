@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from ottla.broker.config.config_entries import Entry, broker_entries, dynamic_entries, unknown_entries
+from ottla.broker.request_context import RequestContext
 from ottla.broker.security.certificates import check_certificates
-from ottla.broker.services import Call
 from ottla.cluster.store import config_entities
 from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.config.options import is_secret
@@ -30,21 +30,21 @@ class BrokerResource:
     def path(self, name: str) -> str:
         return config_entities.entity(config_entities.BROKERS, name or None)
 
-    def names(self, call: Call) -> Iterable[str]:
-        return map(str, call.services.image.brokers)
+    def names(self, context: RequestContext) -> Iterable[str]:
+        return map(str, context.broker.image.brokers)
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
-        _check_name(name, call)
-        own, for_all = self.options(name, call), self.options("", call)
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
+        _check_name(name, context)
+        own, for_all = self.options(name, context), self.options("", context)
         if name == "":
             return dynamic_entries(for_all)
-        return chain(broker_entries(call.services.live), unknown_entries(own, for_all))
+        return chain(broker_entries(context.broker.dynamic_config), unknown_entries(own, for_all))
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
-        _check_name(name, call)
-        return call.services.image.options.get(self.path(name), {})
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
+        _check_name(name, context)
+        return context.broker.image.options.get(self.path(name), {})
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         checked: dict[str, str] = {}
         for key, value in options.items():
             if key in BrokerConfig.options and key not in DYNAMIC:
@@ -53,23 +53,23 @@ class BrokerResource:
                 raise InvalidRequestError(f"Null value not supported for: {key}")
             listener = renewed_listener(key)
             if listener is not None:
-                _check_renewed(name, key, call.services.config, is_new=key not in self.options(name, call))
+                _check_renewed(name, key, context.broker.config, is_new=key not in self.options(name, context))
             elif key not in BrokerConfig.options:
                 log.warning("%s is set on %s, but this broker has no such option", key, name or "all brokers")
             checked[key] = value
         listeners = {listener for key in checked if (listener := renewed_listener(key)) is not None}
         try:
             given = {key: value for key, value in checked.items() if key in DYNAMIC or renewed_listener(key)}
-            check_certificates(call.services.config.replace(given), listeners)
+            check_certificates(context.broker.config.replace(given), listeners)
         except ConfigurationError as error:
             raise InvalidConfigError(error.message) from None
         return checked
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        is_again = options == call.services.image.options.get(self.path(name))
-        await call.services.options.set(self.path(name), options)
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
+        is_again = options == context.broker.image.options.get(self.path(name))
+        await context.broker.config_store.set(self.path(name), options)
         if is_again:
-            call.services.renew_certificates()  # who sets what is set already says that the file is another one
+            context.broker.renew_certificates()  # who sets what is set already says that the file is another one
 
 
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
@@ -83,8 +83,8 @@ def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -
         raise InvalidRequestError(f"{key} would be readable in ZooKeeper; set it in the broker's properties file")
 
 
-def _check_name(name: str, call: Call) -> None:
-    own = call.services.broker_id
+def _check_name(name: str, context: RequestContext) -> None:
+    own = context.broker.broker_id
     if name not in ("", str(own)):
         # what stands in another broker's file is not known here
         raise InvalidRequestError(f"Unexpected broker id, expected {own} or empty string, but received {name}")

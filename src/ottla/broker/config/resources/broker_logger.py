@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, DYNAMIC_BROKER_LOGGER_CONFIG, STRING, Entry
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType
 
@@ -33,23 +33,23 @@ class BrokerLoggerResource:
     def path(self, name: str) -> None:
         return None
 
-    def names(self, call: Call) -> Iterable[str]:
-        return map(str, call.services.image.brokers)
+    def names(self, context: RequestContext) -> Iterable[str]:
+        return map(str, context.broker.image.brokers)
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
-        set_here = self.options(name, call)
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
+        set_here = self.options(name, context)
         for logger in _loggers():
             level = NAMES.get(logging.getLogger(logger).getEffectiveLevel(), "INFO")
             source = DYNAMIC_BROKER_LOGGER_CONFIG if logger in set_here else DEFAULT_CONFIG
             yield Entry(logger, level, source, STRING, "The level of this logger.")
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
-        if name != str(call.services.broker_id):
-            raise InvalidRequestError(f"Unexpected broker id {name!r}, expected {call.services.broker_id}")
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
+        if name != str(context.broker.broker_id):
+            raise InvalidRequestError(f"Unexpected broker id {name!r}, expected {context.broker.broker_id}")
         levels = {logger: logging.getLogger(logger).level for logger in _loggers()}
         return {logger: NAMES.get(level, "INFO") for logger, level in levels.items() if level != logging.NOTSET}
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         known = set(_loggers())
         checked = {}
         for logger, level in options.items():
@@ -60,7 +60,7 @@ class BrokerLoggerResource:
             checked[logger] = level.upper()
         return checked
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
         for logger in _loggers():
             logging.getLogger(logger).setLevel(LEVELS[options[logger]] if logger in options else logging.NOTSET)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ottla.broker.config.config_entries import Entry, class_entries
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import config_entities
 from ottla.config.client_metrics import SELECTORS, ClientMetricsConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
@@ -24,18 +24,18 @@ class ClientMetricsResource:
     def path(self, name: str) -> str:
         return config_entities.entity(config_entities.CLIENT_METRICS, name)
 
-    def names(self, call: Call) -> Iterable[str]:
-        return sorted(subscriptions(call))
+    def names(self, context: RequestContext) -> Iterable[str]:
+        return sorted(subscriptions(context))
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
-        return class_entries(ClientMetricsConfig, self.options(name, call), CLIENT_METRICS_CONFIG)
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
+        return class_entries(ClientMetricsConfig, self.options(name, context), CLIENT_METRICS_CONFIG)
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
         if not name:
             raise InvalidRequestError("a client metrics subscription has a name")
-        return subscriptions(call).get(name, {})
+        return subscriptions(context).get(name, {})
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         checked = {}
         for key, value in options.items():
             if key not in ClientMetricsConfig.options:
@@ -51,13 +51,13 @@ class ClientMetricsResource:
             _check_condition(condition)
         return checked
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.options.set(self.path(name), options)
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
+        await context.broker.config_store.set(self.path(name), options)
 
 
-def subscriptions(call: Call) -> dict[str, Mapping[str, str]]:
+def subscriptions(context: RequestContext) -> dict[str, Mapping[str, str]]:
     """All subscriptions by name."""
-    found = config_entities.of_type(call.services.image.options, config_entities.CLIENT_METRICS)
+    found = config_entities.of_type(context.broker.image.options, config_entities.CLIENT_METRICS)
     return {name or "": options for name, options in found.items()}
 
 

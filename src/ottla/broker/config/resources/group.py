@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry, Place, class_entries
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import config_entities
 from ottla.config.broker import BrokerConfig
 from ottla.config.group import GroupConfig
@@ -27,29 +27,29 @@ class GroupResource:
         """Where its options are kept below `/config`."""
         return config_entities.entity(config_entities.GROUPS, name)
 
-    def names(self, call: Call) -> Iterable[str]:
+    def names(self, context: RequestContext) -> Iterable[str]:
         """Groups with options of their own."""
         return sorted(
             config_entities.name_of(path) or ""
-            for path, options in call.services.image.options.items()
+            for path, options in context.broker.image.options.items()
             if path.startswith(f"{config_entities.GROUPS}/") and options
         )
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
         """All options; where nothing is set, with the broker's value."""
         places = {
             key: Place(DEFAULT_CONFIG, f"group.{key}" if f"group.{key}" in BrokerConfig.options else key, value)
-            for key, value in _defaults(call.services.config.values).items()
+            for key, value in _defaults(context.broker.config.values).items()
         }
-        return class_entries(GroupConfig, self.options(name, call), GROUP_CONFIG, places)
+        return class_entries(GroupConfig, self.options(name, context), GROUP_CONFIG, places)
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
         """What is set now."""
         if not name:
             raise InvalidRequestError("Group name must not be empty.")
-        return call.services.image.options.get(config_entities.entity(config_entities.GROUPS, name), {})
+        return context.broker.image.options.get(config_entities.entity(config_entities.GROUPS, name), {})
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         """The options, if they lie within the broker's bounds."""
         checked = {}
         for key, value in options.items():
@@ -58,7 +58,7 @@ class GroupResource:
             if value is None:
                 raise InvalidConfigError(f"Null value not supported for group configs: {key}")
             checked[key] = value
-        values = call.services.config.values
+        values = context.broker.config.values
         given = _defaults(values) | checked
         try:
             config = GroupConfig(given)
@@ -73,9 +73,9 @@ class GroupResource:
                 raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
         return checked
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
         """Have just these options from now on."""
-        await call.services.options.set(self.path(name), options)
+        await context.broker.config_store.set(self.path(name), options)
 
 
 def _defaults(broker: Mapping[str, Any]) -> dict[str, Any]:

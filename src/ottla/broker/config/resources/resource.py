@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ottla.broker.config.config_entries import Entry
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.security.acl import ResourceType
 
 
@@ -22,22 +22,22 @@ class Resource(Protocol):
         """Where its options are kept below `/config`; None where they are not."""
         ...
 
-    def names(self, call: Call) -> Iterable[str]:
+    def names(self, context: RequestContext) -> Iterable[str]:
         """The resources there are, for ListConfigResources."""
         ...
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
         """All options with their values."""
         ...
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
         """What is set now."""
         ...
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         """The options, if all of them may be set so."""
         ...
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
         """Have just these checked options from now on."""
         ...

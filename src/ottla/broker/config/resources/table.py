@@ -8,7 +8,7 @@ from ottla.broker.config.resources.client_metrics import ClientMetricsResource
 from ottla.broker.config.resources.group import GroupResource
 from ottla.broker.config.resources.resource import Resource
 from ottla.broker.config.resources.topic import TopicResource
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.security.acl import CLUSTER_NAME, ResourceType
@@ -32,8 +32,8 @@ def resource(kind: int) -> Resource:
     return found
 
 
-def permitted(kind: int, name: str, operation: ACLOperation, call: Call) -> Resource:
+def permitted(kind: int, name: str, operation: ACLOperation, context: RequestContext) -> Resource:
     """The type of a number, where the client may do this with the options of its resource of this name."""
     found = resource(kind)
-    call.require(operation, found.ruled_as, CLUSTER_NAME if found.ruled_as is ResourceType.CLUSTER else name)
+    context.require(operation, found.ruled_as, CLUSTER_NAME if found.ruled_as is ResourceType.CLUSTER else name)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.broker import topic_creation
 from ottla.broker.config.config_entries import Entry, topic_entries
-from ottla.broker.services import Call
+from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.cluster.store.znodes import TOPIC_OPTIONS
 from ottla.errors import UnknownTopicOrPartitionError
@@ -25,25 +25,25 @@ class TopicResource:
     def path(self, name: str) -> str:
         return f"{TOPIC_OPTIONS}/{name}"
 
-    def names(self, call: Call) -> Iterable[str]:
-        return call.services.image.topics
+    def names(self, context: RequestContext) -> Iterable[str]:
+        return context.broker.image.topics
 
-    def entries(self, name: str, call: Call) -> Iterable[Entry]:
-        return topic_entries(call.services.live, _topic(name, call).options)
+    def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
+        return topic_entries(context.broker.dynamic_config, _topic(name, context).options)
 
-    def options(self, name: str, call: Call) -> Mapping[str, str]:
-        return _topic(name, call).options
+    def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
+        return _topic(name, context).options
 
-    def check(self, name: str, options: Mapping[str, str | None], call: Call) -> dict[str, str]:
+    def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         return topic_creation.check_options(options)
 
-    async def set(self, name: str, options: Mapping[str, str], call: Call) -> None:
-        await call.services.options.set_topic(name, options)
+    async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
+        await context.broker.config_store.set_topic(name, options)
 
 
-def _topic(name: str, call: Call) -> TopicImage:
+def _topic(name: str, context: RequestContext) -> TopicImage:
     check_topic_name(name)
-    topic = call.services.image.topics.get(name)
+    topic = context.broker.image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
     return topic

@@ -1,0 +1,85 @@
+"""The parts of the broker that handlers call. `main.BrokerNode` builds them once, when the broker starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.broker.config.dynamic_config import DynamicBrokerConfig
+from ottla.broker.quotas.client_quotas import Quotas
+from ottla.broker.sessions.fetch_sessions import FetchSessions
+from ottla.broker.sessions.share_sessions import ShareSessions
+from ottla.broker.telemetry import Telemetry
+from ottla.clock import Clock
+from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
+from ottla.cluster.broker.producer_ids import ProducerIds
+from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
+from ottla.cluster.controller.controller import Controller
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.cluster.image.metadata_cache import MetadataCache
+from ottla.cluster.interbroker.client import InterBrokerClient
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.group_runtime import GroupRuntime
+from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
+from ottla.coordinator.transaction.transaction_markers import LocalMarkers
+from ottla.coordinator.transaction.transaction_runtime import TransactionRuntime
+from ottla.replication.partitions import Partitions
+from ottla.security.authorizer import Authorizer
+
+if TYPE_CHECKING:
+    from ottla.cluster.broker.acl_store import AclStore
+    from ottla.coordinator.transaction.add_partitions import AddPartitions
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """The broker's parts, by the names of their classes, and shortcuts to its config, id and cluster image."""
+
+    dynamic_config: DynamicBrokerConfig
+    clock: Clock
+    metadata_cache: MetadataCache
+    controller_requests: ControllerRequestHandler
+    controller: Controller
+    config_store: DynamicConfigStore
+    inter_broker: InterBrokerClient
+    partitions: Partitions
+    producer_ids: ProducerIds
+    groups: GroupRuntime
+    markers: LocalMarkers
+    transactions: TransactionRuntime
+    add_partitions: AddPartitions | None
+    """Sends AddPartitionsToTxn to coordinators on other brokers; None for a standalone broker."""
+    zookeeper_offsets: ZooKeeperOffsets
+    share_states: ShareCoordinator
+    share_sessions: ShareSessions
+    quotas: Quotas
+    telemetry: Telemetry
+    fetch_sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
+    renew_certificates: Callable[[], None] = lambda: None
+    """Reload the key stores and trust stores of the TLS listeners."""
+    authorizer: Authorizer | None = None
+    """None without `authorizer.class.name`: every operation is allowed."""
+    acl_store: AclStore | None = None
+    cluster_secret: bytes | None = None
+    """The secret by which the brokers of a cluster recognise each other; None for a standalone broker."""
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether this broker serves other brokers."""
+        return self.cluster_secret is not None
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's configs as they are now, dynamic ones included."""
+        return self.dynamic_config.current
+
+    @property
+    def broker_id(self) -> int:
+        return self.partitions.broker_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is now."""
+        return self.metadata_cache.image

@@ -1,0 +1,146 @@
+"""What a handler knows of the request that it answers: client, version, connection, authorization, throttling."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ottla.broker.broker_context import BrokerContext
+from ottla.broker.quotas.client_quotas import ANONYMOUS
+from ottla.cluster.interbroker.membership_proof import MEMBER
+from ottla.errors import (
+    ClusterAuthorizationFailedError,
+    DelegationTokenAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from ottla.model import ACLOperation
+from ottla.net.flood import FloodFilter
+from ottla.net.server.connection import USER, Connection
+from ottla.security.acl import CLUSTER_NAME, ResourceType
+from ottla.security.authorizer import Client
+
+log = logging.getLogger("ottla.authorizer")
+broker_log = logging.getLogger("ottla.broker.refused")
+broker_log.addFilter(FloodFilter())
+
+MAX_THROTTLE_MS = 2**31 - 1
+"""The largest value of `throttle_time_ms` in a response."""
+AUTHORIZATION_ERRORS: dict[ResourceType, type[KafkaError]] = {
+    ResourceType.TOPIC: TopicAuthorizationFailedError,
+    ResourceType.GROUP: GroupAuthorizationFailedError,
+    ResourceType.CLUSTER: ClusterAuthorizationFailedError,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailedError,
+    ResourceType.DELEGATION_TOKEN: DelegationTokenAuthorizationFailedError,
+}
+"""The error of an unauthorized operation, by the type of its resource."""
+NO_ERRORS: Mapping[str, KafkaError] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request: its client, API version and connection, and the broker that answers it."""
+
+    broker: BrokerContext
+    connection: Connection
+    version: int
+    client_id: str
+
+    @property
+    def user(self) -> str:
+        """The authenticated user: from SASL, or from the certificate; ANONYMOUS without authentication."""
+        return str(self.connection.state.get(USER, ANONYMOUS))
+
+    @property
+    def client(self) -> Client:
+        """The client's principal and host, as ACLs name them."""
+        return Client(f"User:{self.user}", self.connection.peer.rpartition(":")[0])
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the client is a broker of this cluster and may send inter-broker requests.
+
+        With an authorizer its principal needs CLUSTER_ACTION, by an ACL or as a super user. Without one, or if only
+        `allow.everyone.if.no.acl.found` allows it, the connection must have proved that it knows the cluster's secret.
+        Brokers of Apache Kafka cannot; `apache.kafka.brokers.enable` accepts them on the inter-broker listener.
+        """
+        broker, connection = self.broker, self.connection
+        if not broker.in_cluster:
+            return False
+        authorizer = broker.authorizer
+        if authorizer is not None:
+            action = self.client, ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+            if not authorizer.allows(*action):
+                return False
+            if not authorizer.allows_by_default(*action):
+                return True
+        if MEMBER in connection.state:
+            return True
+        own = broker.config.inter_broker_listener
+        return broker.config.apache_kafka_brokers_enable and own is not None and own.name == connection.listener.name
+
+    def require_broker(self) -> None:
+        """Raise ClusterAuthorizationFailedError unless the client is a broker of this cluster."""
+        if self.is_broker:
+            return
+        if self.broker.authorizer is None:
+            broker_log.warning(
+                "Rejected an inter-broker request from %s: the client has not proved that it is a broker of this "
+                "cluster. If it is a broker of Apache Kafka, set apache.kafka.brokers.enable=true on this broker.",
+                self.connection.peer,
+            )
+        raise self.deny(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
+
+    def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Return whether the client is authorized. A denial is not logged: for what a response leaves out."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.allows(self.client, operation, kind, name)
+
+    def allows_some(self, operation: ACLOperation, kind: ResourceType) -> bool:
+        """Return whether the client may be authorized for some resource of this type."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.allows_some(self.client, operation, kind)
+
+    def require(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> None:
+        """Raise the authorization error of the resource's type unless the client is authorized."""
+        error = self.authorization_error(operation, kind, name)
+        if error is not None:
+            raise error
+
+    def authorization_error(
+        self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME
+    ) -> KafkaError | None:
+        """Return the error of an unauthorized operation, None if the client is authorized."""
+        return None if self.allows(operation, kind, name) else self.deny(operation, kind, name)
+
+    def unauthorized_errors(
+        self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]
+    ) -> Mapping[str, KafkaError]:
+        """Return the errors of those resources that the client is not authorized for, by name."""
+        if self.broker.authorizer is None:
+            return NO_ERRORS
+        return {name: self.deny(operation, kind, name) for name in self.unauthorized(operation, kind, names)}
+
+    def unauthorized(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Collection[str]:
+        """Return those resources that the client is not authorized for. Not logged, as in `allows`."""
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            return NO_ERRORS
+        client = self.client
+        return {name for name in set(names) if not authorizer.allows(client, operation, kind, name)}
+
+    def deny(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> KafkaError:
+        """Log the denial and return its error."""
+        client = self.client
+        log.info("Denied %s on %s %s to %s from %s", operation.name, kind.name, name, client.principal, client.host)
+        return AUTHORIZATION_ERRORS[kind]()
+
+    def throttle(self, seconds: float) -> int:
+        """Read nothing more from the connection for a while after this response; return the time in milliseconds."""
+        if seconds > 0:
+            self.connection.throttle(seconds)
+        return min(round(seconds * 1000), MAX_THROTTLE_MS)
