@@ -255,7 +255,7 @@ async def run(
                 await _settled(node)
                 before = left(node)
                 await _round(count, connections, ports, seed, outcomes)
-                await _settled(node)
+                await _settled(node, before.tasks)
                 after = left(node)
     finally:
         logger.removeHandler(complaints)
@@ -275,11 +275,12 @@ async def _round(count: int, connections: int, ports: dict[str, int], seed: int,
         client.close()
 
 
-async def _settled(node: BrokerNode) -> None:
-    """Wait until the broker has noticed that its clients have gone."""
+async def _settled(node: BrokerNode, tasks: int | None = None) -> None:
+    """Wait until the broker has closed its clients' connections and, if given, has no more tasks than so many."""
     for _ in range(int(SETTLE_SECONDS / SETTLE_STEP_SECONDS)):
         await asyncio.sleep(SETTLE_STEP_SECONDS)
-        if not any(listener.connections for listener in node._listeners):
+        now = left(node)
+        if not now.connections and (tasks is None or now.tasks <= tasks):
             return
 
 
@@ -300,7 +301,7 @@ def main() -> int:
     for text in found[:20]:
         print(text)
     print(f"{len(found)} errors in the log")
-    return bool(found)
+    return bool(found) or after.connections > 0 or after.tasks > before.tasks
 
 
 if __name__ == "__main__":

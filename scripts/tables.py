@@ -25,9 +25,9 @@ from ottla.config.producer import ProducerConfig
 from ottla.config.topic import TopicConfig
 from ottla.legacy.consumer_config import ConsumerConfig as LegacyConsumerConfig
 from ottla.legacy.producer_config import ProducerConfig as LegacyProducerConfig
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.net.client import channel_metrics
-from ottla.spark.watching.metrics import QUERY_METRICS
+from ottla.spark.monitoring.metrics import QUERY_METRICS
 from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

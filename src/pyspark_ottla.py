@@ -18,9 +18,9 @@ class DefaultSource(DataSource):
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
         """The source itself. ImportError, naming the extra to install, where a package is missing."""
-        from ottla.spark.extras import needed
+        from ottla.spark.optional_dependencies import optional_dependency
 
-        with needed("ottla", extra="spark"):
+        with optional_dependency("ottla", extra="spark"):
             from ottla.spark.source import OttlaDataSource
         return OttlaDataSource(options)
 

@@ -11,9 +11,9 @@ class DefaultSource(DataSource):
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
         """The source itself. ConfigurationError, naming the extra to install, where sqlalchemy is missing."""
-        from ottla.spark.extras import needed
+        from ottla.spark.optional_dependencies import optional_dependency
 
-        with needed("ottla.sql", extra="sql"):
+        with optional_dependency("ottla.sql", extra="sql"):
             from ottla.spark.sql_sink import SqlSource
         return SqlSource(options)
 

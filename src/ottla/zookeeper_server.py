@@ -99,7 +99,7 @@ class ZooKeeperServer:
 
     def answers(self) -> bool:
         """Whether a server serves at this address."""
-        return b"Mode:" in _ask(self.port, b"srvr")
+        return b"Mode:" in _send_command(self.port, b"srvr")
 
     def stop(self) -> None:
         """End the server in order."""
@@ -145,7 +145,7 @@ class ZooKeeperServer:
         self.stop()
 
 
-def _ask(port: int, word: bytes) -> bytes:
+def _send_command(port: int, word: bytes) -> bytes:
     """A server's answer to one of ZooKeeper's words of four letters; empty where there is none."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:

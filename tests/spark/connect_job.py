@@ -29,7 +29,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         query.trigger(availableNow=True).start().awaitTermination()
 
     assert "value" in stream.columns  # Planned in a Python worker, whose accumulators the listener must not be sent.
-    with ottla.spark.watch(spark, terminal=False) as watcher:
+    with ottla.spark.monitor(spark, terminal=False) as monitor:
         copy(stream.select("key", "value"), "ottla", "topic", **brokers, topic=f"{topic}-copy")
         texts = stream.selectExpr("cast(value as string) as value")
         copy(texts, "ottla.sql", "table", url=f"sqlite:///{folder}/copy.db", dbtable="copy")
@@ -48,7 +48,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> None:
         "found without register": found_without_register,
         "rows": rows.count(),
         "filtered": rows.where("partition = 0 and offset < 3").count(),
-        "watched": json.loads(watcher.to_json())["queries"],
+        "watched": json.loads(monitor.to_json())["queries"],
     }
     print(json.dumps(seen))
     spark.stop()

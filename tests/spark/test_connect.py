@@ -1,4 +1,4 @@
-"""Spark Connect: batches, streams, sinks and the watcher through a remote session."""
+"""Spark Connect: batches, streams, sinks and the query monitor through a remote session."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.whole_topic import whole_topic
 from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.net.ports import free_port
-from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import FIRST_COMPILER_ONLY, prepare_environment
+from ottla.spark.spark_home import use_installed_pyspark
 
 pytest.importorskip("pyspark")
 pytest.importorskip("grpc")

@@ -66,7 +66,7 @@ def each(parse: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 REPORTERS = {
     "prometheus": "ottla.metrics.prometheus.PrometheusReporter",
-    "logging": "ottla.metrics.logged.LoggingReporter",
+    "logging": "ottla.metrics.log_reporter.LoggingReporter",
 }
 """Our own reporters of metrics, by their short names."""
 JMX = "org.apache.kafka.common.metrics.JmxReporter"

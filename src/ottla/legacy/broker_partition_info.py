@@ -38,12 +38,12 @@ class BrokerPartitionInfo:
         """The partitions of a topic in the order of their numbers; asked for when the topic is not known yet."""
         if topic not in self._topics:
             self.update_info({topic})
-        found = self._topics.get(topic)
-        if found is None or not found.partitions:
+        metadata = self._topics.get(topic)
+        if metadata is None or not metadata.partitions:
             raise UnknownTopicOrPartitionError(f"{topic}: no broker knows its partitions")
         return sorted(
             PartitionAndLeader(topic, p.partition_index, p.leader_id if p.leader_id >= 0 else None)
-            for p in found.partitions
+            for p in metadata.partitions
         )
 
     def update_info(self, topics: Collection[str]) -> None:

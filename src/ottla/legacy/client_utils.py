@@ -30,7 +30,7 @@ class ClientUtils:
         for host, port in random.sample(brokers, len(brokers)):
             producer = SyncProducer(host, port, config)
             try:
-                return producer.ask(request)
+                return producer.request(request)
             except KafkaError as error:
                 log.warning(
                     "Fetching topic metadata for topics %s from broker %s:%d failed: %s", topics, host, port, error
@@ -38,5 +38,5 @@ class ClientUtils:
                 last = error
             finally:
                 producer.close()
-        asked = ", ".join(f"{host}:{port}" for host, port in brokers)
-        raise BrokerNotAvailableError(f"no metadata of {', '.join(sorted(topics))} from {asked}: {last}") from last
+        addresses = ", ".join(f"{host}:{port}" for host, port in brokers)
+        raise BrokerNotAvailableError(f"no metadata of {', '.join(sorted(topics))} from {addresses}: {last}") from last

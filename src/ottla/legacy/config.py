@@ -16,47 +16,47 @@ MAX_INT = 2**31 - 1
 LEGAL_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
 
-def plug_in(method: str, known: Mapping[str, type[Any]]) -> Parser[Any]:
+def plug_in(method: str, classes: Mapping[str, type[Any]]) -> Parser[Any]:
     """A class or object with this method, the dotted name of a class, or Scala's name of one of ours."""
 
     def parse(value: Any) -> Any:
-        found = known.get(value.strip()) if isinstance(value, str) else None
-        found = loaded(value) if found is None else found
-        if not callable(getattr(found, method, None)):
+        plug_in_class = classes.get(value.strip()) if isinstance(value, str) else None
+        plug_in_class = loaded(value) if plug_in_class is None else plug_in_class
+        if not callable(getattr(plug_in_class, method, None)):
             raise ValueError(f"a class with the method {method} is wanted")
-        return found
+        return plug_in_class
 
     return parse
 
 
 def client_id(value: Any) -> str:
     """ASCII letters and digits, '.', '_' and '-'."""
-    found = text(value)
-    if not LEGAL_CLIENT_ID.fullmatch(found):
+    client = text(value)
+    if not LEGAL_CLIENT_ID.fullmatch(client):
         raise ValueError("only ASCII letters and digits, '.', '_' and '-' may be in it")
-    return found
+    return client
 
 
 class LegacyConfig(Config):
     """A mapping with Kafka's names, or keywords; an unknown name is a warning in the one, an error in the other."""
 
     def __init__(self, props: Mapping[str, Any] | None = None, **options: Any) -> None:
-        known = {option.attribute: key for key, option in self.options.items()}
+        keys = {option.attribute: key for key, option in self.options.items()}
         for name in options:
-            if name not in known:
-                raise TypeError(f"{type(self).__name__}: unknown option {name!r}{nearest(name, known)}")
-        given = {**(props or {}), **{known[name]: value for name, value in options.items()}}
-        for key in given:
+            if name not in keys:
+                raise TypeError(f"{type(self).__name__}: unknown option {name!r}{nearest(name, keys)}")
+        settings = {**(props or {}), **{keys[name]: value for name, value in options.items()}}
+        for key in settings:
             if key not in self.options and not key.startswith(self.prefixes):
                 log.warning("Property %s is not valid%s", key, nearest(key, self.options))
-        super().__init__(given)
+        super().__init__(settings)
 
     def create(self, option: str) -> Any:
         """The object that an option (Kafka's name) names; a class is called with the given options, or with nothing."""
-        found = self.values[option]
-        if not isinstance(found, type):
-            return found
-        return found(self.given) if _takes_options(found) else found()
+        value = self.values[option]
+        if not isinstance(value, type):
+            return value
+        return value(self.given) if _takes_options(value) else value()
 
 
 def _takes_options(made: type[Any]) -> bool:

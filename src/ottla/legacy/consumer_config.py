@@ -18,10 +18,10 @@ SMALLEST = "smallest"
 
 def path_name(value: Any) -> str:
     """ASCII letters and digits, '.', '_' and '-': it becomes part of paths."""
-    found = client_id(value)
-    if not found:
+    name = client_id(value)
+    if not name:
         raise ValueError("it must not be empty")
-    return found
+    return name
 
 
 class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",)):
@@ -104,8 +104,8 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     @property
     def rebalance_pause(self) -> float:
         """Seconds between two tries to rebalance."""
-        found = self.rebalance_backoff_ms
-        return (self.zookeeper_sync_time_ms if found is None else found) / 1000
+        backoff_ms = self.rebalance_backoff_ms
+        return (self.zookeeper_sync_time_ms if backoff_ms is None else backoff_ms) / 1000
 
     @property
     def in_zookeeper(self) -> bool:

@@ -142,8 +142,8 @@ class ConsumerConnector:
         return {key: KafkaStream(q, timeout, key_decoder, value_decoder) for key, q in self._queues.items()}
 
     def _queue_of(self, topic: str, thread: ConsumerThreadId) -> ChunkQueue:
-        found = self._queues.get((topic, thread.thread_id))
-        return self._queues[None, thread.thread_id] if found is None else found
+        queue = self._queues.get((topic, thread.thread_id))
+        return self._queues[None, thread.thread_id] if queue is None else queue
 
     def _auto_commit(self) -> None:
         assert self._listener is not None

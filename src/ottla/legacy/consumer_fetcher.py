@@ -80,16 +80,16 @@ class ConsumerFetcherManager:
         while not self._stopped.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped.is_set() or bool(self._no_leader))
-                wanted = dict(self._no_leader)
+                partitions = dict(self._no_leader)
             if self._stopped.is_set():
                 return
             try:
-                self._assign(wanted, self._leaders(wanted))
+                self._assign(partitions, self._leaders(partitions))
             except KafkaError as error:
-                log.warning("failed to find leaders of %s: %s", sorted(wanted), error)
+                log.warning("failed to find leaders of %s: %s", sorted(partitions), error)
             self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
 
-    def _leaders(self, wanted: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
         brokers = self._brokers()
         if not brokers:
             raise BrokerNotAvailableError("no broker is registered in ZooKeeper")
@@ -100,7 +100,7 @@ class ConsumerFetcherManager:
                 "request.timeout.ms": self._config.socket_timeout_ms,
             }
         )
-        response = ClientUtils.fetch_topic_metadata({tp.topic for tp in wanted}, brokers, config)
+        response = ClientUtils.fetch_topic_metadata({tp.topic for tp in partitions}, brokers, config)
         nodes = {b.node_id: (b.host, b.port) for b in response.brokers}
         return {
             TopicPartition(topic.name or "", p.partition_index): nodes[p.leader_id]
@@ -109,24 +109,24 @@ class ConsumerFetcherManager:
             if p.leader_id in nodes
         }
 
-    def _assign(self, wanted: Infos, leaders: Mapping[TopicPartition, Address]) -> None:
+    def _assign(self, infos: Infos, leaders: Mapping[TopicPartition, Address]) -> None:
         with self._changed:
             if self._stopped.is_set():
                 return
-            for partition, info in wanted.items():
+            for partition, info in infos.items():
                 if partition in leaders and self._no_leader.pop(partition, None) is not None:
                     self._fetcher(leaders[partition], partition).add(info)
 
     def _fetcher(self, leader: Address, partition: TopicPartition) -> ConsumerFetcherThread:
         """A leader's thread for a partition; made and started with its first one."""
         number = java_abs(31 * java_hash(partition.topic) + partition.partition) % self._config.num_consumer_fetchers
-        found = self._fetchers.get((leader, number))
-        if found is None:
+        fetcher = self._fetchers.get((leader, number))
+        if fetcher is None:
             name = f"ConsumerFetcherThread-{self._name}-{number}-{leader[0]}:{leader[1]}"
-            found = ConsumerFetcherThread(name, self._config, leader, self.add_partitions_with_error)
-            self._fetchers[leader, number] = found
-            found.start()
-        return found
+            fetcher = ConsumerFetcherThread(name, self._config, leader, self.add_partitions_with_error)
+            self._fetchers[leader, number] = fetcher
+            fetcher.start()
+        return fetcher
 
 
 class ConsumerFetcherThread(threading.Thread):
@@ -191,36 +191,38 @@ class ConsumerFetcherThread(threading.Thread):
     def _fetch(self, infos: Infos) -> list[PartitionTopicInfo]:
         """One fetch of all partitions; those that this broker could not give."""
         failed = [info for info in infos.values() if info.fetch_offset == INVALID_OFFSET and not self._reset(info)]
-        wanted = {
+        offsets = {
             tp: PartitionFetchInfo(info.fetch_offset, self._config.fetch_message_max_bytes)
             for tp, info in infos.items()
             if info not in failed
         }
-        if not wanted:
+        if not offsets:
             return failed
-        request = FetchRequest(wanted, self._config.fetch_wait_max_ms, self._config.fetch_min_bytes)
-        for partition, found in self._consumer.fetch(request).data.items():
-            if not self._taken(infos[partition], found):
+        request = FetchRequest(offsets, self._config.fetch_wait_max_ms, self._config.fetch_min_bytes)
+        for partition, fetched in self._consumer.fetch(request).data.items():
+            if not self._accept(infos[partition], fetched):
                 failed.append(infos[partition])
         return failed
 
-    def _taken(self, info: PartitionTopicInfo, found: FetchedPartition) -> bool:
+    def _accept(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> bool:
         """Whether what came of a partition is dealt with; False sends it back."""
-        if found.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
+        if fetched.error_code == ErrorMapping.OFFSET_OUT_OF_RANGE:
             log.warning("%s: offset %d of %s is out of range", self.name, info.fetch_offset, info.partition)
             return self._reset(info)
-        if found.error_code != ErrorMapping.NO_ERROR:
-            log.warning("%s: %s: %s", self.name, info.partition, ErrorMapping.exception_for(found.error_code))
+        if fetched.error_code != ErrorMapping.NO_ERROR:
+            log.warning("%s: %s: %s", self.name, info.partition, ErrorMapping.exception_for(fetched.error_code))
             return False
-        if found.size:
-            self._enqueue(info, found)
+        if fetched.size:
+            self._enqueue(info, fetched)
         return True
 
-    def _enqueue(self, info: PartitionTopicInfo, found: FetchedPartition) -> None:
-        messages = tuple(m for m in found.messages if m.offset >= info.fetch_offset)
-        behind = found.messages[-1].next_offset if found.messages else info.fetch_offset
+    def _enqueue(self, info: PartitionTopicInfo, fetched: FetchedPartition) -> None:
+        messages = tuple(m for m in fetched.messages if m.offset >= info.fetch_offset)
+        behind = fetched.messages[-1].next_offset if fetched.messages else info.fetch_offset
         # without any message, the stream is to say that the first is too large
-        if (messages or not found.messages) and not info.queue.put(FetchedDataChunk(info, info.fetch_offset, messages)):
+        if (messages or not fetched.messages) and not info.queue.put(
+            FetchedDataChunk(info, info.fetch_offset, messages)
+        ):
             return
         info.fetch_offset = max(info.fetch_offset, behind)
 

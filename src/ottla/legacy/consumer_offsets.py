@@ -45,13 +45,13 @@ class GroupOffsets:
         with self._lock:
             # another member may have gone on since: what was written by us says nothing any more
             self._written.clear()
-            found = dict.fromkeys(partitions, INVALID_OFFSET)
+            offsets = dict.fromkeys(partitions, INVALID_OFFSET)
             if self._config.in_zookeeper:
-                found = {tp: self._from_zookeeper(tp) for tp in partitions}
+                offsets = {tp: self._from_zookeeper(tp) for tp in partitions}
             if self._config.in_kafka and partitions:
                 for tp, offset in self._channel.fetch(partitions, self._config.offsets_commit_max_retries).items():
-                    found[tp] = max(found[tp], offset)
-            return found
+                    offsets[tp] = max(offsets[tp], offset)
+            return offsets
 
     def commit(self, offsets: Offsets, *, retries: int) -> None:
         """Store offsets; those in Kafka are tried so many times more. KafkaError when they are not stored."""
@@ -67,8 +67,8 @@ class GroupOffsets:
         self._channel.close()
 
     def _from_zookeeper(self, tp: TopicPartition) -> int:
-        found = self._zk.run(self._in_zookeeper.get(self._config.group_id, tp))
-        return INVALID_OFFSET if found is None else found
+        stored = self._zk.run(self._in_zookeeper.get(self._config.group_id, tp))
+        return INVALID_OFFSET if stored is None else stored
 
     def _to_zookeeper(self, tp: TopicPartition, offset: int) -> None:
         if self._written.get(tp) != offset:
@@ -100,21 +100,21 @@ class OffsetsChannel:
     def fetch(self, partitions: Iterable[TopicPartition], retries: int) -> dict[TopicPartition, int]:
         """OffsetFetch, version 1. KafkaError after the last try."""
         request = OffsetFetchRequest(self._config.group_id, list(partitions))
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
 
-        def ask(coordinator: SimpleConsumer) -> None:
+        def fetch_from(coordinator: SimpleConsumer) -> None:
             answer = coordinator.fetch_offsets(request).offsets
             # a partition that the group never committed is unknown to old brokers
             _check(o.error for o in answer.values() if o.error != ErrorMapping.UNKNOWN_TOPIC_OR_PARTITION)
-            found.update({tp: o.offset for tp, o in answer.items()})
+            offsets.update({tp: o.offset for tp, o in answer.items()})
 
-        self._retrying(retries, ask)
-        return found
+        self._retrying(retries, fetch_from)
+        return offsets
 
-    def _retrying(self, retries: int, ask: Callable[[SimpleConsumer], None]) -> None:
+    def _retrying(self, retries: int, request: Callable[[SimpleConsumer], None]) -> None:
         while True:
             try:
-                return ask(self._connected())
+                return request(self._connected())
             except KafkaError as error:
                 self._disconnect()
                 if retries <= 0 or self._closed.is_set():

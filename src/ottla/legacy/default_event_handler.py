@@ -70,7 +70,7 @@ class DefaultEventHandler:
         self._closed = threading.Event()
 
     @classmethod
-    def of(cls, config: ProducerConfig) -> DefaultEventHandler:
+    def create(cls, config: ProducerConfig) -> DefaultEventHandler:
         """With what the options name."""
         key_encoder = "serializer.class" if config.key_serializer_class is None else "key.serializer.class"
         return cls(
@@ -113,17 +113,17 @@ class DefaultEventHandler:
 
     def serialize(self, events: Iterable[KeyedMessage[Any, Any]]) -> list[Serialized]:
         """The messages with keys and values as bytes."""
-        found = []
+        serialized = []
         for event in events:
             try:
                 key = self._to_bytes(self._key_encoder, event.key, event.topic) if event.has_key else None
                 message = Message(key, self._to_bytes(self._encoder, event.message, event.topic))
-                found.append(event.with_message(message))
+                serialized.append(event.with_message(message))
             except SerializationError as error:
                 if self.config.producer_type == "sync":
                     raise
                 log.error("%s", error)
-        return found
+        return serialized
 
     def _to_bytes(self, encoder: Encoder, value: Any, topic: str) -> bytes | None:
         try:
@@ -171,7 +171,7 @@ class DefaultEventHandler:
 
     def partition_and_collate(self, messages: Iterable[Serialized]) -> dict[int, PartitionedData] | None:
         """Broker → partition → messages; broker -1 for partitions without a leader. None when it cannot be told."""
-        found: dict[int, PartitionedData] = {}
+        by_broker: dict[int, PartitionedData] = {}
         try:
             for message in messages:
                 partitions = self.broker_partition_info.get_broker_partition_info(message.topic)
@@ -179,13 +179,13 @@ class DefaultEventHandler:
                 # That there is no leader fails in `send`, so that requests to other brokers are on their way by then.
                 leader = NO_LEADER if chosen.leader_broker_id is None else chosen.leader_broker_id
                 place = TopicPartition(message.topic, chosen.partition_id)
-                found.setdefault(leader, {}).setdefault(place, []).append(message)
+                by_broker.setdefault(leader, {}).setdefault(place, []).append(message)
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs a try, not the thread
             log.warning("Failed to collate messages by topic and partition: %s", error)
             return None
-        return found
+        return by_broker
 
     def _partition(self, message: Serialized, partitions: Sequence[PartitionAndLeader]) -> int:
         key = message.partition_key

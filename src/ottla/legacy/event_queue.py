@@ -40,7 +40,7 @@ class EventQueue:
             self._changed.notify_all()
             return True
 
-    def take(self, until: float) -> Event | None:
+    def poll(self, until: float) -> Event | None:
         """The oldest message; None when there is none by `until` (monotonic seconds), or ever again."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._events, max(0.0, until - time.monotonic()))

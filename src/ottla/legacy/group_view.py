@@ -55,8 +55,8 @@ class GroupWatcher:
         if self._consumer_id not in members:
             raise KafkaError(f"{self._consumer_id} is not registered (any more)")
         for member in members:
-            found = mine if member == self._consumer_id else self._theirs(member, topics, exclude_internal)
-            for topic, ids in found.items():
+            subscribed = mine if member == self._consumer_id else self._theirs(member, topics, exclude_internal)
+            for topic, ids in subscribed.items():
                 threads.setdefault(topic, []).extend(ids)
         context = AssignmentContext(
             self._consumer_id,
@@ -87,8 +87,8 @@ class GroupWatcher:
             return None
         self._set.add(path)
 
-        def told() -> None:
+        def changed() -> None:
             self._set.discard(path)
             self._changed()
 
-        return told
+        return changed

@@ -57,9 +57,9 @@ class ConsumerIterator:
     def __next__(self) -> MessageAndMetadata:
         if not self.has_next():
             raise StopIteration
-        found, self._ahead = self._ahead, None
-        assert found is not None
-        return found
+        message, self._ahead = self._ahead, None
+        assert message is not None
+        return message
 
     next = __next__
 
@@ -69,13 +69,13 @@ class ConsumerIterator:
         A message that this saw counts as consumed, as does one that was returned.
         """
         while self._ahead is None:
-            if self._chunk is None and not self._take():
+            if self._chunk is None and not self._next_chunk():
                 return False
             self._ahead = self._advance()
         return True
 
-    def _take(self) -> bool:
-        chunk = self._queue.take(self._timeout)
+    def _next_chunk(self) -> bool:
+        chunk = self._queue.poll(self._timeout)
         if chunk is None:
             if self._queue.closed:
                 return False
@@ -93,11 +93,11 @@ class ConsumerIterator:
         assert self._chunk is not None
         info, _, messages = self._chunk
         while self._position < len(messages):
-            found = messages[self._position]
+            message = messages[self._position]
             self._position += 1
-            if info.consume(found):
+            if info.consume(message):
                 topic, partition = info.partition
-                return MessageAndMetadata(topic, partition, found.message, found.offset, *self._decoders)
+                return MessageAndMetadata(topic, partition, message.message, message.offset, *self._decoders)
         self._chunk = None
         return None
 

@@ -36,7 +36,7 @@ Decision = dict[TopicPartition, ConsumerThreadId]
 
 def by_range(context: AssignmentContext) -> Decision:
     """Neighbours to the same thread, topic by topic."""
-    found: Decision = {}
+    decision: Decision = {}
     for topic, partitions in context.partitions.items():
         threads = context.threads[topic]
         each, more = divmod(len(partitions), len(threads))
@@ -44,8 +44,8 @@ def by_range(context: AssignmentContext) -> Decision:
             if thread.consumer == context.consumer_id:
                 start = each * position + min(position, more)
                 count = each + (position < more)
-                found |= {TopicPartition(topic, p): thread for p in partitions[start : start + count]}
-    return found
+                decision |= {TopicPartition(topic, p): thread for p in partitions[start : start + count]}
+    return decision
 
 
 def round_robin(context: AssignmentContext) -> Decision:
@@ -55,15 +55,15 @@ def round_robin(context: AssignmentContext) -> Decision:
     """
     if not context.partitions:
         return {}
-    wanted = list(context.threads.values())
-    if any(threads != wanted[0] for threads in wanted):
+    thread_ids = list(context.threads.values())
+    if any(threads != thread_ids[0] for threads in thread_ids):
         raise KafkaError(
             "partition.assignment.strategy: roundrobin needs members that subscribe to the same topics, with as many"
             " streams for each"
         )
     every = [TopicPartition(topic, p) for topic, partitions in context.partitions.items() for p in partitions]
     every.sort(key=lambda tp: java_hash(f"[{tp.topic},{tp.partition}]"))
-    pairs = zip(every, cycle(wanted[0]), strict=False)
+    pairs = zip(every, cycle(thread_ids[0]), strict=False)
     return {tp: thread for tp, thread in pairs if thread.consumer == context.consumer_id}
 
 

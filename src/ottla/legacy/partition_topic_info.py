@@ -50,12 +50,12 @@ class PartitionTopicInfo:
         with self._lock:
             self.fetch_offset = self._consume_offset = offset
 
-    def consume(self, found: MessageAndOffset) -> bool:
+    def consume(self, message: MessageAndOffset) -> bool:
         """Hand a message out: False where the partition was given up, or the message was handed out before."""
         with self._lock:
-            if self._dropped or found.offset < self._consume_offset:
+            if self._dropped or message.offset < self._consume_offset:
                 return False
-            self._consume_offset = found.next_offset
+            self._consume_offset = message.next_offset
             return True
 
 
@@ -86,7 +86,7 @@ class ChunkQueue:
             self._changed.notify_all()
             return True
 
-    def take(self, timeout: float | None) -> FetchedDataChunk | None:
+    def poll(self, timeout: float | None) -> FetchedDataChunk | None:
         """The next chunk; None when none comes within `timeout` seconds, and at once when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or bool(self._chunks), timeout)

@@ -71,10 +71,10 @@ def java_abs(number: int) -> int:
 
 
 def _polynomial(parts: Any, start: int) -> int:
-    found = start
+    result = start
     for part in parts:
-        found = (31 * found + part) & _MASK
-    return _signed(found)
+        result = (31 * result + part) & _MASK
+    return _signed(result)
 
 
 def _signed(number: int) -> int:

@@ -37,7 +37,7 @@ class Producer(Generic[K, V]):
 
     def __init__(self, config: ProducerConfig, event_handler: DefaultEventHandler | None = None) -> None:
         self.config = config
-        self._handler = DefaultEventHandler.of(config) if event_handler is None else event_handler
+        self._handler = DefaultEventHandler.create(config) if event_handler is None else event_handler
         self._queue = EventQueue(config.queue_buffering_max_messages)
         self._lock = threading.Lock()
         self._closed = False
@@ -110,10 +110,10 @@ class Producer(Generic[K, V]):
 
 
 def _flat(messages: Iterable[Any]) -> list[Event]:
-    found: list[Event] = []
+    events: list[Event] = []
     for item in messages:
         if isinstance(item, KeyedMessage):
-            found.append(item)
+            events.append(item)
         else:
-            found.extend(item)
-    return found
+            events.extend(item)
+    return events

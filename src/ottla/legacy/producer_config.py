@@ -16,10 +16,10 @@ from ottla.records.compression import CODEC_IDS, LZ4, NONE
 def codec(value: Any) -> int:
     """none, gzip, snappy, lz4, or their numbers 0 to 3."""
     word = str(value).strip().lower()
-    found = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
-    if not NONE <= found <= LZ4 or isinstance(value, bool):
+    codec_id = int(word) if word.isdigit() else CODEC_IDS.get(word, -1)
+    if not NONE <= codec_id <= LZ4 or isinstance(value, bool):
         raise ValueError("none, gzip, snappy, lz4 or 0 to 3 is wanted")
-    return found
+    return codec_id
 
 
 class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",)):

@@ -38,10 +38,10 @@ class ProducerPool:
     def get_producer(self, broker_id: int) -> SyncProducer:
         """The connection to a broker. UnavailableProducerError where there is none."""
         with self._lock:
-            found = self._producers.get(broker_id)
-        if found is None:
+            producer = self._producers.get(broker_id)
+        if producer is None:
             raise UnavailableProducerError(f"there is no connection to broker {broker_id}")
-        return found
+        return producer
 
     def close(self) -> None:
         """End all connections; what waits for an answer there fails."""

@@ -55,7 +55,7 @@ class ProducerSendThread(threading.Thread):
         events: list[Event] = []
         last_send = time.monotonic()
         while not self._queue.is_drained:
-            event = self._queue.take(last_send + self._queue_time)
+            event = self._queue.poll(last_send + self._queue_time)
             if event is not None:
                 events.append(event)
             if event is None or len(events) >= self._batch_size:

@@ -59,7 +59,7 @@ class SimpleConsumer:
         self._closed = True
         self._channel.disconnect()
 
-    def _ask(self, request: Request[R], version: int = VERSION) -> R:
+    def _request(self, request: Request[R], version: int = VERSION) -> R:
         """The broker's response; when the connection turns out to be lost, once more over a new one."""
         with self._lock:
             try:
@@ -88,21 +88,21 @@ class SimpleConsumer:
     def send(self, request: api.TopicMetadataRequest) -> api.TopicMetadataResponse:
         """Partitions and leaders of topics."""
         topics = [metadata.MetadataRequestTopic(name=name) for name in request.topics]
-        response = self._ask(metadata.MetadataRequest(topics=topics))
+        response = self._request(metadata.MetadataRequest(topics=topics))
         nodes = {b.node_id: Node(b.node_id, b.host, b.port) for b in response.brokers}
         return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
 
     def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
         """The broker that keeps a group's offsets of version 1."""
-        response = self._ask(find_coordinator.FindCoordinatorRequest(key=request.group))
-        found = None if response.error_code else Node(response.node_id, response.host, response.port)
-        return api.ConsumerMetadataResponse(found, response.error_code)
+        response = self._request(find_coordinator.FindCoordinatorRequest(key=request.group))
+        coordinator = None if response.error_code else Node(response.node_id, response.host, response.port)
+        return api.ConsumerMetadataResponse(coordinator, response.error_code)
 
     # Messages
 
     def fetch(self, request: api.FetchRequest) -> api.FetchResponse:
         """Messages of partitions that this broker leads."""
-        asked = fetch.FetchRequest(
+        fetch_request = fetch.FetchRequest(
             max_wait_ms=request.max_wait,
             min_bytes=request.min_bytes,
             topics=[
@@ -117,21 +117,21 @@ class SimpleConsumer:
                 ).items()
             ],
         )
-        response = self._ask(asked)
+        response = self._request(fetch_request)
         return api.FetchResponse(
             {TopicPartition(t.topic, p.partition_index): _fetched(p) for t in response.responses for p in t.partitions}
         )
 
     def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
         """Offsets at which to begin reading: those of segments before a time, newest first."""
-        wanted = {
+        queries = {
             tp: list_offsets.ListOffsetsPartition(
                 partition_index=tp.partition, timestamp=info.time, max_num_offsets=info.max_num_offsets
             )
             for tp, info in request.request_info.items()
         }
-        topics = [list_offsets.ListOffsetsTopic(name=name, partitions=p) for name, p in _by_topic(wanted).items()]
-        response = self._ask(list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics))
+        topics = [list_offsets.ListOffsetsTopic(name=name, partitions=p) for name, p in _by_topic(queries).items()]
+        response = self._request(list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics))
         return api.OffsetResponse(
             {
                 TopicPartition(t.name, p.partition_index): api.PartitionOffsets(
@@ -145,42 +145,42 @@ class SimpleConsumer:
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
         """The first offset (EARLIEST_TIME) or the one behind the last message (LATEST_TIME)."""
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
-        found = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
-        api.ErrorMapping.maybe_throw(found.error_code)
-        return found.offsets[0]
+        answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]
+        api.ErrorMapping.maybe_throw(answer.error_code)
+        return answer.offsets[0]
 
     # A group's offsets
 
     def commit_offsets(self, request: api.OffsetCommitRequest) -> api.OffsetCommitResponse:
         """Keep offsets of a group."""
-        wanted = {
+        by_partition = {
             tp: offset_commit.OffsetCommitRequestPartition(
                 partition_index=tp.partition, committed_offset=offset.offset, committed_metadata=offset.metadata
             )
             for tp, offset in request.request_info.items()
         }
-        asked = offset_commit.OffsetCommitRequest(
+        commit_request = offset_commit.OffsetCommitRequest(
             group_id=request.group_id,
             generation_id_or_member_epoch=request.group_generation_id,
             member_id=request.consumer_id,
             topics=[
                 offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in _by_topic(wanted).items()
+                for name, partitions in _by_topic(by_partition).items()
             ],
         )
-        response = self._ask(asked, request.version_id)
+        response = self._request(commit_request, request.version_id)
         return api.OffsetCommitResponse(
             {TopicPartition(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
         )
 
     def fetch_offsets(self, request: api.OffsetFetchRequest) -> api.OffsetFetchResponse:
         """The offsets that a group has committed."""
-        wanted = _by_topic({tp: tp.partition for tp in request.request_info})
+        partitions = _by_topic({tp: tp.partition for tp in request.request_info})
         topics = [
             offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
-            for name, numbers in wanted.items()
+            for name, numbers in partitions.items()
         ]
-        response = self._ask(
+        response = self._request(
             offset_fetch.OffsetFetchRequest(group_id=request.group_id, topics=topics), request.version_id
         )
         return api.OffsetFetchResponse(
@@ -194,11 +194,11 @@ class SimpleConsumer:
         )
 
 
-def _by_topic(wanted: Mapping[TopicPartition, T]) -> dict[str, list[T]]:
-    found: dict[str, list[T]] = {}
-    for tp, one in wanted.items():
-        found.setdefault(tp.topic, []).append(one)
-    return found
+def _by_topic(values: Mapping[TopicPartition, T]) -> dict[str, list[T]]:
+    by_topic: dict[str, list[T]] = {}
+    for tp, one in values.items():
+        by_topic.setdefault(tp.topic, []).append(one)
+    return by_topic
 
 
 def _topic(topic: metadata.MetadataResponseTopic, nodes: Mapping[int, Node]) -> api.TopicMetadata:
@@ -220,7 +220,7 @@ def _topic(topic: metadata.MetadataResponseTopic, nodes: Mapping[int, Node]) -> 
 
 
 def _fetched(p: Any) -> api.FetchedPartition:
-    found = () if p.error_code or not p.records else message_set.records(p.records)
-    messages = tuple(api.MessageAndOffset(Message(r.key, r.value), r.offset) for r in found)
+    records = () if p.error_code or not p.records else message_set.records(p.records)
+    messages = tuple(api.MessageAndOffset(Message(r.key, r.value), r.offset) for r in records)
     size = 0 if p.error_code or not p.records else len(p.records)
     return api.FetchedPartition(p.error_code, p.high_watermark, messages, size)

@@ -43,7 +43,7 @@ class SyncProducer:
             response = self._exchange(request, answered=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
-    def ask(self, request: Request[R]) -> R:
+    def request(self, request: Request[R]) -> R:
         """Send any other request; its response."""
         with self._lock:
             return cast(R, self._exchange(request, answered=True))

@@ -62,7 +62,7 @@ class ZKRebalancerListener:
         self._expired = threading.Event()
         self._stopped = threading.Event()
         self._watcher = GroupWatcher(zk, config.group_id, consumer_id, self._changed.set)
-        self._thread = threading.Thread(target=self._follow, name=f"{consumer_id}_watcher_executor", daemon=True)
+        self._thread = threading.Thread(target=self._watch_group, name=f"{consumer_id}_watcher_executor", daemon=True)
         self._rebalance_lock = threading.Lock()
         # Under the rebalance lock:
         self._seen: GroupView | None = None
@@ -95,8 +95,8 @@ class ZKRebalancerListener:
         """Commit how far messages were handed out."""
         with self._commit_lock:
             offsets = {tp: info.consume_offset for tp, (info, _) in self._registry.items()}
-            known = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
-            self._offsets.commit(known, retries=retries)
+            valid = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
+            self._offsets.commit(valid, retries=retries)
 
     # Following the group
 
@@ -104,7 +104,7 @@ class ZKRebalancerListener:
         self._expired.set()
         self._changed.set()
 
-    def _follow(self) -> None:
+    def _watch_group(self) -> None:
         while True:
             self._changed.wait()
             self._changed.clear()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.metrics.metric import KafkaMetric, MetricName
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 
 PREFIX: Final = "org.apache.kafka"
 _DELTA: Final = 1
@@ -27,18 +27,18 @@ class Exporter:
     def __init__(self, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._metrics = metrics
         self._resource = resource
-        self._told: dict[MetricName, float] = {}
+        self._exported: dict[MetricName, float] = {}
         self._started = self._last = metrics.clock.now_ms()
 
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
         """The metrics whose telemetry names begin so; sums since the last time (`delta`) or since the start."""
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started
-        wanted = tuple(prefixes)
+        selected = tuple(prefixes)
         body = b"".join(
             _field(2, self._encoded_one(name, metric, since, now, delta))
             for name, metric in self._metrics.metrics.items()
-            if telemetry_name(name).startswith(wanted) and _is_number(metric.value())
+            if telemetry_name(name).startswith(selected) and _is_number(metric.value())
         )
         self._last = now
         resource = b"".join(_attribute(1, key, value) for key, value in self._resource.items())
@@ -47,7 +47,7 @@ class Exporter:
     def _encoded_one(self, name: MetricName, metric: KafkaMetric, since: int, now: int, delta: bool) -> bytes:
         value = metric.value()
         if metric.is_total and delta:
-            before, self._told[name] = self._told.get(name, 0.0), value
+            before, self._exported[name] = self._exported.get(name, 0.0), value
             value -= before
         point = _fixed64(2, since * 1_000_000) if metric.is_total else b""
         point += _fixed64(3, now * 1_000_000) + _double(4, float(value))

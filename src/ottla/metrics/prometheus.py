@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.metrics.metric import KafkaMetric, MetricName
 
 if TYPE_CHECKING:
-    from ottla.metrics.registry import Metrics
+    from ottla.metrics.metrics import Metrics
 
 NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 

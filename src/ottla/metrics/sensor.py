@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ottla.metrics.metric import MetricConfig, MetricName, RecordingLevel
+from ottla.clock import Clock
+from ottla.metrics.metric import KafkaMetric, MetricConfig, MetricName, RecordingLevel
 from ottla.metrics.stats import Meter, Stat
 
-if TYPE_CHECKING:
-    from ottla.metrics.registry import Metrics
+
+class SensorOwner(Protocol):
+    """The part of `Metrics` that a sensor uses."""
+
+    config: MetricConfig
+    clock: Clock
+
+    def add_metric(self, name: MetricName, source: Stat) -> KafkaMetric: ...
 
 
 class Sensor:
@@ -19,7 +26,7 @@ class Sensor:
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: SensorOwner,
         guard: Any,
         name: str,
         level: RecordingLevel,
@@ -66,15 +73,15 @@ class Sensor:
         if self._records:
             at = self._metrics.clock.monotonic() if now is None else now
             with self._guard:
-                self._take(value, at)
+                self._record(value, at)
 
-    def _take(self, value: float, now: float) -> None:
+    def _record(self, value: float, now: float) -> None:
         self._last_used = now
         config = self._metrics.config
         for record in self._recorders:
             record(config, value, now)
         for parent in self.parents:
-            parent._take(value, now)
+            parent._record(value, now)
 
     def idle_seconds(self, now: float) -> float:
         """How long nothing was recorded here; whoever makes sensors without end removes those that nobody uses."""

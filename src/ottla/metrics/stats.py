@@ -151,17 +151,17 @@ class Rate:
     The windows that are not there yet count as full ones, so that a rate does not leap at the start.
     """
 
-    def __init__(self, of: Sampled | None = None) -> None:
-        self._of = of or WindowedSum()
-        self.record = self._of.record
+    def __init__(self, stat: Sampled | None = None) -> None:
+        self._stat = stat or WindowedSum()
+        self.record = self._stat.record
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """The value per second."""
-        samples = self._of.alive(config, now)
+        samples = self._stat.alive(config, now)
         elapsed = now - samples[0].start if samples else 0.0
         missing = config.samples - 1 - math.floor(elapsed / config.window_seconds) if config.window_seconds else 0
         elapsed += max(0, missing) * config.window_seconds
-        return self._of.measure(config, now) / max(elapsed, LEAST_WINDOW_SECONDS)
+        return self._stat.measure(config, now) / max(elapsed, LEAST_WINDOW_SECONDS)
 
 
 class CumulativeSum:

@@ -129,7 +129,7 @@ class Expectations:
 
         The rows need the column `headers`: read the topic with `includeHeaders`.
         """
-        told = {
+        error_headers = {
             "message": F.col("reason"),
             "topic": F.col("topic"),
             "partition": F.col("partition").cast("string"),
@@ -138,7 +138,7 @@ class Expectations:
         }
         new = [
             F.struct(F.lit(HEADER_PREFIX + name).alias("key"), value.cast("binary").alias("value"))
-            for name, value in told.items()
+            for name, value in error_headers.items()
         ]
         nothing = F.expr("cast(array() as array<struct<key:string,value:binary>>)")
         headers = F.concat(F.coalesce(F.col("headers"), nothing), F.array(*new))
@@ -152,11 +152,11 @@ class Expectations:
 
     def _is_unmet(self, *actions: str) -> Column:
         """Never null: a row is on one side or on the other."""
-        found = F.lit(False)
+        unmet = F.lit(False)
         for expectation in self.expectations:
             if expectation.action in actions:
-                found = found | _unmet(expectation)
-        return found
+                unmet = unmet | _unmet(expectation)
+        return unmet
 
     def _reason(self) -> Column:
         names = [F.when(_unmet(e), F.lit(e.name)) for e in self.expectations if e.action == "dead_letter"]
@@ -186,13 +186,13 @@ class _Counter:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of TALLY for all batches of the task."""
-        found: dict[tuple[str, int], _Seen] = {}
+        counts: dict[tuple[str, int], _Seen] = {}
         for batch in batches:
             for (topic, partition), rows in _by_place(batch):
-                found.setdefault((topic, partition), _Seen(len(self.expectations))).add(rows)
+                counts.setdefault((topic, partition), _Seen(len(self.expectations))).add(rows)
         lines = [
             (e.name, e.action, topic, partition, seen.first, seen.last, seen.rows, seen.unmet[i])
-            for (topic, partition), seen in sorted(found.items())
+            for (topic, partition), seen in sorted(counts.items())
             for i, e in enumerate(self.expectations)
         ]
         columns = zip(*lines, strict=True) if lines else [()] * len(_TALLY_ARROW)

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 
-def tell(**facts: Any) -> None:
+def report(**facts: Any) -> None:
     """Say something now."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()

@@ -91,12 +91,12 @@ class Run:
         write_json(self.directory / _FILE, settings)
 
     @classmethod
-    def resumed(cls, asked: Run) -> Run:
+    def resumed(cls, requested: Run) -> Run:
         """The run in the directory of `asked`. ConfigurationError where that names a setting that it does not have."""
-        run = cls.load(asked.directory)
+        run = cls.load(requested.directory)
         for option in ("limit", "input", "by", "database"):
             # Without the values: a database's may have a password.
-            if getattr(asked, option) not in (None, getattr(run, option)):
+            if getattr(requested, option) not in (None, getattr(run, option)):
                 raise ConfigurationError(
                     f"--resume: a run goes on as it was started, which was not with this --{option}; leave --{option}"
                     " out, or --resume to start afresh"
@@ -108,9 +108,11 @@ class Run:
         """The run that was started in `directory`. ConfigurationError where there is none."""
         path = directory / _FILE
         try:
-            found = json.loads(path.read_text())
-            source = found["input"]
-            return cls(directory, found["limit"], Path(source) if source else None, found["by"], found["database"])
+            settings = json.loads(path.read_text())
+            source = settings["input"]
+            return cls(
+                directory, settings["limit"], Path(source) if source else None, settings["by"], settings["database"]
+            )
         except FileNotFoundError:
             raise ConfigurationError(f"--resume: no run was started in {directory}; leave --resume out") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -121,10 +123,10 @@ class Run:
     def end_offsets(self) -> dict[TopicPartition, int] | None:
         """The ends of all partitions once everything was sent; None before."""
         try:
-            found = json.loads(self._end.read_text())
+            nested = json.loads(self._end.read_text())
         except FileNotFoundError:
             return None
-        return {TopicPartition(topic, int(p)): end for topic, ends in found.items() for p, end in ends.items()}
+        return {TopicPartition(topic, int(p)): end for topic, ends in nested.items() for p, end in ends.items()}
 
     def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note that everything was sent."""

@@ -6,6 +6,8 @@ separates the two.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,20 +15,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ottla.metrics.reporter import MetricsReporter
+    from ottla.metrics.metrics import MetricsReporter
+    from ottla.spark.monitoring.query_monitor import QueryMonitor
     from ottla.spark.source import OttlaDataSource
-    from ottla.spark.watching.watcher import Watcher
 
-__all__ = ["OttlaDataSource", "register", "watch"]
+__all__ = ["OttlaDataSource", "monitor", "register", "watch"]
 
 
 def __getattr__(name: str) -> object:
     # The class is for `spark.dataSource.register`, and takes Spark and Arrow to import.
     if name != "OttlaDataSource":
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
-    from ottla.spark.extras import needed
+    from ottla.spark.optional_dependencies import optional_dependency
 
-    with needed("ottla", extra="spark"):
+    with optional_dependency("ottla", extra="spark"):
         from ottla.spark.source import OttlaDataSource
     return OttlaDataSource
 
@@ -41,9 +43,9 @@ def register(spark: SparkSession) -> None:
 
     With Spark Connect, Ottla has to be installed on the server, too: classes travel there by their names.
     """
-    from ottla.spark.extras import needed
+    from ottla.spark.optional_dependencies import optional_dependency
 
-    with needed("ottla", extra="spark"):
+    with optional_dependency("ottla", extra="spark"):
         from ottla.spark.source import PUSHDOWN, FilteringSource
         from pyspark_ottla_sql import DefaultSource as SqlSource
     _check_local_workers(spark)
@@ -58,28 +60,39 @@ def _check_local_workers(spark: SparkSession) -> None:
 
     if is_remote() or not str(spark.sparkContext.master).startswith("local"):
         return
-    from ottla.spark.workers import check_workers
+    from ottla.spark.python_workers import check_workers
 
     check_workers(spark.sparkContext.pythonExec)
 
 
-def watch(spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()) -> Watcher:
-    """Watch the streaming queries of a session, whatever they read; use it in a `with`, or close it at the end.
+def monitor(
+    spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
+) -> QueryMonitor:
+    """Monitor the streaming queries of a session, whatever their sources; use it in a `with`, or close it at the end.
 
     Args:
-        spark: the session, local or remote.
-        terminal: show queries (and the tasks of running jobs) on stderr: a table in place, or a line at most every
-            five seconds where it is no terminal; default only where it is one.
-        reporters: are told the metrics of `Watcher.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
+        spark: the session, local or remote (Spark Connect).
+        terminal: whether to show queries, and the tasks of running jobs, on stderr: as a table that is updated in
+            place on a terminal, as a line at most every five seconds otherwise. Default: only on a terminal.
+        reporters: reporters of `QueryMonitor.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
 
     Returns:
-        the watcher: `report("report.html")`, `to_json()`, `metrics`.
+        the monitor: `report("report.html")`, `to_json()`, `metrics`.
 
     Raises:
         ImportError: pyspark is missing; the error names the extra to install.
     """
-    from ottla.spark.extras import needed
+    from ottla.spark.optional_dependencies import optional_dependency
 
-    with needed("watch", extra="spark"):
-        from ottla.spark.watching.watcher import watch as begin
-    return begin(spark, terminal=terminal, reporters=reporters)
+    with optional_dependency("monitor", extra="spark"):
+        from ottla.spark.monitoring.query_monitor import QueryMonitor
+    is_shown = sys.stderr.isatty() if terminal is None else terminal
+    return QueryMonitor(spark, terminal=is_shown, reporters=reporters).start()
+
+
+def watch(
+    spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
+) -> QueryMonitor:
+    """Deprecated name of `monitor`."""
+    warnings.warn("ottla.spark.watch is deprecated: use ottla.spark.monitor", DeprecationWarning, stacklevel=2)
+    return monitor(spark, terminal=terminal, reporters=reporters)

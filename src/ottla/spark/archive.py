@@ -44,18 +44,18 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
     left_out, more = frozenset(map(_plain, without)), list(more)
     if left_out:
         _check_left_out(left_out, more)
-    found = _needed(left_out, more)
+    distributions = _needed(left_out, more)
     draft = path.with_name(f".{path.name}.draft")
     # Level 1: half as long as the default for a tenth more bytes.
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name in _OWN:
             for file, inside in _module_files(name):
                 archive.write(file, inside)
-        for package in found.values():
+        for package in distributions.values():
             for file, inside in _distribution_files(package):
                 archive.write(file, inside)
     draft.replace(path)
-    return ["ottla", *sorted(found)]
+    return ["ottla", *sorted(distributions)]
 
 
 def python_name() -> str:
@@ -74,10 +74,12 @@ def import_paths() -> list[str]:
 def _check_left_out(without: frozenset[str], more: list[str]) -> None:
     """ConfigurationError for a name that nothing asks for: a misspelt one would be packed after all."""
     packed = _needed(frozenset(), more)
-    asked = {r.name for package in (distribution("ottla"), *packed.values()) for r in _required(package, _EXTRAS)}
-    known = {*_BROUGHT_BY_SPARK, *packed, *asked}
-    for name in sorted(without - known):
-        raise ConfigurationError(f"{name} would not be packed, so it cannot be left out{nearest(name, sorted(known))}")
+    requirements = {
+        r.name for package in (distribution("ottla"), *packed.values()) for r in _required(package, _EXTRAS)
+    }
+    names = {*_BROUGHT_BY_SPARK, *packed, *requirements}
+    for name in sorted(without - names):
+        raise ConfigurationError(f"{name} would not be packed, so it cannot be left out{nearest(name, sorted(names))}")
 
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
@@ -87,7 +89,7 @@ def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]
             distribution(name)
         except PackageNotFoundError:
             raise ConfigurationError(f"{name} is not installed here, so it cannot be packed") from None
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     seen: set[Required] = set()
     waiting = [*_required(distribution("ottla"), _EXTRAS), *(Required(_plain(name)) for name in more)]
     while waiting:
@@ -97,11 +99,11 @@ def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]
             continue
         seen.add(required)
         try:
-            found[name] = distribution(name)
+            distributions[name] = distribution(name)
         except PackageNotFoundError:  # for other systems, or of an extra that is not installed
             continue
-        waiting += _required(found[name], required.extras)
-    return found
+        waiting += _required(distributions[name], required.extras)
+    return distributions
 
 
 class Required(NamedTuple):
@@ -121,8 +123,8 @@ def _required(package: Distribution, extras: Iterable[str]) -> Iterator[Required
     for text in package.requires or ():
         requirement, extra = _REQUIREMENT.match(text), _EXTRA.search(text)
         if requirement is not None and (extra is None or extra["name"] in extras):
-            wanted = (requirement["extras"] or "").split(",")
-            yield Required(_plain(requirement["name"]), tuple(sorted(filter(None, map(str.strip, wanted)))))
+            own_extras = (requirement["extras"] or "").split(",")
+            yield Required(_plain(requirement["name"]), tuple(sorted(filter(None, map(str.strip, own_extras)))))
 
 
 def _plain(name: str) -> str:

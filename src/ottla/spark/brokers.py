@@ -12,7 +12,7 @@ from ottla.client.consumer.fetch import ranges
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import INTERNAL_TOPICS, TopicPartition
 from ottla.records.columns import Columns
-from ottla.spark.bounds import Offsets
+from ottla.spark.offset_range_limit import Offsets
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.options import SourceOptions, Subscription, connection_options
 from ottla.spark.ranges import check_exists
@@ -69,11 +69,11 @@ class Brokers:
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
         # Asked for by name, a topic that is not there would be waited for.
-        found = self._planner.partitions(topics & self._planner.topics())
-        wanted = found if assigned is None else found & assigned
+        existing = self._planner.partitions(topics & self._planner.topics())
+        partitions = existing if assigned is None else existing & assigned
         if all_must_exist:
-            check_exists(topics, assigned, found, self._where)
-        return frozenset(wanted)
+            check_exists(topics, assigned, existing, self._where)
+        return frozenset(partitions)
 
     @property
     def _where(self) -> str:
@@ -92,18 +92,18 @@ class Brokers:
     def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
         """The ends, asked for again where one lies before `begin`: a new leader may not know its own end yet."""
         listed = list(partitions)
-        found = self.latest(listed)
+        latest = self.latest(listed)
         for _ in range(self._options.retries):
-            if all(end >= begin.get(tp, 0) for tp, end in found.items()):
+            if all(end >= begin.get(tp, 0) for tp, end in latest.items()):
                 break
             time.sleep(self._options.retry_interval_ms / 1000)
-            found = self.latest(listed)
-        return found
+            latest = self.latest(listed)
+        return latest
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after each time in ms; None where a partition has no such record."""
-        found = self._retrying(lambda: self._planner.offsets_for(timestamps))
-        return {tp: None if at is None else at.offset for tp, at in found.items()}
+        offsets = self._retrying(lambda: self._planner.offsets_for(timestamps))
+        return {tp: None if at is None else at.offset for tp, at in offsets.items()}
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Tell a group how far was read. A failure is a warning: only tools that show lag go by it."""
@@ -117,10 +117,10 @@ class Brokers:
         except KafkaError as error:
             log.warning("the offsets of group %s were not committed at %s: %s", group, self._where, error)
 
-    def _retrying(self, ask: Callable[[], T]) -> T:
+    def _retrying(self, request: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):
             try:
-                answer = ask()
+                answer = request()
                 self._reached = True
                 return answer
             except KafkaError as error:
@@ -136,13 +136,13 @@ class Brokers:
         raise AssertionError("the last attempt returns or raises")
 
 
-def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
+def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
     """The records of a range as columns.
 
     Raises OffsetOutOfRangeError where it is not all there, KafkaTimeoutError where nothing comes for
     kafkaConsumer.pollTimeoutMs.
     """
-    tp, start, end = wanted
+    tp, start, end = offset_range
     return ranges.read_range(
         options.bootstrap_servers,
         tp,

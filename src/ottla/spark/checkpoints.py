@@ -22,11 +22,11 @@ def remove_torn_starts(checkpoints: Path) -> list[Path]:
 
     Nobody may be at work there. Returns what was removed; a directory that is not there has nothing.
     """
-    found = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
-    for path in found:
+    torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
+    for path in torn:
         log.warning("removed %s: a killed query had left it behind", path)
         path.unlink()
-    return found
+    return torn
 
 
 def _offsets_in(checkpoints: Path) -> Iterator[Path]:

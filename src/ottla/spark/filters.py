@@ -29,7 +29,7 @@ class Bounds:
     first_time_ms: int | None = None
     """Only a lower bound cuts: records need not lie in the order of their times."""
 
-    def of(self, filters: Iterable[Filter]) -> Bounds:
+    def narrowed_by(self, filters: Iterable[Filter]) -> Bounds:
         """With some more conditions; those that say nothing here are passed over."""
         bounds = self
         for one in filters:
@@ -43,24 +43,24 @@ class Bounds:
 
     def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
         """The ranges without what cannot match."""
-        kept = [
+        remaining = [
             OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))
             for tp, start, end in ranges
             if (self.topics is None or tp.topic in self.topics)
             and (self.partitions is None or tp.partition in self.partitions)
         ]
-        kept = [wanted for wanted in kept if wanted.size > 0]
-        return kept if self.first_time_ms is None else _from_time(kept, self.first_time_ms, lookup)
+        remaining = [offset_range for offset_range in remaining if offset_range.size > 0]
+        return remaining if self.first_time_ms is None else _from_time(remaining, self.first_time_ms, lookup)
 
 
 def _from_time(ranges: list[OffsetRange], first_ms: int, lookup: Lookup) -> list[OffsetRange]:
-    begins = lookup.at_times({wanted.topic_partition: first_ms for wanted in ranges})
-    kept = []
+    begins = lookup.at_times({offset_range.topic_partition: first_ms for offset_range in ranges})
+    remaining = []
     for tp, start, end in ranges:
         begin = begins.get(tp)
         if begin is not None and begin < end:
-            kept.append(OffsetRange(tp, max(start, begin), end))
-    return kept
+            remaining.append(OffsetRange(tp, max(start, begin), end))
+    return remaining
 
 
 def _values(one: Filter) -> frozenset[Any] | None:
@@ -93,8 +93,8 @@ def _offset(bounds: Bounds, one: Filter) -> Bounds:
     match one:
         case EqualTo():
             low, behind = max(low, one.value), min(behind, one.value + 1)
-        case In() if known := [value for value in one.value if value is not None]:  # no offset equals null
-            low, behind = max(low, min(known)), min(behind, max(known) + 1)
+        case In() if values := [value for value in one.value if value is not None]:  # no offset equals null
+            low, behind = max(low, min(values)), min(behind, max(values) + 1)
         case GreaterThan():
             low = max(low, one.value + 1)
         case GreaterThanOrEqual():

@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.bounds import (
+from ottla.spark.offset_range_limit import (
     EARLIEST_MARK,
     LATEST_MARK,
     AtTimestamp,
     AtTimestamps,
-    Bound,
     Earliest,
     Latest,
+    OffsetRangeLimit,
     Offsets,
     Specific,
     partition_list,
@@ -57,7 +57,7 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-def resolve(bound: Bound, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
+def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
     """An offset for each partition. `option` names the user's option in errors (ConfigurationError)."""
     match bound:
         case Earliest():
@@ -97,15 +97,15 @@ def _must_name_all(option: str, named: Iterable[TopicPartition], partitions: fro
 def _resolve_times(
     timestamps: Mapping[TopicPartition, int], latest_if_none: bool, lookup: Lookup, option: str
 ) -> Offsets:
-    found = lookup.at_times(timestamps)
-    without = [tp for tp in timestamps if found.get(tp) is None]
+    offsets = lookup.at_times(timestamps)
+    without = [tp for tp in timestamps if offsets.get(tp) is None]
     if without and not latest_if_none:
         tp = min(without)
         raise ConfigurationError(
             f"{option}: {partition_list(without)} holds no record at or after {timestamps[tp]}; choose an earlier "
             "time or set startingOffsetsByTimestampStrategy to latest"
         )
-    return {**{tp: n for tp, n in found.items() if n is not None}, **lookup.latest(without)}
+    return {**{tp: n for tp, n in offsets.items() if n is not None}, **lookup.latest(without)}
 
 
 def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
@@ -150,9 +150,9 @@ def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: Rep
     for tp in sorted(new):
         if earliest[tp] != 0:
             report_loss(f"{tp}: the new partition begins at {earliest[tp]} instead of 0")
-    gone = start.keys() - end.keys()
-    if gone:
-        report_loss(f"{partition_list(gone)}: gone, and with them perhaps records that were not read")
+    removed = start.keys() - end.keys()
+    if removed:
+        report_loss(f"{partition_list(removed)}: gone, and with them perhaps records that were not read")
     ranges = []
     for tp in sorted(end):
         begin = start[tp] if tp in start else earliest[tp]
@@ -193,9 +193,9 @@ def split(
     return [p for r in ranges for p in ([r] if r in small else _cut(r, _tasks(r.size, left_total, left_tasks)))]
 
 
-def _tasks(size: int, total: int, wanted: int) -> int:
+def _tasks(size: int, total: int, task_count: int) -> int:
     # Half rounds up, as in Java; Python's round() would go to the even neighbour.
-    return max((2 * size * wanted + total) // (2 * total), 1)
+    return max((2 * size * task_count + total) // (2 * total), 1)
 
 
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:

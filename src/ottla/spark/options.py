@@ -15,14 +15,14 @@ from typing import NamedTuple
 from ottla.config.options import nearest
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.bounds import (
+from ottla.spark.offset_range_limit import (
     EARLIEST_MARK,
     LATEST_MARK,
     AtTimestamp,
     AtTimestamps,
-    Bound,
     Earliest,
     Latest,
+    OffsetRangeLimit,
     Specific,
     parse_numbers,
     parse_partitions,
@@ -116,8 +116,8 @@ class SourceOptions:
     """The options of one read, checked."""
 
     subscription: Subscription
-    starting: Bound
-    ending: Bound
+    starting: OffsetRangeLimit
+    ending: OffsetRangeLimit
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
@@ -144,31 +144,31 @@ class SourceOptions:
         return self.kafka["bootstrap.servers"]
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
-    warn_of_unknown(given, [row.name for row in OPTIONS], "source")
-    return _checked(given, streaming)
+    warn_of_unknown(options, [row.name for row in OPTIONS], "source")
+    return _checked(options, streaming)
 
 
-def check_early(given: Mapping[str, str]) -> None:
+def check_early(options: Mapping[str, str]) -> None:
     """Raise the ConfigurationError that batches and streams would meet alike, where it is not known yet which it is."""
     faults = []
     for streaming in (False, True):
         try:
-            _checked(given, streaming)
+            _checked(options, streaming)
         except ConfigurationError as error:
             faults.append(error)
     if len(faults) == 2 and str(faults[0]) == str(faults[1]):
         raise faults[0]
 
 
-def _checked(given: Mapping[str, str], streaming: bool) -> SourceOptions:
+def _checked(options: Mapping[str, str], streaming: bool) -> SourceOptions:
     # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
-    lowered = {name.lower(): value for name, value in given.items()}
+    lowered = {name.lower(): value for name, value in options.items()}
     log_dirs = get(lowered, "ottla.log.dirs", paths) or ()
     kafka = kafka_options(lowered, FORBIDDEN_KAFKA, with_brokers=not log_dirs)
     most_records = get(lowered, "maxRecordsPerPartition", positive)  # Batches ignore it, but not a wrong value.
-    options = SourceOptions(
+    source_options = SourceOptions(
         subscription=_subscription(lowered),
         starting=_starting(lowered, streaming),
         ending=Latest() if streaming else _ending(lowered),
@@ -187,9 +187,9 @@ def _checked(given: Mapping[str, str], streaming: bool) -> SourceOptions:
         log_dirs=log_dirs,
         kafka=kafka,
     )
-    _check_stream(lowered, options, streaming)
-    _check_order(options.starting, options.ending)
-    return options
+    _check_stream(lowered, source_options, streaming)
+    _check_order(source_options.starting, source_options.ending)
+    return source_options
 
 
 def kafka_options(
@@ -212,12 +212,14 @@ def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
 
-def warn_of_unknown(given: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
+def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
     """Log names that nobody knows, with the nearest known one."""
-    known = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
-    for name in given:
-        if name.lower() not in known and not name.lower().startswith("kafka."):
-            log.warning("unknown option %s of the %s %s%s", name, side, source, nearest(name, known.values()))
+    names_by_lower_case = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
+    for name in options:
+        if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
+            log.warning(
+                "unknown option %s of the %s %s%s", name, side, source, nearest(name, names_by_lower_case.values())
+            )
 
 
 def _subscription(lowered: Mapping[str, str]) -> Subscription:
@@ -252,7 +254,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _starting(lowered: Mapping[str, str], streaming: bool) -> Bound:
+def _starting(lowered: Mapping[str, str], streaming: bool) -> OffsetRangeLimit:
     latest_if_none = get(lowered, "startingOffsetsByTimestampStrategy", strategy) == "latest"
     bound = _bound(lowered, "starting", latest_if_none) or (Latest() if streaming else Earliest())
     if not streaming and (isinstance(bound, Latest) or _has_mark(bound, LATEST_MARK)):
@@ -262,7 +264,7 @@ def _starting(lowered: Mapping[str, str], streaming: bool) -> Bound:
     return bound
 
 
-def _ending(lowered: Mapping[str, str]) -> Bound:
+def _ending(lowered: Mapping[str, str]) -> OffsetRangeLimit:
     bound = _bound(lowered, "ending", latest_if_none=True) or Latest()
     if isinstance(bound, Earliest) or _has_mark(bound, EARLIEST_MARK):
         raise ConfigurationError(
@@ -271,7 +273,7 @@ def _ending(lowered: Mapping[str, str]) -> Bound:
     return bound
 
 
-def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound | None:
+def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> OffsetRangeLimit | None:
     """The bound of one side, in the connector's order of precedence; None where nothing is set."""
     timestamp = get(lowered, f"{side}Timestamp", not_negative)
     if timestamp is not None:
@@ -284,7 +286,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound
     if text is None:
         return None
     text = text.strip()
-    simple: dict[str, Bound] = {"earliest": Earliest(), "latest": Latest()}
+    simple: dict[str, OffsetRangeLimit] = {"earliest": Earliest(), "latest": Latest()}
     if text.lower() in simple:
         return simple[text.lower()]
     if not text.startswith("{"):
@@ -295,7 +297,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Bound
     return Specific(offsets)
 
 
-def _check_order(starting: Bound, ending: Bound) -> None:
+def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
     """Raise ConfigurationError for a start behind the end, where that can be told without asking brokers."""
     match starting, ending:
         case AtTimestamp(start), AtTimestamp(end):
@@ -318,7 +320,7 @@ def _reversed(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition
     return [f"{tp}: {start} and {end}" for tp, start, end in both if start > end >= 0]
 
 
-def _has_mark(bound: Bound, mark: int) -> bool:
+def _has_mark(bound: OffsetRangeLimit, mark: int) -> bool:
     return isinstance(bound, Specific) and mark in bound.offsets.values()
 
 

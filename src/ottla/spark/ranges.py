@@ -15,11 +15,11 @@ from ottla.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartit
 from ottla.model import TopicPartition
 from ottla.records.columns import Columns
 from ottla.spark.arrow import column_names
-from ottla.spark.bounds import partition_list
 from ottla.spark.filters import Bounds
+from ottla.spark.offset_range_limit import partition_list
 from ottla.spark.offsets import Lookup, OffsetRange, batch_ranges, resolve
 from ottla.spark.options import SourceOptions, Subscription
-from ottla.spark.workers import SentToWorkers
+from ottla.spark.python_workers import SentToWorkers
 
 log = logging.getLogger("ottla.spark")
 
@@ -43,7 +43,7 @@ class FilterPushdown:
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
         """Take note of the filters, and give all of them back: Spark evaluates them, too."""
-        self.bounds = self.bounds.of(filters)
+        self.bounds = self.bounds.narrowed_by(filters)
         return filters
 
 
@@ -78,12 +78,12 @@ class RangeReader(SentToWorkers):
 
 
 def what_is_left(
-    wanted: OffsetRange,
+    offset_range: OffsetRange,
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
     """Read a range. Where records are gone, `lost` reports that (or raises) and tells where the log begins now."""
-    left = wanted
+    left = offset_range
     while left.start < left.end:
         try:
             for columns in read(left):
@@ -99,17 +99,17 @@ def what_is_left(
 
 
 def check_exists(
-    topics: Set[str], assigned: Set[TopicPartition] | None, found: Set[TopicPartition], where: str
+    topics: Set[str], assigned: Set[TopicPartition] | None, existing: Set[TopicPartition], where: str
 ) -> None:
     """Raise UnknownTopicOrPartitionError for a topic that is not there.
 
     A partition that is not there is left out, as the connector does, with a warning.
     """
-    missing = topics - {tp.topic for tp in found}
+    missing = topics - {tp.topic for tp in existing}
     if missing:
         option = "subscribe" if assigned is None else "assign"
         raise UnknownTopicOrPartitionError(
             f"{option}: no such topic: {', '.join(sorted(missing))} ({where}); create it, or correct the name"
         )
-    if assigned is not None and assigned - found:
-        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - found), where)
+    if assigned is not None and assigned - existing:
+        log.warning("assign: no such partition, left out: %s (%s)", partition_list(assigned - existing), where)

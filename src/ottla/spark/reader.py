@@ -15,8 +15,8 @@ from ottla.errors import OffsetOutOfRangeError
 from ottla.spark.arrow import record_batches
 from ottla.spark.brokers import Brokers, read_range
 from ottla.spark.offsets import OffsetRange, split
+from ottla.spark.python_workers import keep_what_is_loaded
 from ottla.spark.ranges import FilterPushdown, RangeReader, what_is_left
-from ottla.spark.workers import keep_what_is_loaded
 
 
 class RangePartition(InputPartition):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.java import cache_dir, find_java, java_home
 from ottla.spark import register
 from ottla.spark.aot import JAVA_OPTIONS, java_options
-from ottla.spark.extras import needed
-from ottla.spark.home import use_installed_pyspark
-from ottla.spark.workers import check_workers
+from ottla.spark.optional_dependencies import optional_dependency
+from ottla.spark.python_workers import check_workers
+from ottla.spark.spark_home import use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def local_session(
         ConfigurationError: no Java that Spark runs on was found, or PYSPARK_PYTHON is a Python without Ottla.
         ImportError: pyspark or pyarrow is missing; the error names the extra to install.
     """
-    with needed("local_session", extra="spark"):
+    with optional_dependency("local_session", extra="spark"):
         from pyspark.sql import SparkSession
 
     prepare_environment()

@@ -28,9 +28,9 @@ from ottla.errors import (
     ProducerFencedError,
 )
 from ottla.model import OffsetAndMetadata, TopicPartition
-from ottla.spark.parts import Part, parts_of
+from ottla.spark.row_groups import RowGroup, row_groups
 from ottla.spark.sink_options import SinkOptions
-from ottla.spark.writer import LeftOver, Marker, Share, Written, recognized
+from ottla.spark.writer import Marker, Share, StaleTask, Written, recognized
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import KafkaAdminClient
@@ -110,7 +110,7 @@ class TopicSink:
                 " brokers' transaction.max.timeout.ms), or have more tasks with fewer rows each"
             ) from error
 
-    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
         """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
         try:
             with self._admin() as admin:
@@ -127,15 +127,15 @@ class TopicSink:
         groups = " ".join(f"--group {quote(self.name(share._replace(partition=task)))}" for task in left)
         at = quote(self.options.kafka["bootstrap.servers"])
         remedy = f"delete their markers: ottla consumer-groups --bootstrap-server {at} --delete {groups}"
-        return LeftOver(sum(left.values()), list(left), remedy)
+        return StaleTask(sum(left.values()), list(left), remedy)
 
     def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
         """The groups of other tasks of the share's query, those of the past among them."""
         stem = self.place(share)
         groups = [listed.group_id for listed in admin.list_consumer_groups()]
         ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
-        found = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}
-        return {task: name for task, name in found.items() if task not in tasks}
+        owners = {int(end): name for name, end in ends.items() if end.isascii() and end.isdecimal()}
+        return {task: name for task, name in owners.items() if task not in tasks}
 
     def _admin(self) -> KafkaAdminClient:
         from ottla.client.admin.admin import KafkaAdminClient
@@ -145,10 +145,10 @@ class TopicSink:
     def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
         """The last micro-batch that was written under a name."""
         # Stable: a broker may still be about to apply what an attempt before this one has committed.
-        found = admin.list_consumer_group_offsets(group, require_stable=True)
+        committed = admin.list_consumer_group_offsets(group, require_stable=True)
         # A write of another name may have the same group, "a-b" to the topic "c" as "a" to "b-c". Its marker lies with
         # its own topic.
-        ours = [at for place, at in found.items() if self.options.topic in (None, place.topic)]
+        ours = [at for place, at in committed.items() if self.options.topic in (None, place.topic)]
         try:
             return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
         except (ValueError, KeyError, TypeError) as error:
@@ -163,7 +163,7 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
     rows, written = 0, ""
     for batch in batches:
         rows += batch.num_rows
-        for part in parts_of(batch, topic):
+        for part in row_groups(batch, topic):
             written = part.topic
             if part.headers is not None and part.headers.null_count < len(part.headers):
                 _send_rows(producer, part)
@@ -172,7 +172,7 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
     return rows, TopicPartition(written, 0)
 
 
-def _send_rows(producer: KafkaProducer, part: Part) -> None:
+def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
     """Rows with headers go one by one."""
     assert part.headers is not None
     # Text as its bytes, whatever they are: as Python's text it would have to be UTF-8.
@@ -186,14 +186,14 @@ def _send_rows(producer: KafkaProducer, part: Part) -> None:
 def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
     """The headers of a row. ConfigurationError for what has no name."""
     try:
-        found = headers.as_py() or []
+        pairs = headers.as_py() or []
     except UnicodeDecodeError as error:
         raise ConfigurationError(
             f"the column headers has a key that is no UTF-8 ({error}): mend it with make_valid_utf8, or leave it out"
         ) from error
-    if any(pair is None or pair["key"] is None for pair in found):
+    if any(pair is None or pair["key"] is None for pair in pairs):
         raise ConfigurationError(
             "the column headers has null as a header, or as the key of one: leave it out, such as by"
             " filter(headers, h -> h.key is not null)"
         )
-    return [(pair["key"], pair["value"]) for pair in found]
+    return [(pair["key"], pair["value"]) for pair in pairs]

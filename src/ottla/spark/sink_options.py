@@ -60,12 +60,12 @@ class SinkOptions:
         return connection_options(self.kafka)
 
 
-def sink_options(given: Mapping[str, str]) -> SinkOptions:
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
-    lowered = {name.lower(): value for name, value in given.items()}
+    lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
         lowered.pop(IDEMPOTENCE)  # Many a job says so; it is what transactions need anyway.
-    warn_of_unknown(given, [row.name for row in SINK_OPTIONS], "sink")
+    warn_of_unknown(options, [row.name for row in SINK_OPTIONS], "sink")
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **kafka_options(lowered, FORBIDDEN)}
     _check_fits_transactions(kafka)
     return SinkOptions(
@@ -80,8 +80,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
     """Raise ConfigurationError for producer options without which transactions cannot work, under the user's names."""
     decisive = ("bootstrap.servers", "acks", "retries", "max.in.flight.requests.per.connection")
-    asked = {name: kafka[name] for name in decisive if name in kafka}
-    for name, _, allowed in ProducerConfig.from_kafka(asked).idempotence_conflicts():
+    conflicting = {name: kafka[name] for name in decisive if name in kafka}
+    for name, _, allowed in ProducerConfig.from_kafka(conflicting).idempotence_conflicts():
         raise ConfigurationError(
             f"kafka.{name} ({kafka[name]!r}) is not supported: leave it out or set it to {allowed};"
             " the sink writes in transactions"
@@ -90,10 +90,10 @@ def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
 
 def batch_id(lowered: Mapping[str, str]) -> int | None:
     """The micro-batch that foreachBatch is at, where Spark does not tell it. ConfigurationError without a sinkId."""
-    found = get(lowered, "batchId", not_negative)
-    if found is not None and not lowered.get("sinkid", "").strip():
-        raise ConfigurationError(f"batchId ({found}) needs the option sinkId, which names the write")
-    return found
+    value = get(lowered, "batchId", not_negative)
+    if value is not None and not lowered.get("sinkid", "").strip():
+        raise ConfigurationError(f"batchId ({value}) needs the option sinkId, which names the write")
+    return value
 
 
 def _text(lowered: Mapping[str, str], name: str) -> str | None:
@@ -116,13 +116,13 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Raise ConfigurationError, with the remedy, for a DataFrame that cannot be written."""
-    found: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
-    if "value" not in found:
-        raise ConfigurationError(f"the column value is missing (there are {', '.join(found) or 'none'}); name it so")
-    if options.topic is None and "topic" not in found:
+    types: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
+    if "value" not in types:
+        raise ConfigurationError(f"the column value is missing (there are {', '.join(types) or 'none'}); name it so")
+    if options.topic is None and "topic" not in types:
         raise ConfigurationError('no topic is named: set .option("topic", "…") or add a column topic')
     for name, allowed in COLUMNS.items():
-        if name in found and found[name] not in allowed:
+        if name in types and types[name] not in allowed:
             raise ConfigurationError(
-                f"the column {name} is of type {found[name]}; {' or '.join(allowed)} is wanted: cast it"
+                f"the column {name} is of type {types[name]}; {' or '.join(allowed)} is wanted: cast it"
             )

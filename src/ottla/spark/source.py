@@ -17,11 +17,11 @@ from ottla.errors import ConfigurationError
 from ottla.spark.arrow import column_names, spark_schema
 from ottla.spark.option_values import boolean, get_or
 from ottla.spark.options import SourceOptions, check_early, read_options
+from ottla.spark.python_workers import keep_what_is_loaded
 from ottla.spark.sink_options import check_columns, sink_options
-from ottla.spark.workers import keep_what_is_loaded
 
 if TYPE_CHECKING:
-    from ottla.spark.offline import OfflineReader
+    from ottla.spark.log_dir_source import LogDirReader
     from ottla.spark.reader import BatchReader
     from ottla.spark.sink import TopicSink
     from ottla.spark.stream import StreamReader
@@ -36,7 +36,7 @@ class OttlaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.given = dict(options)
+        self.raw_options = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -49,36 +49,36 @@ class OttlaDataSource(DataSource):
         The connector, too, tells them at `load()`; the next to tell would be a flow of a pipeline, tried ten times.
         """
         keep_what_is_loaded()
-        check_early(self.given)
+        check_early(self.raw_options)
         return spark_schema(self._columns())
 
     def _columns(self) -> tuple[str, ...]:
-        lowered = {name.lower(): value for name, value in self.given.items()}
+        lowered = {name.lower(): value for name, value in self.raw_options.items()}
         return column_names(get_or(lowered, "includeHeaders", boolean, False))
 
     def _options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         """The options, with the columns that are wanted: all, or those of the user's `.schema(...)`."""
         keep_what_is_loaded()
-        wanted = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+        columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
         offered = [spark_schema([name]) for name in self._columns()]
-        if not wanted or set(wanted) - set(offered):
+        if not columns or set(columns) - set(offered):
             raise ConfigurationError(
                 f".schema({schema.simpleString()!r}) is not allowed: the columns are {', '.join(offered)};"
                 " name some of these, or leave it out, and cast or parse the column value"
             )
-        options = read_options(self.given, streaming=streaming)
+        options = read_options(self.raw_options, streaming=streaming)
         return replace(options, columns=tuple(schema.names), include_headers="headers" in schema.names)
 
-    def reader(self, schema: StructType) -> BatchReader | OfflineReader:
+    def reader(self, schema: StructType) -> BatchReader | LogDirReader:
         """For `spark.read`."""
         options = self._options(schema, streaming=False)
         # Only where it is asked for: Spark keeps one plan per DataFrame, and would use that of one query's conditions
         # for the next query, and for the other side of a join or union.
         filtered = self.sees_filters and options.filter_pushdown
         if options.log_dirs:
-            from ottla.spark.offline import FilteredOfflineReader, OfflineReader
+            from ottla.spark.log_dir_source import FilteredLogDirReader, LogDirReader
 
-            return FilteredOfflineReader(options) if filtered else OfflineReader(options)
+            return FilteredLogDirReader(options) if filtered else LogDirReader(options)
         from ottla.spark.reader import BatchReader, FilteredReader
 
         return FilteredReader(options) if filtered else BatchReader(options)
@@ -100,7 +100,7 @@ class OttlaDataSource(DataSource):
     def _sink(self, schema: StructType) -> TopicSink:
         from ottla.spark.sink import TopicSink
 
-        options = sink_options(self.given)
+        options = sink_options(self.raw_options)
         check_columns(schema, options)
         return TopicSink(options)
 

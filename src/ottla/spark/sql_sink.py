@@ -17,17 +17,17 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ottla.errors import ConfigurationError, KafkaError
-from ottla.spark.held_rows import HeldRows
 from ottla.spark.options import OptionRow, warn_of_unknown
 from ottla.spark.sink_options import ONCE_OPTIONS, batch_id
-from ottla.spark.writer import BatchWriter, LeftOver, Share, StreamWriter, Written, recognized
+from ottla.spark.spill_buffer import SpillBuffer
+from ottla.spark.writer import BatchWriter, Share, StaleTask, StreamWriter, Written, recognized
 
 try:
     import sqlalchemy as sa
     from sqlalchemy.dialects import mysql
     from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
-    from ottla.spark.sql_markers import BATCHES, INSERTS, METADATA, TABLE_LENGTH, left_over, locked_marker, mark
+    from ottla.spark.commit_markers import BATCHES, INSERTS, METADATA, TABLE_LENGTH, locked_marker, mark, stale_task
     from ottla.spark.sql_rows import rows_of
     from ottla.spark.sql_types import column_types
 except ImportError as error:
@@ -62,10 +62,10 @@ class SqlOptions:
     batch_id: int | None = None
 
 
-def sql_options(given: Mapping[str, str]) -> SqlOptions:
+def sql_options(options: Mapping[str, str]) -> SqlOptions:
     """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
-    lowered = {name.lower(): value.strip() for name, value in given.items()}
-    warn_of_unknown(given, [row.name for row in SQL_OPTIONS], "sink", "ottla.sql")
+    lowered = {name.lower(): value.strip() for name, value in options.items()}
+    warn_of_unknown(options, [row.name for row in SQL_OPTIONS], "sink", "ottla.sql")
     for name in ("url", "dbtable"):
         if not lowered.get(name):
             raise ConfigurationError(f'{name} is required: .option("{name}", …)')
@@ -83,8 +83,8 @@ def _checked_url(text: str) -> sa.URL:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
         # The text is not shown: who cannot be told from the rest of it is the password.
-        wanted = "postgresql://user:password@host:port/database"
-        raise ConfigurationError(f"url: it is not a URL such as {wanted}; write special characters as %40") from None
+        example = "postgresql://user:password@host:port/database"
+        raise ConfigurationError(f"url: it is not a URL such as {example}; write special characters as %40") from None
     backend = url.get_backend_name()
     if backend not in DRIVERS:
         raise ConfigurationError(f"url: {backend} is not known; sqlite, postgresql or mysql is wanted")
@@ -153,14 +153,14 @@ class SqlSink:
     def _check_columns(self, inspector: sa.Inspector) -> None:
         """ConfigurationError where a table of the user's lacks columns: tasks would fail one by one."""
         schema, name = _schema_and_name(self.options.table)
-        found = [str(column["name"]) for column in inspector.get_columns(name, schema)]
+        columns = [str(column["name"]) for column in inspector.get_columns(name, schema)]
         # Only PostgreSQL tells the case of names apart.
         same = str if inspector.dialect.name == "postgresql" else str.lower
-        missing = [column for column in self.types if same(column) not in map(same, found)]
+        missing = [column for column in self.types if same(column) not in map(same, columns)]
         if missing:
             raise ConfigurationError(
                 f"dbtable: the table {self.options.table} has no column {', '.join(missing)} (it has"
-                f" {', '.join(found)}): rename or drop columns of the DataFrame, or add them to the table"
+                f" {', '.join(columns)}): rename or drop columns of the DataFrame, or add them to the table"
             )
 
     def _check_keys(self, inspector: sa.Inspector) -> None:
@@ -169,10 +169,10 @@ class SqlSink:
         if not keys:
             return
         schema, name = _schema_and_name(self.options.table)
-        found: list[Any] = [inspector.get_pk_constraint(name, schema)["constrained_columns"]]
-        found += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
-        found += [one["column_names"] for one in inspector.get_indexes(name, schema) if one["unique"]]
-        if {key.lower() for key in keys} not in [{str(column).lower() for column in one} for one in found]:
+        constraints: list[Any] = [inspector.get_pk_constraint(name, schema)["constrained_columns"]]
+        constraints += [one["column_names"] for one in inspector.get_unique_constraints(name, schema)]
+        constraints += [one["column_names"] for one in inspector.get_indexes(name, schema) if one["unique"]]
+        if {key.lower() for key in keys} not in [{str(column).lower() for column in one} for one in constraints]:
             raise ConfigurationError(
                 f"keyColumns: the table {self.options.table} has no primary key or unique index of just"
                 f" {', '.join(keys)}, so rows cannot be updated by them: make one, or name other columns"
@@ -219,13 +219,13 @@ class SqlSink:
         """Write a task's rows and its line of BATCHES in one transaction, unless that has the micro-batch."""
         engine = self._engine()
         try:
-            with HeldRows() as rows:
-                rows.take(batches)
+            with SpillBuffer() as rows:
+                rows.extend(batches)
                 return self._write_held(engine, share, rows)
         finally:
             engine.dispose()
 
-    def _write_held(self, engine: sa.Engine, share: Share, rows: HeldRows) -> Written:
+    def _write_held(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
         for last in range(TRIES):
             try:
                 return self._write_once(engine, share, rows)
@@ -241,7 +241,7 @@ class SqlSink:
                 ) from error
         raise AssertionError("unreachable")
 
-    def _write_once(self, engine: sa.Engine, share: Share, rows: HeldRows) -> Written:
+    def _write_once(self, engine: sa.Engine, share: Share, rows: SpillBuffer) -> Written:
         with engine.begin() as connection:
             before = locked_marker(connection, share, self.options.table)
             if before.batch_id >= share.batch_id:
@@ -258,14 +258,14 @@ class SqlSink:
         """Query, table and database."""
         return f"{share.query} {self.options.table} {self.options.url}"
 
-    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
         """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
         if self.options.keys:
             return None  # Who writes a row again updates it to the same.
         engine = self._engine()
         try:
             with engine.connect() as connection:
-                return left_over(connection, share, self.options.table, tasks)
+                return stale_task(connection, share, self.options.table, tasks)
         finally:
             engine.dispose()
 

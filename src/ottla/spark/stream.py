@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from ottla.spark.bounds import Offsets, moves, offsets_from_json, offsets_to_json
 from ottla.spark.brokers import Brokers
+from ottla.spark.offset_range_limit import Offsets, moves, offsets_from_json, offsets_to_json
 from ottla.spark.offsets import check_start, limit_offsets, resolve, stream_ranges
 from ottla.spark.options import SourceOptions
 from ottla.spark.reader import BrokerReader
@@ -38,7 +38,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._last_trigger = float("-inf")
         self._held: Offsets | None = None
         """The ends of the partitions as they were seen last."""
-        self._told: Offsets = {}
+        self._committed: Offsets = {}
         """What the group of commitGroupId was told last."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,9 +96,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         The next micro-batch is planned when the one before is done, so its start is what was read.
         """
         group = self.options.commit_group_id
-        if group is not None and read != self._told:
+        if group is not None and read != self._committed:
             self.brokers.commit(group, read)
-            self._told = read
+            self._committed = read
 
     def _takes_beginning(self, start: dict[str, Any]) -> bool:
         """Whether this is the first micro-batch of a query that begins where a second look might not find it again."""

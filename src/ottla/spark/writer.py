@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.errors import IllegalStateError
-from ottla.spark.workers import SentToWorkers, keep_what_is_loaded
+from ottla.spark.python_workers import SentToWorkers, keep_what_is_loaded
 
 log = logging.getLogger("ottla.spark")
 
@@ -59,14 +59,14 @@ class Marker(NamedTuple):
 class Written(WriterCommitMessage):
     """What a task tells the driver."""
 
-    def __init__(self, share: Share, rows: int, known: bool = False) -> None:
+    def __init__(self, share: Share, rows: int, already_committed: bool = False) -> None:
         self.share = share
         self.rows = rows
-        self.known = known
+        self.known = already_committed
         """Whether the rows had been written before."""
 
 
-class LeftOver(NamedTuple):
+class StaleTask(NamedTuple):
     """Rows of a micro-batch whose tasks have none of it now."""
 
     rows: int
@@ -91,7 +91,7 @@ class Sink(Protocol):
         """What the share's query writes to."""
         ...
 
-    def left_over(self, share: Share, tasks: set[int]) -> LeftOver | None:
+    def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
         """What others than `tasks` have written of the share's micro-batch."""
         ...
 
@@ -112,12 +112,12 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
-        _tell(messages, f"micro-batch {batchId}")
+        _log_commit(messages, f"micro-batch {batchId}")
         check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """What tasks have committed stays; the micro-batch runs again and finds it."""
-        _tell(messages, f"micro-batch {batchId} failed after")
+        _log_commit(messages, f"micro-batch {batchId} failed after")
 
 
 class BatchWriter(SentToWorkers, DataSourceArrowWriter):
@@ -150,13 +150,13 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
-        _tell(messages, "written")
+        _log_commit(messages, "written")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What tasks have committed stays."""
-        _tell(messages, "failed after")
+        _log_commit(messages, "failed after")
 
 
 def _context() -> Any:
@@ -176,11 +176,11 @@ def _run_of(context: Any) -> str | None:
         return None
 
 
-def _tell(messages: Sequence[Any], what: str) -> None:
+def _log_commit(messages: Sequence[Any], what: str) -> None:
     """Log what the tasks have told."""
-    told = [message for message in messages if message is not None]
-    rows, known = sum(m.rows for m in told), sum(m.rows for m in told if m.known)
-    log.info("%s: %d rows%s", what, rows, f", {known} of them written before" if known else "")
+    written = [message for message in messages if message is not None]
+    rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
+    log.info("%s: %d rows%s", what, rows, f", {skipped} of them written before" if skipped else "")
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
@@ -192,7 +192,7 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     place = sink.place(share)
     if share.run is not None and _last_runs.get(place) == share.run:
         return
-    left = sink.left_over(share, {message.share.partition for message in filled})
+    left = sink.stale_task(share, {message.share.partition for message in filled})
     if left is not None:
         raise IllegalStateError(
             f"micro-batch {share.batch_id} of query {share.query} was interrupted, and has run again in other tasks:"

@@ -12,7 +12,7 @@ from ottla.cli.perf import payloads
 from ottla.cli.perf.java_format import decimal, metric_lines, ratio
 from ottla.cli.perf.producer_report import Report
 from ottla.errors import ConfigurationError
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 
 INTERVAL = 5000
 

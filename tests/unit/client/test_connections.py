@@ -17,7 +17,7 @@ from ottla.errors import (
     SaslAuthenticationFailedError,
     UnsupportedVersionError,
 )
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.model import Node
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -21,7 +21,7 @@ from ottla.clock import ManualClock
 from ottla.config.client import ClientConfig
 from ottla.config.producer import ProducerConfig
 from ottla.errors import ConfigurationError, KafkaTimeoutError, SslAuthenticationError
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.model import Node
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.protocol.fields import ZERO_UUID

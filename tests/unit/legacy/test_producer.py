@@ -407,12 +407,12 @@ def test_after_a_request_without_an_answer_the_next_one_has_a_new_connection(bro
     producer = SyncProducer(broker.host, broker.port, config(broker, request_timeout_ms=50))
     request = MetadataRequest(topics=[])
     with pytest.raises(RequestTimedOutError):
-        producer.ask(request)
-    assert producer.ask(request).topics == producer.ask(request).topics  # a late answer would not fit
+        producer.request(request)
+    assert producer.request(request).topics == producer.request(request).topics  # a late answer would not fit
     assert broker.connections == 2
     producer.close()
     with pytest.raises(IllegalStateError):
-        producer.ask(request)
+        producer.request(request)
 
 
 def test_threads_share_a_producer(broker: ScriptedBroker) -> None:

@@ -90,7 +90,7 @@ def test_who_waits_for_room_is_woken_when_the_partition_is_given_up() -> None:
     queue.clear_dropped()
     thread.join(10)
     assert put == [False]
-    found = queue.take(0)
+    found = queue.poll(0)
     assert found is not None
     assert found.info is kept
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from ottla.clock import ManualClock
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.otlp import Exporter, telemetry_name
-from ottla.metrics.registry import Metrics
 from ottla.metrics.stats import Avg, CumulativeSum, Value
 
 from .protobuf import labels, metrics

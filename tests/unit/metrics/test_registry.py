@@ -7,7 +7,7 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.metrics.metric import KafkaMetric, MetricConfig, MetricName, RecordingLevel
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter
 
 

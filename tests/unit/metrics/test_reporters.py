@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from ottla.metrics.logged import LoggingReporter
+from ottla.metrics.log_reporter import LoggingReporter
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.prometheus import PrometheusReporter
-from ottla.metrics.registry import Metrics
 from ottla.metrics.stats import Avg, CumulativeSum
 
 

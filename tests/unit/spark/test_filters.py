@@ -40,7 +40,7 @@ class Times:
 
 
 def left(*filters: Filter) -> set[tuple[str, int, int, int]]:
-    return {(*r.topic_partition, r.start, r.end) for r in Bounds().of(filters).cut(RANGES, Times())}  # type: ignore[arg-type]
+    return {(*r.topic_partition, r.start, r.end) for r in Bounds().narrowed_by(filters).cut(RANGES, Times())}  # type: ignore[arg-type]
 
 
 WHOLE = {(t, p, 10, 20) for t in "ab" for p in range(2)}

@@ -27,7 +27,7 @@ from ottla.records import message_set
 from ottla.records.batch import reseal
 from ottla.records.compression import SNAPPY
 from ottla.records.decoder import Record
-from ottla.spark.offline import LogFiles, OfflineReader
+from ottla.spark.log_dir_source import LogDirReader, LogFiles
 from ottla.spark.options import read_options
 from ottla.spark.ranges import DataLossError
 from ottla.storage.offline import OfflineLog
@@ -42,9 +42,9 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
-def reader(log_dirs: Path, topic: str = "t", **options: str) -> OfflineReader:
+def reader(log_dirs: Path, topic: str = "t", **options: str) -> LogDirReader:
     named = {name.replace("_", "."): value for name, value in options.items()}
-    return OfflineReader(read_options({"ottla.log.dirs": str(log_dirs), "subscribe": topic, **named}, streaming=False))
+    return LogDirReader(read_options({"ottla.log.dirs": str(log_dirs), "subscribe": topic, **named}, streaming=False))
 
 
 def rows(log_dirs: Path, topic: str = "t", **options: str) -> list[tuple[Any, ...]]:
@@ -252,7 +252,7 @@ def test_a_tail_that_was_cut_off_is_told(broker: Broker, tmp_path: Path, caplog:
     bounds = {"assign": '{"t": [0]}', "endingOffsets": f'{{"t": {{"0": {len(expected)}}}}}'}
     reading = {"ottla.log.dirs": str(tmp_path), **bounds}
     with pytest.raises(DataLossError, match=f"t-0: it ends at {len(found)}"):
-        OfflineReader(read_options(reading, streaming=False)).partitions()
+        LogDirReader(read_options(reading, streaming=False)).partitions()
 
 
 def test_of_replicas_the_one_that_reaches_furthest_is_read(broker: Broker, tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.bounds import AtTimestamp, AtTimestamps, Earliest, Latest, Specific, offsets_from_json, offsets_to_json
+from ottla.spark.offset_range_limit import (
+    AtTimestamp,
+    AtTimestamps,
+    Earliest,
+    Latest,
+    Specific,
+    offsets_from_json,
+    offsets_to_json,
+)
 from ottla.spark.offsets import (
     OffsetRange,
     batch_ranges,

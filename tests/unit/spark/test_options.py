@@ -5,7 +5,7 @@ import pytest
 
 from ottla.errors import ConfigurationError
 from ottla.model import TopicPartition
-from ottla.spark.bounds import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
+from ottla.spark.offset_range_limit import AtTimestamp, AtTimestamps, Earliest, Latest, Specific
 from ottla.spark.options import OPTIONS, SourceOptions, read_options
 from ottla.spark.sink_options import SINK_OPTIONS
 from ottla.spark.sql_sink import SQL_OPTIONS

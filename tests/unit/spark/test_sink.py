@@ -31,7 +31,7 @@ from ottla.errors import (
     MessageTooLargeError,
     ProducerFencedError,
 )
-from ottla.spark.parts import parts_of
+from ottla.spark.row_groups import row_groups
 from ottla.spark.sink import TopicSink
 from ottla.spark.sink_options import SinkOptions, check_columns, sink_options
 from ottla.spark.writer import BatchWriter, Share, StreamWriter, Written
@@ -339,7 +339,7 @@ def test_no_rows_need_no_broker() -> None:
 )
 def test_rows_that_go_nowhere_are_refused(column: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ConfigurationError, match=remedy):
-        list(parts_of(batch(value=[b"a", b"b"], **column), None))
+        list(row_groups(batch(value=[b"a", b"b"], **column), None))
 
 
 @pytest.mark.parametrize(

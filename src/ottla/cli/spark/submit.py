@@ -34,7 +34,7 @@ def _pass_all_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run spark-submit; returns its exit code."""
-    from ottla.spark.extras import needed
+    from ottla.spark.optional_dependencies import optional_dependency
 
     if args.arguments in (["--help"], ["-h"]):
         args.parser.print_help()
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.arguments:
         print("ottla spark-submit: name a job: ottla spark-submit --master spark://host:7077 job.py", file=sys.stderr)
         return 2
-    with needed("spark-submit", extra="spark"):
+    with optional_dependency("spark-submit", extra="spark"):
         import pyspark
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     with archive(os.environ) as packed:

@@ -14,10 +14,10 @@ from ottla.cli.framework.command import Command
 def run(args: argparse.Namespace) -> int:
     """Create the cache and print its path."""
     from ottla.spark.aot import warm_up
-    from ottla.spark.extras import needed
+    from ottla.spark.optional_dependencies import optional_dependency
 
     started = time.monotonic()
-    with needed("spark-warm-up", extra="spark"):
+    with optional_dependency("spark-warm-up", extra="spark"):
         file = warm_up()
     print(f"{file}: {file.stat().st_size / 1e6:.0f} MB after {time.monotonic() - started:.0f} s")
     return 0

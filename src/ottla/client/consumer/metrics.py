@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ottla.metrics.metric import MetricConfig
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.sensor import Sensor
 from ottla.metrics.stats import Avg, CumulativeCount, CumulativeSum, Max, Meter, Rate, Stat, WindowedCount
 

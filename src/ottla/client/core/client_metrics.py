@@ -9,7 +9,7 @@ from ottla.client.core.handshake import SOFTWARE
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.client import ClientConfig
 from ottla.metrics.metric import MetricConfig, RecordingLevel
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 
 log = logging.getLogger("ottla.client")
 

@@ -17,8 +17,8 @@ from ottla import errors
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.otlp import Exporter
-from ottla.metrics.registry import Metrics
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -32,7 +32,7 @@ from ottla.client.serializers import checked_headers, find, to_bytes
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.config.producer import ProducerConfig
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaError, KafkaTimeoutError, MessageTooLargeError
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.model import RecordMetadata, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW

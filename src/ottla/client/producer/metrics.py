@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.buffer_pool import BufferPool
 from ottla.metrics.metric import Gauge, MetricName
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.sensor import Sensor
 from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter, Rate
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.sensor import Sensor
 from ottla.metrics.stats import Avg, Max, Meter
 

@@ -51,11 +51,11 @@ class Event(NamedTuple):
 
 def event_of(time: dt.datetime, message: str) -> Event:
     """A sentence of Spark's as an event."""
-    found = _SENTENCE.match(message)
-    if found is None:
+    match = _SENTENCE.match(message)
+    if match is None:
         return Event(time, None, None, message)
-    flow = found["flow"]
-    return Event(time, flow.rstrip(".").removeprefix(_DEFAULT_SCHEMA) if flow else None, found["state"], message)
+    flow = match["flow"]
+    return Event(time, flow.rstrip(".").removeprefix(_DEFAULT_SCHEMA) if flow else None, match["state"], message)
 
 
 def events_of(results: Any) -> Any:
@@ -80,5 +80,5 @@ def first_line(text: str) -> str:
 
 def as_json(event: Event) -> dict[str, Any]:
     """For `--json`."""
-    told = {"time": event.time.isoformat(), "flow": event.flow, "state": event.state, "message": event.message}
-    return {name: value for name, value in told.items() if value is not None}
+    fields = {"time": event.time.isoformat(), "flow": event.flow, "state": event.state, "message": event.message}
+    return {name: value for name, value in fields.items() if value is not None}

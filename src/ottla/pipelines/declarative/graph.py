@@ -19,7 +19,7 @@ from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectG
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
 from ottla.errors import KafkaError
-from ottla.pipelines.declarative.early_reads import EARLY, early_reads
+from ottla.pipelines.declarative.eager_plan_checks import EARLY, early_reads
 from ottla.pipelines.declarative.events import reason_of
 from ottla.pipelines.declarative.session import STATE_STORE
 

@@ -67,9 +67,9 @@ _DEMO: Final = "    ottla pipeline run --demo                              # a b
 
 def template(name: str) -> Template:
     """A template by name. ConfigurationError for one that there is not."""
-    for found in TEMPLATES:
-        if found.name == name:
-            return found
+    for candidate in TEMPLATES:
+        if candidate.name == name:
+            return candidate
     names = [t.name for t in TEMPLATES]
     raise ConfigurationError(f"--template: there is no {name!r}{nearest(name, names)}; {', '.join(names)} are there")
 
@@ -143,9 +143,9 @@ def find_spec(start: Path) -> Path:
     if not start.is_dir():
         raise ConfigurationError(f"{start}: there is no such file or directory")
     for directory in (start.resolve(), *start.resolve().parents):
-        found = [directory / name for name in SPEC_NAMES if (directory / name).is_file()]
-        if len(found) > 1:
+        specs = [directory / name for name in SPEC_NAMES if (directory / name).is_file()]
+        if len(specs) > 1:
             raise ConfigurationError(f"{directory}: both {' and '.join(SPEC_NAMES)} are there; remove one")
-        if found:
-            return found[0]
+        if specs:
+            return specs[0]
     raise ConfigurationError(f"{start}: no {SPEC_NAMES[0]} here or above; `ottla pipeline init NAME` makes a project")

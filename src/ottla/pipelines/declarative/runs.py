@@ -85,12 +85,12 @@ def run(options: RunOptions, show: Show) -> None:
     # Also against a second run that takes this one for killed, and its directories for orphans.
     with locked(options.project, AT_WORK.format(options.project)):
         unfinished = Unfinished(options.project)
-        asked = unfinished.taken_up(options)
+        request = unfinished.taken_up(options)
         if unfinished.is_there and options.remote is None:
             remove_torn_starts(options.project / STORAGE / "_checkpoints")
         show(said("Spark is being reached" if options.remote else "Spark is being started"))
         with (
-            session(options.project, master=options.master, remote=options.remote, given=options.config) as spark,
+            session(options.project, master=options.master, remote=options.remote, overrides=options.config) as spark,
             in_a_line(options.project),
         ):
             if options.remote is None:
@@ -99,18 +99,18 @@ def run(options: RunOptions, show: Show) -> None:
             graph = define(spark, spec, options.spec)
             check_names(options, graph)
             if options.dry:
-                _finish(spark, graph.graph_id, spec, asked, show)
+                _finish(spark, graph.graph_id, spec, request, show)
                 return
             if unfinished.is_there and options.remote is None:
-                remove_orphans(spark, options.project, asked, graph.outputs)
-            unfinished.note(asked)
+                remove_orphans(spark, options.project, request, graph.outputs)
+            unfinished.note(request)
 
             def show_and_note(event: Event) -> None:
                 if event.state == "QUEUED":
                     unfinished.note_emptied()
                 show(event)
 
-            _finish(spark, graph.graph_id, spec, asked, show_and_note)
+            _finish(spark, graph.graph_id, spec, request, show_and_note)
             unfinished.done()
 
 
@@ -138,14 +138,14 @@ def check_catalog(spark: SparkSession, project: Path) -> None:
 
     So do their logs: the file sink's have each file's whole path.
     """
-    known, here = (
+    original, here = (
         local_path(location or "")
         for location in (spark.catalog.getDatabase("default").locationUri, spark.conf.get("spark.sql.warehouse.dir"))
     )
-    if known != here:
+    if original != here:
         raise ConfigurationError(
-            f"{project}: its tables are those of {known}, as it was moved or copied from there: move it back, or remove"
-            f" {STORAGE}/ and tables/ to compute everything from the beginning, for the sinks, too"
+            f"{project} was moved or copied from {original}, and its tables belong to that path: move it back or remove"
+            f" {STORAGE}/ and tables/ to compute everything from the beginning, including what the sinks receive"
         )
 
 
@@ -160,10 +160,12 @@ def check_names(options: RunOptions, graph: Graph) -> None:
         for name in names:
             if spelled(name) in graph.tables:
                 continue
-            known = sorted(graph.tables)
-            is_other = last_part(name) in graph.outputs - {table.lower() for table in known}
-            what = f"{name!r} is no table" if is_other else f"there is no table {name!r}{nearest(name, known)}"
-            raise ConfigurationError(f"{option}: {what}; {', '.join(known) or 'none'} can be refreshed")
+            names_of_tables = sorted(graph.tables)
+            is_other = last_part(name) in graph.outputs - {table.lower() for table in names_of_tables}
+            what = (
+                f"{name!r} is no table" if is_other else f"there is no table {name!r}{nearest(name, names_of_tables)}"
+            )
+            raise ConfigurationError(f"{option}: {what}; {', '.join(names_of_tables) or 'none'} can be refreshed")
 
 
 def _spec(path: Path) -> PipelineSpec:
@@ -179,7 +181,7 @@ def _spec(path: Path) -> PipelineSpec:
         raise ConfigurationError(f"{path}: {' '.join(str(error).split())}") from error
 
 
-def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, asked: dict[str, Any], show: Show) -> None:
+def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:
     """Start the run and follow it. Raises PipelineError with the reason of the last failure."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.spark_connect_pipeline import start_run
@@ -188,7 +190,7 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, asked: dict[str
 
     failure = None
     try:
-        for event in events_of(start_run(spark, graph, storage=spec.storage, **asked)):
+        for event in events_of(start_run(spark, graph, storage=spec.storage, **request)):
             show(event)
             if event.state is None and event.reason:  # a definition that Spark cannot make sense of
                 failure = failure or f"{event.headline.rstrip('.')}: {event.reason}"
@@ -216,11 +218,11 @@ class Unfinished:
         refresh = list(options.refresh) if options.refresh or not before.get("full_refresh") else []
         return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
 
-    def note(self, asked: dict[str, Any]) -> None:
+    def note(self, request: dict[str, Any]) -> None:
         """Before anything is changed."""
         self._path.parent.mkdir(exist_ok=True)
-        write_json(self._path, asked)
-        self._refreshes = bool(asked.get("full_refresh_all") or asked.get("full_refresh"))
+        write_json(self._path, request)
+        self._refreshes = bool(request.get("full_refresh_all") or request.get("full_refresh"))
 
     def note_emptied(self) -> None:
         """What was to be emptied is; from here on an interrupted run goes on as any other."""
@@ -232,19 +234,19 @@ class Unfinished:
         self._path.unlink(missing_ok=True)
 
 
-def remove_orphans(spark: SparkSession, project: Path, asked: dict[str, Any], outputs: frozenset[str]) -> list[Path]:
+def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], outputs: frozenset[str]) -> list[Path]:
     """Remove directories of outputs that the catalog does not know and whose rows are not needed. Returns them.
 
     What is no output of this project is somebody's own.
     """
-    known = {table.name for table in spark.catalog.listTables()}
+    tables = {table.name for table in spark.catalog.listTables()}
     streams = {path.name for path in (project / STORAGE / "_checkpoints").glob("*/*/*")}
-    streams = set() if asked["full_refresh_all"] else streams - set(asked["full_refresh"])
-    found = [path for path in _table_directories(project) if path.name in outputs - known - streams]
-    for path in found:
+    streams = set() if request["full_refresh_all"] else streams - set(request["full_refresh"])
+    orphans = [path for path in _table_directories(project) if path.name in outputs - tables - streams]
+    for path in orphans:
         log.warning("removed %s: a killed run had left it behind", path)
         shutil.rmtree(path)
-    return found
+    return orphans
 
 
 def _table_directories(project: Path) -> Iterator[Path]:

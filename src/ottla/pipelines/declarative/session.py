@@ -20,9 +20,9 @@ from ottla.errors import ConfigurationError, KafkaError
 from ottla.net.ports import free_port
 from ottla.pipelines.declarative.events import first_line
 from ottla.pipelines.declarative.projects import STORAGE
-from ottla.spark.home import use_installed_pyspark
 from ottla.spark.session import FIRST_COMPILER_ONLY, LOCAL_DEFAULTS, prepare_environment
 from ottla.spark.sockets import worker_sockets
+from ottla.spark.spark_home import use_installed_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ _RUN_DEFAULTS: Final = {
 }
 
 
-def settings(project: Path, port: int, given: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
+def settings(project: Path, port: int, overrides: Mapping[str, str], memory: str = "1g") -> dict[str, str]:
     """The server's settings; those that are given win."""
     state = project / STORAGE
     return {
@@ -74,13 +74,17 @@ def settings(project: Path, port: int, given: Mapping[str, str], memory: str = "
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state / 'catalog'};create=true",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        **given,
+        **overrides,
     }
 
 
 @contextmanager
 def session(
-    project: Path, *, master: str = DEFAULT_MASTER, remote: str | None = None, given: Mapping[str, str] | None = None
+    project: Path,
+    *,
+    master: str = DEFAULT_MASTER,
+    remote: str | None = None,
+    overrides: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A Connect session: with a server of `remote` (`sc://host:port`), or one that is started here and ended with it.
 
@@ -94,11 +98,11 @@ def session(
     builder = ConnectSession.builder
     jvm = None
     if remote is None:
-        remote, jvm = _start_server(project, master, given or {})
+        remote, jvm = _start_server(project, master, overrides or {})
     else:
         _reach(remote)
         # What a running server can still be told.
-        builder = builder.config(map=dict(given or {}))
+        builder = builder.config(map=dict(overrides or {}))
     # Functions (`F.col`) ask this variable whether they are to make Connect's columns.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     spark = cast("SparkSession", builder.remote(remote).getOrCreate())
@@ -154,7 +158,7 @@ def _reach(remote: str) -> None:
         raise ConfigurationError(f"--remote: no answer at {where}: {error}; is a Connect server there?") from None
 
 
-def _start_server(project: Path, master: str, given: Mapping[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
+def _start_server(project: Path, master: str, overrides: Mapping[str, str]) -> tuple[str, subprocess.Popen[bytes]]:
     """Its address, and its process."""
     from pyspark import SparkContext
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -162,7 +166,7 @@ def _start_server(project: Path, master: str, given: Mapping[str, str]) -> tuple
     prepare_environment()
     if master.startswith("local"):
         use_installed_pyspark()
-        given = {**worker_sockets(), **given}
+        overrides = {**worker_sockets(), **overrides}
     # Ends the server with the session.
     os.environ["SPARK_LOCAL_REMOTE"] = "1"
     port = free_port()
@@ -170,7 +174,7 @@ def _start_server(project: Path, master: str, given: Mapping[str, str]) -> tuple
     # What `SparkSession.builder.remote("local")` does, but for the port: that takes 15002, which may be in use.
     try:
         with _stderr_to(project / LOG):
-            ConnectSession._start_connect_server(master, settings(project, port, given))
+            ConnectSession._start_connect_server(master, settings(project, port, overrides))
     except Exception as error:
         # Py4J's and PySpark's, and what a JVM says before it ends is in the log only.
         raise ConfigurationError(f"Spark does not start: {first_line(str(error))}; see {project / LOG}") from error

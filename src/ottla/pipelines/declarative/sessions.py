@@ -140,10 +140,10 @@ def sessions_of(visits: DataFrame, gap_s: int = GAP_S) -> DataFrame:
     In a pipeline call this outside the decorated function, on rows that come from a topic: Spark looks at the columns
     at once, and a pipeline's own tables do not exist yet then. Sessions that are still open come with a later run.
     """
-    known = visits.withWatermark("time", WATERMARK).select(
+    timed = visits.withWatermark("time", WATERMARK).select(
         "visitor", "time", "partition", "offset", F.unix_millis("time").alias("time_ms"), "page", "referrer"
     )
-    ended = known.groupBy("visitor").transformWithState(Sessions(gap_s), ENDED, "Append", "EventTime")
+    ended = timed.groupBy("visitor").transformWithState(Sessions(gap_s), ENDED, "Append", "EventTime")
     return ended.select(
         "visitor",
         F.timestamp_millis("started_ms").alias("started"),

@@ -37,13 +37,13 @@ def table_files(directory: Path) -> list[Path]:
 
 
 def _logged(log: Path) -> list[str]:
-    found: dict[int, Path] = {}
+    entries: dict[int, Path] = {}
     for path in log.iterdir():
         number, _, kind = path.name.partition(".")
         if number.isdigit() and kind in ("", "compact"):
-            found[int(number)] = path
-    first = max((number for number, path in found.items() if path.suffix), default=-1)
-    return [name for number in sorted(found) if number >= first for name in _added(found[number])]
+            entries[int(number)] = path
+    first = max((number for number, path in entries.items() if path.suffix), default=-1)
+    return [name for number in sorted(entries) if number >= first for name in _added(entries[number])]
 
 
 def _added(path: Path) -> list[str]:

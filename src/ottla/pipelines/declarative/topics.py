@@ -37,15 +37,15 @@ def read_topic(*topics: str, **options: Any) -> DataFrame:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kafka.bootstrap.servers": bootstrap_servers(),
         "subscribe": ",".join(topics),
         "startingOffsets": "earliest",
         "includeHeaders": "true",
     }
     if os.environ.get(MAX_OFFSETS):
-        given["maxOffsetsPerTrigger"] = os.environ[MAX_OFFSETS]
-    return spark.readStream.format("ottla").options(**{**given, **options}).load()
+        defaults["maxOffsetsPerTrigger"] = os.environ[MAX_OFFSETS]
+    return spark.readStream.format("ottla").options(**{**defaults, **options}).load()
 
 
 def writing(topic: str, **options: str) -> dict[str, str]:

@@ -98,7 +98,7 @@ def layout(path: Path, by: str | None) -> Layout:
     names = list(dict.fromkeys(name for fields in sample for name in fields))
     if by is not None and by not in names:
         raise ConfigurationError(f"--by {by}: {path} has no such field; it has {', '.join(names)}")
-    time = next((n for wanted in _TIME_NAMES for n in names if n.lower() == wanted), None)
+    time = next((n for time_name in _TIME_NAMES for n in names if n.lower() == time_name), None)
     if by is None and "status" in names:
         by = "status"
     return Layout(time, by or next((n for n in names if n != time and _has_few_values(sample, n)), None))
@@ -111,24 +111,24 @@ def _has_few_values(sample: list[dict[str, Any]], name: str) -> bool:
 
 def events(path: Path, by: str | None = None) -> Iterator[Event]:
     """The file's rows as events."""
-    found = layout(path, by)
+    columns = layout(path, by)
     for row in rows(path):
-        time, group = time_of(row, found), group_of(row, found)
+        time, group = time_of(row, columns), group_of(row, columns)
         stamp = None if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ")
         fields = {"row": row.number, "time": stamp, "group": group, "event": row.text}
         yield event(EVENTS, group, fields, None if time is None else int(time.timestamp() * 1000))
 
 
-def group_of(row: Row, found: Layout) -> str:
+def group_of(row: Row, columns: Layout) -> str:
     """What the row is counted under."""
     if row.fields is None:
         return UNREADABLE
-    return NO_GROUP if found.group is None else str(row.fields.get(found.group))[:_GROUP_LENGTH]
+    return NO_GROUP if columns.group is None else str(row.fields.get(columns.group))[:_GROUP_LENGTH]
 
 
-def time_of(row: Row, found: Layout) -> dt.datetime | None:
+def time_of(row: Row, columns: Layout) -> dt.datetime | None:
     """The row's time to the second in UTC; None where it has none that can be read."""
-    value = row.fields.get(found.time) if row.fields and found.time else None
+    value = row.fields.get(columns.time) if row.fields and columns.time else None
     if value in (None, ""):
         return None
     try:

@@ -52,6 +52,6 @@ def _flush(producer: KafkaProducer, bootstrap_servers: str, topics: list[Topic],
     """Wait for all; KafkaError where the topics do not hold what was sent."""
     producer.flush()
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
-        found = sum(consumer.end_offsets(list(partitions(tuple(topics)))).values())
-    if found != sent:
-        raise KafkaError(f"{sent} records were sent, but {', '.join(t.name for t in topics)} hold {found}")
+        stored = sum(consumer.end_offsets(list(partitions(tuple(topics)))).values())
+    if stored != sent:
+        raise KafkaError(f"{sent} records were sent, but {', '.join(t.name for t in topics)} hold {stored}")

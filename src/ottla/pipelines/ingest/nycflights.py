@@ -88,10 +88,10 @@ _hours: dict[str, int] = {}
 
 def hour_ms(text: str) -> int:
     """Milliseconds since 1970 of 2013-01-01T10:00:00Z."""
-    found = _hours.get(text)
-    if found is None:
-        found = _hours[text] = int(dt.datetime.fromisoformat(text).timestamp()) * 1000
-    return found
+    millis = _hours.get(text)
+    if millis is None:
+        millis = _hours[text] = int(dt.datetime.fromisoformat(text).timestamp()) * 1000
+    return millis
 
 
 def typed(names: Sequence[str], values: Sequence[str]) -> dict[str, Any]:

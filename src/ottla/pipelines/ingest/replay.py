@@ -19,7 +19,7 @@ from ottla.model import TopicPartition
 from ottla.pipelines.catalog import TOPIC_CONFIG, Topic
 from ottla.pipelines.ingest import files, nycflights
 from ottla.pipelines.ingest.events import Event, Numbered, is_missing, number, sequence_of
-from ottla.pipelines.progress import Ticker, tell
+from ottla.pipelines.progress import Ticker, report
 from ottla.pipelines.run import Run, partitions
 
 _NEVER_MS = 2**31 - 1
@@ -41,9 +41,9 @@ def count_of(run: Run) -> int | None:
 
 def create_topics(bootstrap_servers: str, topics: Iterable[Topic]) -> None:
     """Make the topics that are missing."""
-    wanted = [NewTopic(t.name, t.partitions, 1, topic_configs=dict(TOPIC_CONFIG)) for t in topics]
+    new_topics = [NewTopic(t.name, t.partitions, 1, topic_configs=dict(TOPIC_CONFIG)) for t in topics]
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
-        for topic in wanted:
+        for topic in new_topics:
             try:
                 admin.create_topics([topic])
             except TopicAlreadyExistsError:
@@ -71,14 +71,14 @@ def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[To
         consumer.assign(list(waiting))
         for tp in waiting:
             consumer.seek(tp, ends[tp] - 1)
-        found: dict[TopicPartition, int] = {}
+        sequences: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + _TAIL_TIMEOUT_S
-        while waiting - found.keys():
+        while waiting - sequences.keys():
             if time.monotonic() > deadline:
-                raise IllegalStateError(f"the last records of {waiting - found.keys()} cannot be read")
+                raise IllegalStateError(f"the last records of {waiting - sequences.keys()} cannot be read")
             for tp, records in consumer.poll(timeout_ms=500).items():
-                found[tp] = sequence_of(records[-1].value)
-        return found
+                sequences[tp] = sequence_of(records[-1].value)
+        return sequences
 
 
 class Replay:
@@ -106,7 +106,7 @@ class Replay:
                 self._check(started)
         self._producer.flush()
         self._raise_error()
-        self._tell(started)
+        self._report(started)
 
     def _send(self, event: Numbered) -> None:
         _, topic, partition, key, value, timestamp_ms = event
@@ -119,14 +119,14 @@ class Replay:
     def _check(self, started: float) -> None:
         self._raise_error()
         if self._ticker.is_due():
-            self._tell(started)
+            self._report(started)
         if self._rate:
             ahead_s = self.sent / self._rate - (time.monotonic() - started)
             if ahead_s > 0:
                 time.sleep(ahead_s)
 
-    def _tell(self, started: float) -> None:
-        tell(sent=self.sent, seen=self.seen, seconds=round(time.monotonic() - started, 3))
+    def _report(self, started: float) -> None:
+        report(sent=self.sent, seen=self.seen, seconds=round(time.monotonic() - started, 3))
 
     def _raise_error(self) -> None:
         if self._errors:
@@ -141,7 +141,7 @@ def replay(run: Run, bootstrap_servers: str, rate: float | None, seconds: float 
     if seconds:
         total = total or sum(1 for _ in events_of(run))
         rate = max(total, 1) / seconds
-    tell(total=total)
+    report(total=total)
     with bulk_producer(bootstrap_servers, delivery_timeout_ms=_NEVER_MS) as producer:
         work = Replay(producer, last, rate)
         work.run(number(events_of(run)))

@@ -92,9 +92,9 @@ class FlightRefiner:
         return values.unionByName(self._spark.createDataFrame(pa.table({"value": self._pending})))
 
     def _weather_frame(self, observations: Observations) -> DataFrame:
-        found = observations.values()
-        columns: list[Any] = [[o["origin"] for o in found], [o["time_hour"].replace(tzinfo=dt.UTC) for o in found]]
-        columns += [[o[name] for o in found] for name in WEATHER_VALUES]
+        rows = observations.values()
+        columns: list[Any] = [[o["origin"] for o in rows], [o["time_hour"].replace(tzinfo=dt.UTC) for o in rows]]
+        columns += [[o[name] for o in rows] for name in WEATHER_VALUES]
         arrays = [pa.array(values, f.type) for values, f in zip(columns, _WEATHER_SCHEMA, strict=True)]
         return self._spark.createDataFrame(pa.Table.from_arrays(arrays, schema=_WEATHER_SCHEMA))
 
@@ -114,13 +114,13 @@ class FlightRefiner:
 
 def observed(events: Iterable[Mapping[str, Any]]) -> Observations:
     """The observations among weather events, by airport and hour (UTC, without a zone, as SQL keeps it)."""
-    found: Observations = {}
+    observations: Observations = {}
     for e in events:
         if not e.get("closing"):
             hour = dt.datetime.fromisoformat(e["time_hour"]).replace(tzinfo=None)
             values = {name: None if e[name] is None else float(e[name]) for name in WEATHER_VALUES}
-            found[e["origin"], hour] = {"origin": e["origin"], "time_hour": hour, **values}
-    return found
+            observations[e["origin"], hour] = {"origin": e["origin"], "time_hour": hour, **values}
+    return observations
 
 
 def moved_frontiers(
@@ -141,10 +141,10 @@ def parse_flights(values: DataFrame) -> DataFrame:
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
 
 
-def flight_columns(values: DataFrame, *kept: str) -> tuple[DataFrame, Column, Column]:
+def flight_columns(values: DataFrame, *other_columns: str) -> tuple[DataFrame, Column, Column]:
     """JSON to columns besides those that are kept; the scheduled time, and, of a row that has it, the local day."""
     flight = F.from_json("value", _FLIGHT_SCHEMA).alias("flight")
-    parsed = values.select("value", flight, *kept).select("value", "flight.*", *kept)
+    parsed = values.select("value", flight, *other_columns).select("value", "flight.*", *other_columns)
     day = F.window(F.from_utc_timestamp("scheduled", NEW_YORK), "1 day").getField("start").cast("date")
     return parsed, F.expr("time_hour + make_interval(0, 0, 0, 0, 0, minute)"), day
 
@@ -192,8 +192,8 @@ def delay_statistics(rows: DataFrame) -> DataFrame:
 
 def airlines_frame(spark: SparkSession, airlines: Texts) -> DataFrame:
     """carrier, airline."""
-    found = [{"carrier": a["carrier"], "airline": a["name"]} for a in airlines]
-    return spark.createDataFrame(pa.Table.from_pylist(found))
+    rows = [{"carrier": a["carrier"], "airline": a["name"]} for a in airlines]
+    return spark.createDataFrame(pa.Table.from_pylist(rows))
 
 
 def planes_frame(spark: SparkSession, planes: Texts) -> DataFrame:

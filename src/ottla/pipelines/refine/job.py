@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
 from ottla.pipelines.ingest.nycflights import table
-from ottla.pipelines.progress import tell
+from ottla.pipelines.progress import report
 from ottla.pipelines.refine.batches import Batches, Refiner
 from ottla.pipelines.refine.counts import CountRefiner
 from ottla.pipelines.refine.flights import FlightRefiner
@@ -60,17 +60,17 @@ def start(run: Run, spark: SparkSession, store: Store, bootstrap_servers: str) -
 
     def commit(batch: DataFrame, batch_id: int) -> None:
         batches(batch, batch_id)
-        tell_totals(store)
+        report_totals(store)
 
     remove_torn_starts(run.checkpoint)
     writer = events.writeStream.foreachBatch(commit).option("checkpointLocation", str(run.checkpoint))
     return writer.trigger(processingTime="1 second").queryName(run.noun).start()
 
 
-def tell_totals(store: Store) -> None:
+def report_totals(store: Store) -> None:
     """Report what is committed."""
     count, records, rows = store.totals()
-    tell(batches=count, read=records, rows=rows)
+    report(batches=count, read=records, rows=rows)
 
 
 def is_done(run: Run, store: Store) -> bool:
@@ -87,8 +87,8 @@ def work(run: Run, bootstrap_servers: str) -> None:
     with Store.open(run.database_url) as store:
         store.create()
         spark = local_session("ottla-demo", warehouse=run.directory / "warehouse", config=SHORT_JOB)
-        tell(spark=spark.version)
-        tell_totals(store)
+        report(spark=spark.version)
+        report_totals(store)
         query = start(run, spark, store, bootstrap_servers)
         while not is_done(run, store):
             if not query.isActive:
@@ -97,7 +97,7 @@ def work(run: Run, bootstrap_servers: str) -> None:
             time.sleep(_POLL_S)
         query.stop()
         # The last micro-batch may have been seen here before its own report.
-        tell_totals(store)
+        report_totals(store)
         spark.stop()
 
 

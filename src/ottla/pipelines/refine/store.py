@@ -162,8 +162,8 @@ class Store:
     def rows(self, table: Table) -> list[dict[str, Any]]:
         """A whole table of statistics, in the order of its key."""
         with self.engine.connect() as connection:
-            found = connection.execute(select(table).order_by(*table.primary_key.columns))
-            return [dict(row._mapping) for row in found]
+            result = connection.execute(select(table).order_by(*table.primary_key.columns))
+            return [dict(row._mapping) for row in result]
 
 
 def _prepare_sqlite(engine: Engine) -> None:
@@ -203,13 +203,13 @@ def _insert_batch(connection: Connection, batch_id: int, query_id: str, results:
 
 
 def _advance(connection: Connection, reads: Mapping[TopicPartition, Read]) -> None:
-    known = {TopicPartition(r.topic, r.partition): r.records for r in connection.execute(select(PROGRESS))}
+    stored = {TopicPartition(r.topic, r.partition): r.records for r in connection.execute(select(PROGRESS))}
     rows = [
         {
             "topic": tp.topic,
             "partition": tp.partition,
             "next_offset": read.next_offset,
-            "records": known.get(tp, 0) + read.records,
+            "records": stored.get(tp, 0) + read.records,
         }
         for tp, read in reads.items()
     ]

@@ -76,8 +76,8 @@ class Account:
     @property
     def line(self) -> str:
         """The last line: `336,776 of 336,776 flights, 0 lost, 0 doubled`."""
-        found = self.rows_in - self.lost
-        return f"{found:,} of {self.rows_in:,} {self.noun}, {self.lost:,} lost, {self.doubled:,} doubled"
+        arrived = self.rows_in - self.lost
+        return f"{arrived:,} of {self.rows_in:,} {self.noun}, {self.lost:,} lost, {self.doubled:,} doubled"
 
 
 def expected_flights(limit: int | None = None) -> dict[str, list[Any]]:
@@ -85,11 +85,11 @@ def expected_flights(limit: int | None = None) -> dict[str, list[Any]]:
     weather = {(w["origin"], w["time_hour"]): w for w in _typed("weather.csv")}
     airlines = {a["carrier"]: a["name"] for a in table("airlines.csv")}
     planes = {p["tailnum"]: p for p in table("planes.csv")}
-    kept = _first_rows(limit)
+    rows = _first_rows(limit)
     columns: dict[str, list[Any]] = {c.strip().split(" ")[0]: [] for c in JOINED_FLIGHTS.columns.split(",")}
     append = [(name, column.append) for name, column in columns.items()]
     for row, flight in enumerate(_typed("flights.csv.zip"), start=1):
-        if kept is not None and row not in kept:
+        if rows is not None and row not in rows:
             continue
         expected = _expected(row, flight, weather.get((flight["origin"], flight["time_hour"])), airlines, planes)
         for name, add in append:
@@ -156,11 +156,11 @@ def weather_class(weather: Mapping[str, Any] | None) -> str:
 
 def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Delays]:
     """What the statistics should be."""
-    found: dict[DelayKey, Delays] = {}
+    delays: dict[DelayKey, Delays] = {}
     names = ("day", "origin", "carrier", "weather", "dep_delay", "arr_delay")
     for *key, late, arrival in zip(*(flights[name] for name in names), strict=True):
-        old = found.get((key[0], key[1], key[2], key[3]), Delays())
-        found[key[0], key[1], key[2], key[3]] = Delays(
+        old = delays.get((key[0], key[1], key[2], key[3]), Delays())
+        delays[key[0], key[1], key[2], key[3]] = Delays(
             old.flights + 1,
             old.cancelled + (late is None),
             old.delayed + (late is not None and late >= 15),
@@ -169,7 +169,7 @@ def expected_delays(flights: Mapping[str, Sequence[Any]]) -> dict[DelayKey, Dela
             old.arrived + (arrival is not None),
             old.arrival_delay_sum + (arrival or 0),
         )
-    return found
+    return delays
 
 
 def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Table:
@@ -185,51 +185,51 @@ def flight_account(
 ) -> Account:
     """Compare joined rows and statistics with what the CSV says, value by value."""
     account = row_account("flights", expected, rows)
-    wanted = expected_delays(expected)
-    found = {
+    expected_statistics = expected_delays(expected)
+    actual_statistics = {
         (s["day"], s["airport"], s["carrier"], s["weather"]): Delays(*(s[name] for name in Delays._fields))
         for s in statistics
     }
-    compare_statistics(account, wanted, found, len(Delays._fields))
+    compare_statistics(account, expected_statistics, actual_statistics, len(Delays._fields))
     return account
 
 
 def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table) -> Account:
     """Count rows in, out, lost and doubled by their row number, then compare every value of those that are there."""
     seen = Counter(rows.column("row").to_pylist())
-    wanted = set(expected["row"])
+    expected_rows = set(expected["row"])
     account = Account(
         noun=noun,
-        rows_in=len(wanted),
+        rows_in=len(expected_rows),
         rows_out=rows.num_rows,
-        lost=len(wanted - seen.keys()),
+        lost=len(expected_rows - seen.keys()),
         doubled=sum(n - 1 for n in seen.values()),
-        unknown=len(seen.keys() - wanted),
+        unknown=len(seen.keys() - expected_rows),
         statistics=0,
         fields=0,
     )
     if account.is_exact:
         # Without rows there is not even a file that could name the columns.
-        for name, values in expected.items() if wanted else ():
+        for name, values in expected.items() if expected_rows else ():
             _compare_column(account, name, list(values), rows.column(name).to_pylist())
     else:
         account.differences.append("rows are missing or too many, so their values were not compared")
     return account
 
 
-def _compare_column(account: Account, name: str, wanted: list[Any], found: list[Any]) -> None:
-    account.fields += len(wanted)
-    if wanted == found:
+def _compare_column(account: Account, name: str, expected: list[Any], actual: list[Any]) -> None:
+    account.fields += len(expected)
+    if expected == actual:
         return
-    for row, (a, b) in enumerate(zip(wanted, found, strict=True), start=1):
+    for row, (a, b) in enumerate(zip(expected, actual, strict=True), start=1):
         if a != b and len(account.differences) < _MOST_DIFFERENCES:
             account.differences.append(f"{name} of row {row}: {a!r} in the input, {b!r} in the result")
 
 
-def compare_statistics(account: Account, wanted: Mapping[Any, Any], found: Mapping[Any, Any], fields: int) -> None:
+def compare_statistics(account: Account, expected: Mapping[Any, Any], actual: Mapping[Any, Any], fields: int) -> None:
     """Add the comparison of two tables of statistics to the account."""
-    account.statistics = len(wanted)
-    account.fields += len(wanted) * fields
-    for key in wanted.keys() | found.keys():
-        if wanted.get(key) != found.get(key) and len(account.differences) < _MOST_DIFFERENCES:
-            account.differences.append(f"{key}: {wanted.get(key)} from the input, {found.get(key)} in the database")
+    account.statistics = len(expected)
+    account.fields += len(expected) * fields
+    for key in expected.keys() | actual.keys():
+        if expected.get(key) != actual.get(key) and len(account.differences) < _MOST_DIFFERENCES:
+            account.differences.append(f"{key}: {expected.get(key)} from the input, {actual.get(key)} in the database")

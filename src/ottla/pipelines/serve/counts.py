@@ -15,12 +15,12 @@ from ottla.pipelines.serve.account import Account, compare_statistics, row_accou
 
 def expected_events(path: Path, by: str | None) -> dict[str, list[Any]]:
     """The rows of the file as columns."""
-    found = files.layout(path, by)
+    layout = files.layout(path, by)
     columns: dict[str, list[Any]] = {"row": [], "time": [], "group": [], "event": []}
     for row in files.rows(path):
         columns["row"].append(row.number)
-        columns["time"].append(files.time_of(row, found))
-        columns["group"].append(files.group_of(row, found))
+        columns["time"].append(files.time_of(row, layout))
+        columns["group"].append(files.group_of(row, layout))
         columns["event"].append(row.text)
     return columns
 
@@ -31,7 +31,7 @@ def count_account(
     """Compare rows and counts with what the file says."""
     account = row_account("events", expected, rows)
     hours = ("" if time is None else time.strftime("%Y-%m-%dT%H:00:00Z") for time in expected["time"])
-    wanted = Counter(zip(hours, expected["group"], strict=True))
-    found = {(s["window_start"], s["event_group"]): s["events"] for s in statistics}
-    compare_statistics(account, wanted, found, 1)
+    expected_counts = Counter(zip(hours, expected["group"], strict=True))
+    actual_counts = {(s["window_start"], s["event_group"]): s["events"] for s in statistics}
+    compare_statistics(account, expected_counts, actual_counts, 1)
     return account

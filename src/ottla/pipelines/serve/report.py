@@ -105,15 +105,15 @@ def flight_report(
 
 
 def _flight_findings(weather: Sequence[Group], airports: Sequence[Group], days: Sequence[Group]) -> list[str]:
-    found = [g for g in weather if g.departed and g.name != "unknown"]
-    if not found:
+    groups = [g for g in weather if g.departed and g.name != "unknown"]
+    if not groups:
         return ["No flight left."]
-    worst, fair = max(found, key=lambda g: g.delayed_percent), min(found, key=lambda g: g.delayed_percent)
+    worst, fair = max(groups, key=lambda g: g.delayed_percent), min(groups, key=lambda g: g.delayed_percent)
     lines = [
         f"In {worst.name}, {worst.delayed_percent:.0f} % of flights left 15 minutes late or more, "
         f"against {fair.delayed_percent:.0f} % in {fair.name} weather."
     ]
-    snow = next((g for g in found if g.name == "snow"), None)
+    snow = next((g for g in groups if g.name == "snow"), None)
     if snow:
         all_flights, all_cancelled = sum(g.flights for g in weather), sum(g.cancelled for g in weather)
         lines.append(

@@ -189,5 +189,5 @@ def test_a_catalog_of_another_place_is_refused(known: str) -> None:
         return SimpleNamespace(catalog=catalog, conf=SimpleNamespace(get=lambda name: warehouse))
 
     check_catalog(at("file:///projects/für-alle/tables"), Path("/projects/für-alle"))
-    with pytest.raises(ConfigurationError, match="/copy: its tables are those of /projects/für-alle/tables, "):
+    with pytest.raises(ConfigurationError, match="/copy was moved or copied from /projects/für-alle/tables, "):
         check_catalog(at("file:///copy/tables"), Path("/copy"))

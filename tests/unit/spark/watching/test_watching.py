@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.prometheus import PrometheusReporter
-from ottla.metrics.registry import Metrics
-from ottla.spark.watching.history import MOST_BATCHES, MOST_QUERIES, Histories, QueryHistory
-from ottla.spark.watching.metrics import NAMESPACE, QUERY_METRICS, QueryMetrics
-from ottla.spark.watching.progress import State, micro_batch, total
-from ottla.spark.watching.report import MOST_BARS, finding, report_of, write
-from ottla.spark.watching.terminal import Terminal, cells, line, told
+from ottla.spark.monitoring.history import MOST_BATCHES, MOST_QUERIES, Histories, QueryHistory
+from ottla.spark.monitoring.metrics import NAMESPACE, QUERY_METRICS, QueryMetrics
+from ottla.spark.monitoring.progress import State, micro_batch, total
+from ottla.spark.monitoring.report import MOST_BARS, finding, report_of, write
+from ottla.spark.monitoring.terminal import Terminal, cells, line, task_count
 
 ID = "78ccfd42-ef1c-40fc-8fb0-b9052802cdeb"
 
@@ -157,7 +157,7 @@ def test_a_line_and_a_row_say_the_same():
     assert line(query) == "pages: batch 3, 300 rows, 150 rows/s, took 2.0 s, 55 behind, 7 rows of state"
     assert cells(query) == ["pages", "3", "300", "150", "55", "7", "2.0 s"]
     assert line(QueryHistory(ID, "new")) == "new: batch -, 0 rows"
-    assert told((3, 200)) == "tasks 3 of 200"
+    assert task_count((3, 200)) == "tasks 3 of 200"
 
 
 class Tty(io.StringIO):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ottla.client.consumer.subscription import PartitionState
-from ottla.metrics.registry import Metrics
+from ottla.metrics.metrics import Metrics
 from ottla.metrics.sensor import Sensor
 from ottla.metrics.stats import Avg, Max, Meter, Min, Stat
 from ottla.model import TopicPartition

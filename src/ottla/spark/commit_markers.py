@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from ottla.spark.sql_types import exact_text
-from ottla.spark.writer import LeftOver, Marker, Share
+from ottla.spark.writer import Marker, Share, StaleTask
 
 TABLE_LENGTH: Final = 128
 """Characters of dbtable."""
@@ -49,16 +49,16 @@ def mark(connection: sa.Connection, share: Share, table: str, rows: int) -> None
     connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=rows))
 
 
-def left_over(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> LeftOver | None:
+def stale_task(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> StaleTask | None:
     """What others than `tasks` have written of the share's micro-batch."""
     is_of_batch = _is_ours(share, table) & (BATCHES.c.batch_id == share.batch_id) & (BATCHES.c.row_count > 0)
-    found = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
-    left = {row.task: row.row_count for row in found if row.task not in tasks}
+    rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
+    left = {row.task: row.row_count for row in rows if row.task not in tasks}
     if not left:
         return None
-    gone = sa.delete(BATCHES).where(_is_ours(share, table) & BATCHES.c.task.in_(sorted(left)))
-    text = gone.compile(connection, compile_kwargs={"literal_binds": True})
-    return LeftOver(sum(left.values()), sorted(left), f"run: {' '.join(str(text).split())}")
+    deletion = sa.delete(BATCHES).where(_is_ours(share, table) & BATCHES.c.task.in_(sorted(left)))
+    text = deletion.compile(connection, compile_kwargs={"literal_binds": True})
+    return StaleTask(sum(left.values()), sorted(left), f"run: {' '.join(str(text).split())}")
 
 
 def _is_ours(share: Share, table: str) -> Any:

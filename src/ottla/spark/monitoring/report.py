@@ -10,8 +10,8 @@ from typing import Final
 
 from ottla.report import chart, page
 from ottla.report.report import Bars, Report, TableData
-from ottla.spark.watching.history import FAILED, QueryHistory
-from ottla.spark.watching.progress import MicroBatch, total
+from ottla.spark.monitoring.history import FAILED, QueryHistory
+from ottla.spark.monitoring.progress import MicroBatch, total
 
 MOST_BARS: Final = 120
 MOST_CHARTED: Final = 4

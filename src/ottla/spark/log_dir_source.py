@@ -21,11 +21,11 @@ from ottla.records.column_decoder import ColumnDecoder
 from ottla.records.columns import Columns
 from ottla.records.decoder import decode_records
 from ottla.spark.arrow import TARGET_BYTES, TARGET_ROWS, record_batches
-from ottla.spark.bounds import Offsets
+from ottla.spark.offset_range_limit import Offsets
 from ottla.spark.offsets import OffsetRange, split
 from ottla.spark.options import SourceOptions, Subscription
+from ottla.spark.python_workers import keep_what_is_loaded
 from ottla.spark.ranges import FilterPushdown, RangeReader, check_exists, what_is_left
-from ottla.spark.workers import keep_what_is_loaded
 from ottla.storage.offline import OfflineLog, StoredBatch, offline_logs
 from ottla.storage.producer_state import ABORT, read_marker
 
@@ -38,7 +38,7 @@ class Aborted(NamedTuple):
     marker: int
 
 
-class OfflinePartition(InputPartition):
+class LogDirPartition(InputPartition):
     """One task's range, as Spark passes it around."""
 
     def __init__(self, offsets: OffsetRange, directory: Path, aborted: Sequence[Aborted]) -> None:
@@ -48,7 +48,7 @@ class OfflinePartition(InputPartition):
         self.aborted = tuple(a for a in aborted if a.first < offsets.end and a.marker >= offsets.start)
 
 
-class OfflineReader(RangeReader, DataSourceReader):
+class LogDirReader(RangeReader, DataSourceReader):
     """Plans and reads without brokers."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -56,15 +56,15 @@ class OfflineReader(RangeReader, DataSourceReader):
         options = self.options
         logs = LogFiles(options)
         ranges = split(self.ranges(logs), options.min_partitions)
-        return [self._partition(wanted, logs) for wanted in ranges]
+        return [self._partition(offset_range, logs) for offset_range in ranges]
 
-    def _partition(self, wanted: OffsetRange, logs: LogFiles) -> OfflinePartition:
-        tp = wanted.topic_partition
-        return OfflinePartition(wanted, logs.logs[tp].directory, logs.aborted(tp))
+    def _partition(self, offset_range: OffsetRange, logs: LogFiles) -> LogDirPartition:
+        tp = offset_range.topic_partition
+        return LogDirPartition(offset_range, logs.logs[tp].directory, logs.aborted(tp))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The records of one range as Arrow batches. Runs in a worker."""
-        if not isinstance(partition, OfflinePartition):
+        if not isinstance(partition, LogDirPartition):
             # Where nothing was planned, Spark reads a partition of its own.
             return iter(())
         keep_what_is_loaded()
@@ -78,7 +78,7 @@ class OfflineReader(RangeReader, DataSourceReader):
         return record_batches(columns, partition.range.topic_partition, self.columns)
 
 
-class FilteredOfflineReader(FilterPushdown, OfflineReader):
+class FilteredLogDirReader(FilterPushdown, LogDirReader):
     """The same for a session that lets Python sources see filters."""
 
 
@@ -93,13 +93,15 @@ class LogFiles:
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
         """The partitions that a subscription means. UnknownTopicOrPartitionError for what is not there."""
-        found = self.logs.keys()
+        partitions = self.logs.keys()
         if subscription.pattern is not None:
-            return frozenset(tp for tp in found if subscription.matches(tp.topic) and tp.topic not in INTERNAL_TOPICS)
+            return frozenset(
+                tp for tp in partitions if subscription.matches(tp.topic) and tp.topic not in INTERNAL_TOPICS
+            )
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
-        check_exists(topics, assigned, found, self._where)
-        return frozenset(tp for tp in found if (tp.topic in topics if assigned is None else tp in assigned))
+        check_exists(topics, assigned, partitions, self._where)
+        return frozenset(tp for tp in partitions if (tp.topic in topics if assigned is None else tp in assigned))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The first offset that each partition holds."""
@@ -132,11 +134,11 @@ class LogFiles:
         return self._outcomes(tp)[1]
 
     def _outcomes(self, tp: TopicPartition) -> tuple[int, list[Aborted]]:
-        found = self._transactions.get(tp)
-        if found is None:
+        outcomes_of_partition = self._transactions.get(tp)
+        if outcomes_of_partition is None:
             log = self.logs[tp]
-            found = self._transactions[tp] = outcomes(log) if self._committed else (log.end, [])
-        return found
+            outcomes_of_partition = self._transactions[tp] = outcomes(log) if self._committed else (log.end, [])
+        return outcomes_of_partition
 
 
 def _only_committed(level: str) -> bool:
@@ -168,12 +170,12 @@ def _is_abort(batch: StoredBatch) -> bool:
     return any(marker is not None and marker.type == ABORT for marker in markers)
 
 
-def columns_of(wanted: OffsetRange, partition: OfflinePartition, *, headers: bool) -> Iterator[Columns]:
+def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
     """The records of a range, decoded as they lie in the mapped files.
 
     Raises OffsetOutOfRangeError where it begins with what is not there any more.
     """
-    tp, start, end = wanted
+    tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)
     for batch in OfflineLog(partition.directory, start, end).batches(start, end):
         if batch.header.is_control or _is_hidden(batch.header, partition.aborted):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.spark.watching.progress import MicroBatch, State, total
+from ottla.spark.monitoring.progress import MicroBatch, State, total
 
 MOST_QUERIES: Final = 100
 MOST_BATCHES: Final = 1000

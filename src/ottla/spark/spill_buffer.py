@@ -17,7 +17,7 @@ HELD_BYTES: Final = 64 * 1024 * 1024
 """What a task keeps in memory before it takes a file."""
 
 
-class HeldRows:
+class SpillBuffer:
     """Batches that can be read more than once, one after the other. A context manager, with which its file goes."""
 
     def __init__(self, most_in_memory: int = HELD_BYTES) -> None:
@@ -27,7 +27,7 @@ class HeldRows:
         place = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
         self._file = SpooledTemporaryFile(most_in_memory, dir=place)  # noqa: SIM115 - it is closed with this
 
-    def take(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def extend(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Keep all rows of `batches`, which have one schema. OSError where the disk is full."""
         writer = None
         for batch in batches:
@@ -44,7 +44,7 @@ class HeldRows:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)
 
-    def __enter__(self) -> HeldRows:
+    def __enter__(self) -> SpillBuffer:
         return self
 
     def __exit__(

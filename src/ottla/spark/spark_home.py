@@ -34,24 +34,24 @@ def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> Non
 
         check_home(Path(environ["SPARK_HOME"]), __version__)
         return
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None or not (Path(found.origin).parent / "jars").is_dir():
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None or not (Path(spec.origin).parent / "jars").is_dir():
         return  # Without its JVM's half there is nothing to start.
     try:
-        environ["SPARK_HOME"] = str(local_home(Path(found.origin).parent, cache_dir(environ)))
+        environ["SPARK_HOME"] = str(local_home(Path(spec.origin).parent, cache_dir(environ)))
     except OSError as error:
         log.info("Python processes of Spark start slowly: no links can be made in %s (%s)", cache_dir(environ), error)
 
 
-def check_home(home: Path, wanted: str) -> None:
+def check_home(home: Path, version: str) -> None:
     """ConfigurationError where a directory has another Spark; calls into it would fail with names of Java's methods."""
     jar = next(home.glob("jars/spark-core_*.jar"), None)
-    found = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]
-    if found is None or found.split(".")[:2] != wanted.split(".")[:2]:
-        has = "has no Spark" if found is None else f"is Spark {found}"
+    installed = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]
+    if installed is None or installed.split(".")[:2] != version.split(".")[:2]:
+        has = "has no Spark" if installed is None else f"is Spark {installed}"
         raise ConfigurationError(
-            f"SPARK_HOME ({home}) {has}, and the pyspark of this Python is {wanted}: unset SPARK_HOME"
-            + ("" if found is None else f", or install pyspark=={found}")
+            f"SPARK_HOME ({home}) {has}, and the pyspark of this Python is {version}: unset SPARK_HOME"
+            + ("" if installed is None else f", or install pyspark=={installed}")
         )
 
 

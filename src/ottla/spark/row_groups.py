@@ -13,7 +13,7 @@ from ottla.errors import ConfigurationError
 NO_PARTITION = -1
 
 
-class Part(NamedTuple):
+class RowGroup(NamedTuple):
     """Rows for one topic, and for one of its partitions if the rows say so."""
 
     topic: str
@@ -23,14 +23,14 @@ class Part(NamedTuple):
     headers: pa.Array | None
 
 
-def parts_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Part]:
+def row_groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[RowGroup]:
     """The rows of a batch, in their order within each part. ConfigurationError where a row has no topic."""
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()
     if topics is not None and topics.null_count:
         raise ConfigurationError('a row has null as its topic: fill the column topic, or set .option("topic", "…")')
     if topics is None and "partition" not in columns:
-        yield _part(str(topic), None, columns)
+        yield _row_group(str(topic), None, columns)
         return
     codes = _codes(batch.num_rows, topics, columns.get("partition"))
     for code in pc.unique(codes).to_pylist():
@@ -38,7 +38,7 @@ def parts_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[Part]:
         name = str(topic) if topics is None else topics.dictionary[number].as_py()
         rows = pc.equal(codes, code)
         chosen = {column: values.filter(rows) for column, values in columns.items()}
-        yield _part(name, None if partition == 0 else partition + NO_PARTITION, chosen)
+        yield _row_group(name, None if partition == 0 else partition + NO_PARTITION, chosen)
 
 
 _PARTITIONS = 1 << 32
@@ -53,9 +53,9 @@ def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | 
     least = pc.min(partitions).as_py()
     if least is not None and least < 0:
         raise ConfigurationError(f"the column partition has {least}; null or a partition is wanted")
-    given = pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION)
-    return pc.add(codes, pc.subtract(given, NO_PARTITION))
+    partition_ids = pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION)
+    return pc.add(codes, pc.subtract(partition_ids, NO_PARTITION))
 
 
-def _part(topic: str, partition: int | None, columns: dict[str, Any]) -> Part:
-    return Part(topic, partition, columns["value"], columns.get("key"), columns.get("headers"))
+def _row_group(topic: str, partition: int | None, columns: dict[str, Any]) -> RowGroup:
+    return RowGroup(topic, partition, columns["value"], columns.get("key"), columns.get("headers"))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
-from ottla.spark.watching.history import Histories, QueryHistory
+from ottla.spark.monitoring.history import Histories, QueryHistory
 
 TABLE_SECONDS: Final = 0.5
 LINE_SECONDS: Final = 5.0
@@ -60,7 +60,7 @@ class Terminal:
         from rich.text import Text
 
         tasks = None if self._closing.is_set() else self._tasks()
-        table = Table(box=None, pad_edge=False, caption=told(tasks), caption_justify="left")
+        table = Table(box=None, pad_edge=False, caption=task_count(tasks), caption_justify="left")
         for column in COLUMNS:
             table.add_column(column, justify="left" if column == "query" else "right")
         with self._histories.reading() as queries:
@@ -77,7 +77,7 @@ class Terminal:
             with self._histories.reading() as queries:
                 lines = [line(query) for query in queries]
             if tasks is not None:
-                lines.append(told(tasks))
+                lines.append(task_count(tasks))
             for text in lines:
                 # What has not changed is not said again.
                 if text not in shown:
@@ -115,6 +115,6 @@ def line(query: QueryHistory) -> str:
     return ", ".join(parts)
 
 
-def told(tasks: tuple[int, int] | None) -> str:
+def task_count(tasks: tuple[int, int] | None) -> str:
     """The tasks of running jobs as text."""
     return "" if tasks is None else f"tasks {tasks[0]:,} of {tasks[1]:,}"

@@ -72,17 +72,17 @@ def _acknowledge(descriptor: int) -> None:
 
 def check_workers(executable: str) -> None:
     """ConfigurationError where workers of this Python could not run Ottla; at no cost where it is our own."""
-    found = shutil.which(executable)
-    if found != sys.executable:
-        _check_other(executable, found)
+    path = shutil.which(executable)
+    if path != sys.executable:
+        _check_other(executable, path)
 
 
 @cache
-def _check_other(executable: str, found: str | None) -> None:
-    fault = "is not there" if found is None else _fault(found)
+def _check_other(executable: str, path: str | None) -> None:
+    fault = "is not there" if path is None else _fault(path)
     if fault is not None:
         raise ConfigurationError(
-            f"Spark's workers would run {executable} ({found or 'not found'}), which {fault}."
+            f"Spark's workers would run {executable} ({path or 'not found'}), which {fault}."
             f" Set PYSPARK_PYTHON={sys.executable} before the session starts"
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.metrics.metric import KafkaMetric
 
 if TYPE_CHECKING:
-    from ottla.metrics.registry import Metrics
+    from ottla.metrics.metrics import Metrics
 
 log = logging.getLogger("ottla.metrics")
 
@@ -50,9 +50,9 @@ class LoggingReporter:
         """Write the values now."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
-            told = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _says_something(value))
-            if told:
-                log.info("%s %s", group, told)
+            line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _says_something(value))
+            if line:
+                log.info("%s %s", group, line)
 
     def close(self) -> None:
         """Write once more and end."""

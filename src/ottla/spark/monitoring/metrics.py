@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.metrics.registry import Metrics
-from ottla.spark.watching.history import RUNNING, Histories, QueryHistory
-from ottla.spark.watching.progress import MicroBatch, total
+from ottla.metrics.metrics import Metrics
+from ottla.spark.monitoring.history import RUNNING, Histories, QueryHistory
+from ottla.spark.monitoring.progress import MicroBatch, total
 
 NAMESPACE: Final = "ottla.spark"
 GROUP: Final = "streaming-query-metrics"
@@ -61,13 +61,13 @@ class QueryMetrics:
     def __init__(self, metrics: Metrics, histories: Histories) -> None:
         self._metrics = metrics
         self._histories = histories
-        self._known: set[tuple[str, ...]] = set()
+        self._registered: set[tuple[str, ...]] = set()
 
     def update(self) -> None:
         """Add what is new: a query, a topic, a phase."""
         with self._histories.reading() as queries:
-            found = [(query, list(query.behind), list(query.durations_ms)) for query in queries]
-        for query, topics, phases in found:
+            labels = [(query, list(query.behind), list(query.durations_ms)) for query in queries]
+        for query, topics, phases in labels:
             for metric in QUERY_METRICS:
                 self._add(query, metric.name, metric.description, metric.value)
             for topic in topics:
@@ -84,9 +84,9 @@ class QueryMetrics:
         **tags: str,
     ) -> None:
         key = (query.name, name, *tags.values())
-        if key in self._known:
+        if key in self._registered:
             return
-        self._known.add(key)
+        self._registered.add(key)
         label = query.name
 
         def gauge() -> float:

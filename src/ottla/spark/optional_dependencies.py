@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def needed(name: str, *, extra: str) -> Iterator[None]:
+def optional_dependency(name: str, *, extra: str) -> Iterator[None]:
     """Around imports: what is missing is an ImportError that names the format (or call) and the extra to install."""
     try:
         yield

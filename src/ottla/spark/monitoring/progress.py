@@ -85,17 +85,17 @@ def _rate(value: Any) -> float:
 
 
 def _behind(sources: Iterable[Mapping[str, Any]]) -> Behind:
-    found: dict[str, dict[str, int]] = {}
+    lags: dict[str, dict[str, int]] = {}
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         for topic, partitions in latest.items() if end else ():
             # A partition that is not in `end` is new, and will be read from its beginning.
             read = end.get(topic, {})
-            places = found.setdefault(topic, {})
+            places = lags.setdefault(topic, {})
             for partition, at in partitions.items():
                 # A query that reads a topic twice is as far behind as the slower side.
                 places[partition] = max(places.get(partition, 0), at - read.get(partition, 0))
-    return found
+    return lags
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:

@@ -53,10 +53,10 @@ def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
     rows = spark.readStream.format("ottla").options(**options, maxOffsetsPerTrigger="60").load()
     counts = rows.selectExpr("cast(value as string) as page").groupBy("page").count()
     reporter = PrometheusReporter()
-    with ottla.spark.watch(spark, terminal=True, reporters=[reporter]) as watcher:
+    with ottla.spark.monitor(spark, terminal=True, reporters=[reporter]) as monitor:
         query = counts.writeStream.outputMode("complete").format("noop").queryName("pages")
         query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
-    [seen] = json.loads(watcher.to_json())["queries"]
+    [seen] = json.loads(monitor.to_json())["queries"]
     assert (seen["name"], seen["status"], seen["numInputRows"]) == ("pages", "ended", RECORDS)
     assert [batch["rows"] for batch in seen["recent"] if batch["rows"]] == [60, 40]
     assert seen["maxOffsetsBehindLatest"] == {topic: 40}
@@ -69,7 +69,7 @@ def test_a_query_is_seen_with_its_rates_its_lag_and_its_state(
     assert f'ottla_spark_streaming_query_metrics_offsets_behind_latest{{query="pages",topic="{topic}"}} 0.0' in text
     assert f"ottla_spark_streaming_query_metrics_state_rows{labels} 7.0" in text
     assert "pages (ended): batch" in capsys.readouterr().err
-    page = watcher.report(tmp_path / "report.html").read_text()
+    page = monitor.report(tmp_path / "report.html").read_text()
     assert "pages: 100 rows in 2 micro-batches" in page
     assert "data:image/png;base64," in page
 
@@ -81,20 +81,20 @@ def test_a_query_of_sparks_own_connector_is_seen_as_well(
         pytest.skip(no_connector)
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger="60").load()
-    with ottla.spark.watch(spark) as watcher:
+    with ottla.spark.monitor(spark) as monitor:
         query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
         query.trigger(availableNow=True).start().awaitTermination()
-    with watcher.histories.reading() as [seen]:
+    with monitor.histories.reading() as [seen]:
         assert (seen.status, seen.rows, seen.most_behind, seen.behind) == ("ended", RECORDS, {topic: 40}, {topic: 0})
 
 
 def test_a_query_that_fails_is_seen_with_its_error(spark: SparkSession, address: str, topic: str) -> None:
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("ottla").options(**options).load()
-    with ottla.spark.watch(spark, terminal=False) as watcher:
+    with ottla.spark.monitor(spark, terminal=False) as monitor:
         query = rows.selectExpr("raise_error('no such page')").writeStream.format("noop").start()
         with pytest.raises(Exception, match="no such page"):
             query.awaitTermination()
-    with watcher.histories.reading() as [seen]:
+    with monitor.histories.reading() as [seen]:
         assert seen.status == "failed"
         assert "no such page" in (seen.error or "")

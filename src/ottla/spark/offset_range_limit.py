@@ -55,10 +55,10 @@ class AtTimestamp:
     """A partition without such a record: its end, or an error."""
 
 
-Bound = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
+OffsetRangeLimit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
 
 
-def moves(bound: Bound) -> bool:
+def moves(bound: OffsetRangeLimit) -> bool:
     """Whether new records move where it is: then a second look might find another place."""
     match bound:
         case Earliest():
@@ -96,13 +96,15 @@ def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
 def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
     """Reads `{"topic": [0, 1]}`; ConfigurationError names option and text."""
     try:
-        found = {TopicPartition(topic, p) for topic, partitions in _object(text).items() for p in _list(partitions)}
+        partitions_by_topic = {
+            TopicPartition(topic, p) for topic, partitions in _object(text).items() for p in _list(partitions)
+        }
     except (ValueError, TypeError) as error:
         example = '{"topicA": [0, 1], "topicB": [2, 4]}'
         raise ConfigurationError(f"{option}: {text!r} is not allowed ({error}); the form is {example}") from None
-    if not found:
+    if not partitions_by_topic:
         raise ConfigurationError(f"{option}: {text!r} names no partition")
-    return frozenset(found)
+    return frozenset(partitions_by_topic)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -18,16 +17,16 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ottla.metrics.registry import Metrics
-from ottla.spark.watching.history import Histories
-from ottla.spark.watching.metrics import NAMESPACE, QueryMetrics
-from ottla.spark.watching.progress import label, micro_batch
-from ottla.spark.watching.terminal import Terminal
+from ottla.metrics.metrics import Metrics
+from ottla.spark.monitoring.history import Histories
+from ottla.spark.monitoring.metrics import NAMESPACE, QueryMetrics
+from ottla.spark.monitoring.progress import label, micro_batch
+from ottla.spark.monitoring.terminal import Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ottla.metrics.reporter import MetricsReporter
+    from ottla.metrics.metrics import MetricsReporter
 
 log = logging.getLogger("ottla.spark")
 
@@ -35,7 +34,7 @@ LAST_WORDS_SECONDS: Final = 10.0
 """How long `close` waits for what Spark has still to tell of queries that have ended."""
 
 
-class Watcher:
+class QueryMonitor:
     """Watches a session until it is closed; a context manager. Reports can be asked for afterwards, too."""
 
     def __init__(self, spark: SparkSession, *, terminal: bool, reporters: Iterable[MetricsReporter]) -> None:
@@ -47,7 +46,7 @@ class Watcher:
         self._terminal = Terminal(self.histories, _tasks_of(spark)) if terminal else None
         self._open = False
 
-    def start(self) -> Watcher:
+    def start(self) -> QueryMonitor:
         """Begin to listen."""
         _settle_accumulators(self._spark)
         self._spark.streams.addListener(self._listener)
@@ -56,7 +55,7 @@ class Watcher:
         self._open = True
         return self
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> QueryMonitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -84,10 +83,10 @@ class Watcher:
 
     def report(self, path: str | Path, title: str = "Streaming queries") -> Path:
         """Write a page (.html, with its chart inside) or only the chart (.png); its path. Needs `ottla[watch]`."""
-        from ottla.spark.extras import needed
+        from ottla.spark.optional_dependencies import optional_dependency
 
-        with needed("report", extra="watch"):
-            from ottla.spark.watching.report import write
+        with optional_dependency("report", extra="watch"):
+            from ottla.spark.monitoring.report import write
         with self.histories.reading() as queries:
             return write(queries, Path(path), title)
 
@@ -114,12 +113,6 @@ class _Listener(StreamingQueryListener):
         self._histories.ended(str(event.id), event.exception)
 
 
-def watch(spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()) -> Watcher:
-    """Watch the streaming queries of a session, whatever they read; see `ottla.spark.watch`."""
-    shown = sys.stderr.isatty() if terminal is None else terminal
-    return Watcher(spark, terminal=shown, reporters=reporters).start()
-
-
 def _settle_accumulators(spark: SparkSession) -> None:
     """See to it that Spark Connect's client can listen.
 
@@ -142,10 +135,10 @@ def _tasks_of(spark: SparkSession) -> Any:
 
     def tasks() -> tuple[int, int] | None:
         try:
-            found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         except Exception:  # the session is going
             return None
-        stages = [stage for stage in found if stage is not None]
+        stages = [stage for stage in infos if stage is not None]
         return (sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)) if stages else None
 
     return tasks

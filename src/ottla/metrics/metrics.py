@@ -11,14 +11,41 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.metrics.metric import Gauge, KafkaMetric, Measurable, MetricConfig, MetricName, RecordingLevel
-from ottla.metrics.reporter import MetricsReporter
 from ottla.metrics.sensor import Sensor
 
 log = logging.getLogger("ottla.metrics")
+
+
+class MetricsReporter(Protocol):
+    """A reporter of `metric.reporters`: made once per client, closed with it; any method may be left out.
+
+    Called by the thread that makes or removes the metric; what it raises is logged. Values are read when it likes:
+    `metric.value()`.
+    """
+
+    def configure(self, configs: Mapping[str, Any]) -> None:
+        """The client's options by Kafka's names, as they were set; before `init`."""
+        ...
+
+    def init(self, metrics: Metrics) -> None:
+        """The registry, before its first metric."""
+        ...
+
+    def metric_change(self, metric: KafkaMetric) -> None:
+        """A metric is new."""
+        ...
+
+    def metric_removal(self, metric: KafkaMetric) -> None:
+        """A metric is gone."""
+        ...
+
+    def close(self) -> None:
+        """The client has ended."""
+        ...
 
 
 class Metrics:
@@ -44,7 +71,7 @@ class Metrics:
         self._guard = threading.RLock()
         _live.add(self)
         for reporter in self.reporters:
-            _ask(reporter, "init", self)
+            _notify(reporter, "init", self)
         self.add_metric(self.name("count", "kafka-metrics-count", "How many metrics there are."), self._count)
 
     def __repr__(self) -> str:
@@ -73,11 +100,11 @@ class Metrics:
 
         Tags other than the client's own follow the group after dots: `producer-topic-metrics.orders`.
         """
-        found: dict[str, dict[str, Any]] = {}
+        values: dict[str, dict[str, Any]] = {}
         for name, metric in self.metrics.items():
             extra = [value for key, value in name.tags.items() if key not in self.tags]
-            found.setdefault(".".join([name.group, *extra]), {})[name.name] = metric.value()
-        return found
+            values.setdefault(".".join([name.group, *extra]), {})[name.name] = metric.value()
+        return values
 
     # Sensors
 
@@ -89,10 +116,10 @@ class Metrics:
     ) -> Sensor:
         """The sensor of this name, made when it is new. What is given counts only then."""
         with self._guard:
-            found = self._sensors.get(name)
-            if found is None:
-                found = self._sensors[name] = Sensor(self, self._guard, name, level, parents)
-            return found
+            sensor = self._sensors.get(name)
+            if sensor is None:
+                sensor = self._sensors[name] = Sensor(self, self._guard, name, level, parents)
+            return sensor
 
     def remove_sensor(self, name: str) -> None:
         """Remove a sensor with its metrics and the sensors that it is a parent of."""
@@ -115,7 +142,7 @@ class Metrics:
                 raise ValueError(f"there is a metric {name} already")
             self._metrics[name] = metric
             for reporter in self.reporters:
-                _ask(reporter, "metric_change", metric)
+                _notify(reporter, "metric_change", metric)
         return metric
 
     def remove_metric(self, name: MetricName) -> KafkaMetric | None:
@@ -124,23 +151,23 @@ class Metrics:
             metric = self._metrics.pop(name, None)
             if metric is not None:
                 for reporter in self.reporters:
-                    _ask(reporter, "metric_removal", metric)
+                    _notify(reporter, "metric_removal", metric)
         return metric
 
     def add_reporter(self, reporter: MetricsReporter) -> None:
         """Report to somebody else, too."""
         with self._guard:
-            _ask(reporter, "init", self)
+            _notify(reporter, "init", self)
             self.reporters.append(reporter)
             for metric in self._metrics.values():
-                _ask(reporter, "metric_change", metric)
+                _notify(reporter, "metric_change", metric)
 
     def close(self) -> None:
         """Tell the reporters that this is the end. Twice does no harm; values can still be read."""
         with self._guard:
             reporters, self.reporters = self.reporters, []
         for reporter in reporters:
-            _ask(reporter, "close")
+            _notify(reporter, "close")
 
 
 _live: weakref.WeakSet[Metrics] = weakref.WeakSet()
@@ -155,7 +182,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _ask(reporter: MetricsReporter, method: str, *args: Any) -> None:
+def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
     """Call a reporter; what it raises is logged and goes no further."""
     call = getattr(reporter, method, None)
     if call is None:
