@@ -16,9 +16,7 @@ from ottla.pipelines.run import Run
 
 
 def arguments(*given: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args(given)
+    return command.COMMAND.parser().parse_args(given)
 
 
 def prepared(tmp_path: Path, *given: str) -> Run:
