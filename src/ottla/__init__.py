@@ -1,13 +1,15 @@
 """Ottla: Kafka, in Python.
 
-Names are imported when they are first used, so that `import ottla` costs next to nothing.
+Names are imported on first use, so that `import ottla` costs next to nothing.
 """
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # what type checkers take for typing's; importing typing would take most of the time here
+TYPE_CHECKING = (
+    False  # type checkers treat it as typing.TYPE_CHECKING; importing typing would take most of the import time
+)
 if TYPE_CHECKING:
     from ottla.broker.embedded import Broker as Broker
     from ottla.client.admin.admin import KafkaAdminClient as KafkaAdminClient
@@ -220,7 +222,7 @@ _HOMES = {
     "VoidDeserializer": "ottla.serializers",
     "VoidSerializer": "ottla.serializers",
 }
-"""Every public name and the module that it comes from."""
+"""Public names, and the modules that define them."""
 
 __all__ = list(_HOMES)
 

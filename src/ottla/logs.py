@@ -1,7 +1,8 @@
-"""Text of peers in logs: names come over the wire, and must neither look like lines of the log nor steer a terminal.
+"""A logging filter for untrusted text: names come over the wire, and must neither forge log lines nor control a
+terminal.
 
-Client ids, group ids, topic names and user names may hold line ends and escape sequences. A filter on each of our
-loggers replaces control characters in what is logged, whichever handler writes it.
+Client ids, group ids, topic names and user names may contain line ends and escape sequences. A filter on each logger
+of the package escapes them, whichever handler writes the record.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ LOGGERS: Final = (
     "ottla.storage.cleaner",
     "ottla.telemetry",
 )
-"""Every logger of the package."""
+"""All loggers of the package."""
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _INDENT: Final = "    "
 
 
 def escaped(text: str) -> str:
-    """Return the text with control characters, line ends and changes of writing direction as escape sequences."""
+    """Return the text with control characters, line ends and bidirectional controls as escape sequences."""
     return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class EscapeControls(logging.Filter):
-    """Escapes what is put into a message, and indents its traceback so that no line looks like a new record."""
+    """Escapes the arguments of a message, and indents its traceback so that no line looks like a new record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record; never drop it."""
+        """Change the record in place; never drop it."""
         if isinstance(record.args, tuple):
             record.args = tuple(map(_safe, record.args))
         if record.exc_info and not record.exc_text:
@@ -59,13 +60,13 @@ ESCAPE: Final = EscapeControls()
 
 
 def protect() -> None:
-    """Put the filter on every logger of the package; once is enough."""
+    """Add the filter to all loggers of the package. Idempotent."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(ESCAPE)
 
 
 def _safe(value: object) -> object:
-    """Return an argument of a message: numbers as they are, anything else as text without control characters."""
+    """Return numbers unchanged, anything else as escaped text."""
     if value is None or isinstance(value, (int, float)):
         return value
     text = str(value)

@@ -1,4 +1,4 @@
-"""The small nouns that every part of Ottla shares: frozen values without behaviour."""
+"""Small immutable values that all parts of Ottla share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker's address as clients see it."""
+    """A broker: id, and host and port as clients see them."""
 
     id: int
     host: str
@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, a free text, and the last record's leader epoch."""
+    """A committed offset: the next offset to read, free text, and the leader epoch of the last record."""
 
     offset: int
     metadata: str = ""
@@ -34,7 +34,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's place in its group (KIP-447): with it, a group's coordinator tells a member from a zombie."""
+    """A consumer's membership in its group, which lets the group coordinator fence zombies (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -43,7 +43,9 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What a lookup by time finds: the first offset whose record is at least as late, with that record's time in ms."""
+    """The result of a lookup by timestamp: the first offset whose record is at least as late, and that record's
+    timestamp (ms).
+    """
 
     offset: int
     timestamp: int
@@ -51,7 +53,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record lies. Offset is -1 with acks=0; timestamp is in milliseconds since 1970."""
+    """Position of an acknowledged record. The offset is -1 with acks=0; the timestamp is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -63,12 +65,12 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the record went to."""
+        """The partition that the record was written to."""
         return TopicPartition(self.topic, self.partition)
 
 
 class ACLOperation(IntEnum):
-    """What is done with a resource, and what a rule of an ACL allows or denies. By its number on the wire."""
+    """An operation on a resource, as ACLs allow or deny it, with its number on the wire."""
 
     UNKNOWN = 0
     ANY = 1
@@ -92,16 +94,16 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-"""Topics that the broker itself writes; clients may read them."""
+"""Topics that brokers write themselves; clients may read them."""
 CREATE_TIME = 0
-"""timestampType of a record that carries its producer's time."""
+"""timestampType of a record whose timestamp its producer has set."""
 LOG_APPEND_TIME = 1
-"""timestampType of a record that carries the time of its arrival at the broker."""
+"""timestampType of a record whose timestamp the broker has set on append."""
 NO_TIMESTAMP = -1
 """The timestamp of a record without one."""
 EARLIEST_TIMESTAMP = -2
-"""ListOffsets: the log's first offset."""
+"""ListOffsets: the log start offset."""
 LATEST_TIMESTAMP = -1
-"""ListOffsets: the offset after the last record that a consumer may read."""
+"""ListOffsets: the high watermark, or the last stable offset for READ_COMMITTED."""
 MAX_TIMESTAMP = -3
 """ListOffsets: the record with the highest timestamp (KIP-734)."""

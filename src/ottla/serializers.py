@@ -1,9 +1,9 @@
-"""Serializers and deserializers of Kafka's own types, each under the name of its Java class.
+"""Serializers and deserializers for Kafka's built-in types, each under the name of its Java class.
 
     KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
 
-A serde does both directions; `<Type>Serializer` and `<Type>Deserializer` are what options and errors name. `None` is no
-value (a tombstone), whatever the type.
+A serde works in both directions; `<Type>Serializer` and `<Type>Deserializer` are the names for options and errors.
+`None` is a null value (a tombstone) for every type.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ottla.errors import ConfigurationError
 
 
 class Serde:
-    """Base of all serdes: None stays None, and every other value is one of `types`."""
+    """Base of all serdes. None stays None; every other value must be an instance of `types`."""
 
     types: tuple[type, ...] = ()
     expected = ""
-    """What a value has to be, for errors."""
+    """Description of valid values, for errors."""
     size: int | None = None
-    """Bytes of every value, if all have the same."""
+    """Size in bytes of every value, if it is fixed."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Read the client's options; called once, before everything else."""
+        """Receive the client's configs. Called once, before any other method."""
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a value."""
+        """Serialize a value."""
         if value is None:
             return None
         if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
@@ -38,15 +38,15 @@ class Serde:
         return self._write(topic, value)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of bytes."""
+        """Deserialize a value."""
         if data is None:
             return None
         if self.size is not None and len(data) != self.size:
-            raise ValueError(f"expected {self.size} bytes, not {len(data)}")
+            raise ValueError(f"expected {self.size} bytes, got {len(data)}")
         return self._read(topic, data)
 
     def close(self) -> None:
-        """The client has ended."""
+        """Called when the client closes."""
 
     def _write(self, topic: str, value: Any) -> bytes:
         raise NotImplementedError
@@ -127,12 +127,12 @@ class BooleanSerde(Serde):
 
     def _read(self, topic: str, data: bytes) -> bool:
         if data not in (b"\0", b"\1"):
-            raise ValueError(f"the byte of a truth value is 0 or 1, not {data[0]}")
+            raise ValueError(f"expected the byte 0 or 1, got {data[0]}")
         return data == b"\1"
 
 
 class StringSerde(Serde):
-    """Text in the encoding that `(key|value.)(de)serializer.encoding` names; UTF-8 otherwise."""
+    """Text in the encoding of `(key|value.)(de)serializer.encoding`, UTF-8 by default."""
 
     types: tuple[type, ...] = (str,)
     expected = "a str"
@@ -141,7 +141,7 @@ class StringSerde(Serde):
         self.encoding = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """The encoding; the option for keys or values counts more than the common one."""
+        """Read the encoding; the config for keys or values overrides the common one."""
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):
             for option in (name, f"{own}.{name}"):
@@ -154,7 +154,7 @@ class StringSerde(Serde):
             "".encode(encoding)
         except (LookupError, TypeError):
             raise ConfigurationError(
-                f"{option}: {encoding!r} is not allowed: the name of an encoding is wanted"
+                f"{option}: {encoding!r} is not an encoding that Python knows; use a name such as utf-8"
             ) from None
         self.encoding = encoding
 
@@ -189,21 +189,21 @@ class BytesSerde(Serde):
 
 
 class VoidSerde(Serde):
-    """Never a value."""
+    """Null values only."""
 
     expected = "None"
 
     def _read(self, topic: str, data: bytes) -> Any:
-        raise ValueError("there is a value where none can be")
+        raise ValueError("expected no value (None)")
 
 
 class JsonSerde(Serde):
-    """Anything that JSON can say, as UTF-8."""
+    """Any JSON value, as UTF-8."""
 
     types = (object,)
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """The text's bytes; None is a tombstone, not null."""
+        """Serialize a value as JSON; None is a tombstone, not null."""
         return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _read(self, topic: str, data: bytes) -> Any:
@@ -218,9 +218,9 @@ LIST_INNER: Final = "default.list.{}.serde.inner"
 
 
 class ListSerde(Serde):
-    """A list of values of one type: `ListSerde("integer")`, or the type that default.list.value.serde.inner names.
+    """A list of values of one type: `ListSerde("integer")`, or the type of default.list.value.serde.inner.
 
-    Values of a fixed size stand side by side, after the places of those that are None; others with their sizes.
+    Values of a fixed size are stored side by side, after the positions of null values; others with their sizes.
     """
 
     types = (list, tuple)
@@ -230,18 +230,18 @@ class ListSerde(Serde):
         self.inner: Any = serde_named(inner) if isinstance(inner, str) else inner
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """The type of what is in it."""
+        """Read the inner type."""
         option = LIST_INNER.format("key" if is_key else "value")
         if self.inner is None:
             inner = configs.get(option)
             if inner is None:
-                raise ConfigurationError(f"{option} is required for lists: the type of what is in them")
+                raise ConfigurationError(f"{option} is required for lists: set it to the serde of their elements")
             self.inner = serde_named(inner) if isinstance(inner, str) else inner() if isinstance(inner, type) else inner
         if hasattr(self.inner, "configure"):
             self.inner.configure(configs, is_key)
 
     def close(self) -> None:
-        """As of the type of what is in it."""
+        """Close the inner serde."""
         if hasattr(self.inner, "close"):
             self.inner.close()
 
@@ -251,7 +251,9 @@ class ListSerde(Serde):
 
     def _write(self, topic: str, value: Sequence[Any]) -> bytes:
         items = [self.inner.serialize(topic, item) for item in value]
-        if self._inner_size is None or isinstance(self.inner, BooleanSerde):  # Java knows no fixed size of those
+        if self._inner_size is None or isinstance(
+            self.inner, BooleanSerde
+        ):  # Kafka's ListSerializer does not store these as fixed-size values
             sizes = [_INT.pack(_NO_VALUE if item is None else len(item)) for item in items]
             body = b"".join(part for size, item in zip(sizes, items, strict=True) for part in (size, item or b""))
             return bytes([_EACH_WITH_ITS_SIZE]) + _INT.pack(len(items)) + body
@@ -265,7 +267,7 @@ class ListSerde(Serde):
         elif data[:1] == bytes([_EACH_WITH_ITS_SIZE]):
             items = _items_with_sizes(data)
         else:
-            raise ValueError(f"{data[:1]!r} begins no list")
+            raise ValueError(f"{data[:1]!r} is not the start of a list")
         return [None if item is None else self.inner.deserialize(topic, item) for item in items]
 
 
@@ -274,7 +276,7 @@ def _items_of_one_size(data: bytes, size: int) -> Iterator[bytes | None]:
     missing = {_int(data, at + 4 * place)[0] for place in range(_at_most(count, data))}
     count, at = _int(data, at + 4 * count)
     if size * (count - len(missing)) > len(data):
-        raise ValueError("the list ends too early")
+        raise ValueError("the list is truncated")
     for place in range(count):
         if place in missing:
             yield None
@@ -296,7 +298,7 @@ def _items_with_sizes(data: bytes) -> Iterator[bytes | None]:
 
 def _item(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if size < 0 or at + size > len(data):
-        raise ValueError("the list ends too early")
+        raise ValueError("the list is truncated")
     return data[at : at + size], at + size
 
 
@@ -307,13 +309,13 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
     try:
         return _INT.unpack_from(data, at)[0], at + 4
     except struct.error:
-        raise ValueError("the list ends too early") from None
+        raise ValueError("the list is truncated") from None
 
 
 def _at_most(count: int, data: bytes) -> int:
-    """A number of items of 4 bytes or more that `data` can hold."""
+    """Return the number of items of 4 or more bytes, if `data` can hold so many."""
     if not 0 <= count <= len(data) // 4:
-        raise ValueError("the list ends too early")
+        raise ValueError("the list is truncated")
     return count
 
 
@@ -448,13 +450,13 @@ SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
     "List": (ListSerializer, ListDeserializer),
     "Json": (JsonSerializer, JsonDeserializer),
 }
-"""The classes that options name: "long", "LongSerializer", `org.apache.kafka.common.serialization.LongSerializer` or
+"""The classes that configs name: "long", "LongSerializer", `org.apache.kafka.common.serialization.LongSerializer` or
 `Serdes$LongSerde`.
 """
 
 
 def serde_named(name: str, *, deserializes: bool = False) -> Serde:
-    """Return the serde of a name of ours or of a Java class; KeyError for any other."""
+    """Return the serde of one of our names or of a Java class. Raises KeyError for any other name."""
     short = name.strip().rpartition(".")[2].rpartition("$")[2]
     for ending in ("Serializer", "Deserializer", "Serde"):
         short = short.removesuffix(ending)
@@ -462,5 +464,5 @@ def serde_named(name: str, *, deserializes: bool = False) -> Serde:
 
 
 def returns_bytes_unchanged(deserializer: object) -> bool:
-    """Whether a deserializer does nothing, so that it need not be called for each record."""
+    """Return whether a deserializer returns its input, so that it need not be called for each record."""
     return isinstance(deserializer, BytesSerde) and type(deserializer).__module__ == __name__

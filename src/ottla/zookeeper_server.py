@@ -1,9 +1,9 @@
-"""A ZooKeeper on loopback, of the jars that come with PySpark: for tests, and for clusters on a laptop.
+"""A ZooKeeper server on loopback, from the jars that come with PySpark: for tests, and for clusters on one machine.
 
     with ZooKeeperServer(directory) as zookeeper:
         zookeeper.connect       # "127.0.0.1:34567"
 
-Needs `ottla[spark]`; Java is found as Spark's is. Data lies in the directory: a server that was killed goes on there.
+Requires `ottla[spark]` and a Java runtime (`ottla.java`). The data is in the directory and survives a kill.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ottla.net.ports import free_port
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 10.0
 TICK_MS: Final = 100
-"""Sessions end with a tick, so up to that much after their time."""
+"""Sessions expire on a tick, so up to 100 ms after their timeout."""
 SESSION_MS: Final = (500, 60_000)
-"""How short and long sessions may be."""
+"""Shortest and longest session timeout."""
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM: Final = (
     "-Xmx256m",
@@ -44,10 +44,12 @@ rootLogger.appenderRef.out.ref = out
 
 
 class ZooKeeperServer:
-    """One server, in a process of its own. StartupError where there is no Java, no PySpark, or no answer in time."""
+    """A server in its own process. `start` raises StartupError without Java or PySpark, or if the server does not
+    answer.
+    """
 
     def __init__(self, directory: Path, port: int | None = None, settings: Mapping[str, object] | None = None) -> None:
-        """`settings`: more lines of its zoo.cfg."""
+        """Create a server; `settings` are additional lines of its zoo.cfg."""
         self.directory = directory
         self._settings = dict(settings or {})
         self.port = port or free_port()
@@ -55,17 +57,17 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        """What zookeeper.connect is to be."""
+        """The value for zookeeper.connect."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int | None:
-        """The server's process, for tests that stop it."""
+        """The server's process id, for tests that signal it."""
         return None if self._process is None else self._process.pid
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """The server's log file."""
         return self.directory / "zookeeper.log"
 
     def start(self) -> None:
@@ -76,7 +78,7 @@ class ZooKeeperServer:
         self._wait()
 
     def prepare(self) -> list[str]:
-        """Write the server's files; the command that runs it."""
+        """Write the server's files and return its command line."""
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "tickTime": TICK_MS,
@@ -98,15 +100,15 @@ class ZooKeeperServer:
         return [*command, "-cp", f"{_jars()}/*", MAIN, str(config)]
 
     def answers(self) -> bool:
-        """Whether a server serves at this address."""
+        """Return whether a server answers at this address."""
         return b"Mode:" in _send_command(self.port, b"srvr")
 
     def stop(self) -> None:
-        """End the server in order."""
+        """Stop the server with SIGTERM."""
         self._end(kill=False)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the server with SIGKILL."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
@@ -133,7 +135,7 @@ class ZooKeeperServer:
                 return
             time.sleep(0.05)
         self.kill()
-        raise StartupError(f"ZooKeeper did not start; {self.log} says why")
+        raise StartupError(f"ZooKeeper did not start; see {self.log}")
 
     def __enter__(self) -> Self:
         self.start()
@@ -146,7 +148,7 @@ class ZooKeeperServer:
 
 
 def _send_command(port: int, word: bytes) -> bytes:
-    """A server's answer to one of ZooKeeper's words of four letters; empty where there is none."""
+    """Return the server's answer to a four-letter command; empty if it cannot be reached."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
             sock.sendall(word)
@@ -159,5 +161,5 @@ def _jars() -> Path:
     try:
         import pyspark
     except ImportError:
-        raise StartupError("ZooKeeper's jars come with PySpark: pip install 'ottla[spark]'") from None
+        raise StartupError("ZooKeeper's jars come with PySpark: `pip install 'ottla[spark]'`") from None
     return Path(pyspark.__file__).parent / "jars"

@@ -1,1 +1,1 @@
-"""What is measured while it runs: sensors, windows, reporters. Kafka's `org.apache.kafka.common.metrics`."""
+"""Client metrics: sensors, sampled statistics and reporters, as in Kafka's `org.apache.kafka.common.metrics`."""

@@ -1,4 +1,4 @@
-"""Metrics in the log, now and then."""
+"""A metrics reporter that writes to the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Writes every value that is neither 0 nor NaN to the logger `ottla.metrics`, each minute and at the end."""
+    """Logs every metric that is neither 0 nor NaN to the logger `ottla.metrics`, once a minute and when the client
+    closes.
+    """
 
     def __init__(self, interval: float = INTERVAL_SECONDS) -> None:
         self._interval = interval
@@ -28,26 +30,26 @@ class LoggingReporter:
         self._thread: threading.Thread | None = None
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """There is nothing to set."""
+        """Do nothing: the reporter has no configs."""
 
     def init(self, metrics: Metrics) -> None:
-        """Begin to write."""
+        """Start the thread that logs."""
         self._metrics = metrics
         self._thread = threading.Thread(target=self._run, name="ottla-metrics", daemon=True)
         self._thread.start()
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Values are looked up when they are written."""
+        """Do nothing: values are read when they are logged."""
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """As above."""
+        """Do nothing: values are read when they are logged."""
 
     def _run(self) -> None:
         while not self._closed.wait(self._interval):
             self.write()
 
     def write(self) -> None:
-        """Write the values now."""
+        """Log the current values."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
             line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _says_something(value))
@@ -55,7 +57,7 @@ class LoggingReporter:
                 log.info("%s %s", group, line)
 
     def close(self) -> None:
-        """Write once more and end."""
+        """Log the values once more and stop the thread."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)

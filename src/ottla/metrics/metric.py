@@ -1,4 +1,4 @@
-"""A metric: its name, and what tells its value. Kafka's `MetricName`, `KafkaMetric` and `MetricConfig`."""
+"""Metrics and their names: Kafka's `MetricName`, `KafkaMetric` and `MetricConfig`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.clock import Clock
 
 
 class RecordingLevel(enum.IntEnum):
-    """How much is recorded: a sensor records when its level is at most that of `metrics.recording.level`."""
+    """Level of detail of a sensor, which records if its level is at most `metrics.recording.level`."""
 
     INFO = 0
     DEBUG = 1
@@ -18,7 +18,7 @@ class RecordingLevel(enum.IntEnum):
 
 
 class MetricConfig(NamedTuple):
-    """How sampled values are kept: so many windows of so many seconds."""
+    """Number and length of the windows of sampled statistics."""
 
     samples: int = 2
     window_seconds: float = 30.0
@@ -26,7 +26,7 @@ class MetricConfig(NamedTuple):
 
 
 class MetricName:
-    """A metric's name, group and tags, which identify it, and a description, which does not."""
+    """Name, group and tags of a metric, which identify it, and a description, which does not."""
 
     __slots__ = ("_identity", "description", "group", "name", "tags")
 
@@ -48,19 +48,19 @@ class MetricName:
 
 
 class Measurable(Protocol):
-    """What a metric's value comes from."""
+    """The source of a metric's value."""
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """The value at `now`, in seconds of the monotonic clock."""
+        """Return the value at `now`, in seconds of the monotonic clock."""
         ...
 
 
 Gauge = Callable[[], Any]
-"""Tells a value when it is asked for: a number, or a text such as a version."""
+"""Returns the current value: a number, or a text such as a version."""
 
 
 class KafkaMetric:
-    """One metric of a registry; `value()` is what it stands at now."""
+    """A registered metric."""
 
     __slots__ = ("_clock", "_config", "_guard", "_source", "metric_name")
 
@@ -83,11 +83,11 @@ class KafkaMetric:
 
     @property
     def is_total(self) -> bool:
-        """Whether it only grows: a sum or count since the start."""
+        """Whether the value only grows: a sum or count since the start."""
         return bool(getattr(self._source, "only_grows", False))
 
     def value(self) -> Any:
-        """The value now: NaN for an average or extreme of nothing. Any thread may ask."""
+        """Return the current value, NaN for an average or extreme without samples. Thread-safe."""
         source = self._source
         if callable(source):
             return source()

@@ -1,7 +1,7 @@
-"""All metrics of one client, with those who report them. Kafka's `Metrics`.
+"""The metrics of one client, and the reporters that publish them. Kafka's `Metrics`.
 
-Sensors and metrics are made and removed, recorded and read by any thread: one lock, held for additions, guards them
-all. Recording happens once per batch and per request, mostly on the I/O thread, so nobody ever waits for it long.
+Sensors and metrics are created, removed, recorded and read by any thread. One lock guards them all. It is held only for
+a few additions, once per batch and per request, so contention does not matter.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ log = logging.getLogger("ottla.metrics")
 
 
 class MetricsReporter(Protocol):
-    """A reporter of `metric.reporters`: made once per client, closed with it; any method may be left out.
+    """A class of `metric.reporters`. One instance per client, closed with it; every method is optional.
 
-    Called by the thread that makes or removes the metric; what it raises is logged. Values are read when it likes:
-    `metric.value()`.
+    Methods are called on the thread that adds or removes the metric; exceptions are logged. A reporter reads values
+    when it needs them: `metric.value()`.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """The client's options by Kafka's names, as they were set; before `init`."""
+        """Receive the client's configs under Kafka's names. Called before `init`."""
         ...
 
     def init(self, metrics: Metrics) -> None:
-        """The registry, before its first metric."""
+        """Receive the metrics object, before it has any metric."""
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """A metric is new."""
+        """Called when a metric is added."""
         ...
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """A metric is gone."""
+        """Called when a metric is removed."""
         ...
 
     def close(self) -> None:
-        """The client has ended."""
+        """Called when the client closes."""
         ...
 
 
 class Metrics:
-    """The registry. `tags` (the client's id) belong to every name that `name()` makes."""
+    """Sensors and metrics of one client. `tags` (the client id) are part of every name that `name()` returns."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Metrics:
         self.config = config
         self.clock = clock
         self.namespace = namespace
-        """Kafka's JMX domain, such as kafka.producer."""
+        """The JMX domain in Kafka, such as kafka.producer."""
         self.tags: Mapping[str, str] = dict(tags or {})
         self.reporters: list[MetricsReporter] = list(reporters)
         self._metrics: dict[MetricName, KafkaMetric] = {}
@@ -72,13 +72,13 @@ class Metrics:
         _live.add(self)
         for reporter in self.reporters:
             _notify(reporter, "init", self)
-        self.add_metric(self.name("count", "kafka-metrics-count", "How many metrics there are."), self._count)
+        self.add_metric(self.name("count", "kafka-metrics-count", "Number of metrics."), self._count)
 
     def __repr__(self) -> str:
         return f"<Metrics {self.namespace} {len(self._metrics)}>"
 
     def renew_lock(self) -> None:
-        """Free the lock, in a child after a fork."""
+        """Replace the lock, in a child process after a fork."""
         self._guard._at_fork_reinit()  # type: ignore[attr-defined]  # what threading itself does there
 
     def _count(self) -> int:
@@ -86,19 +86,19 @@ class Metrics:
 
     @property
     def metrics(self) -> dict[MetricName, KafkaMetric]:
-        """All metrics at this moment, by name."""
+        """A copy of all metrics, by name."""
         with self._guard:
             return dict(self._metrics)
 
     def name(self, name: str, group: str, description: str = "", **tags: str) -> MetricName:
-        """A name with the client's tags and `tags`, in which `_` stands for `-`."""
+        """Return a metric name with the client's tags and `tags`, whose `_` become `-`."""
         own = {key.replace("_", "-"): value for key, value in tags.items()}
         return MetricName(name, group, description, {**self.tags, **own})
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """`{group: {name: value}}`, as kafka-python gives it.
+        """Return `{group: {name: value}}`, as kafka-python does.
 
-        Tags other than the client's own follow the group after dots: `producer-topic-metrics.orders`.
+        Tags other than the client's own are appended to the group after dots: `producer-topic-metrics.orders`.
         """
         values: dict[str, dict[str, Any]] = {}
         for name, metric in self.metrics.items():
@@ -106,15 +106,13 @@ class Metrics:
             values.setdefault(".".join([name.group, *extra]), {})[name.name] = metric.value()
         return values
 
-    # Sensors
-
     def sensor(
         self,
         name: str,
         level: RecordingLevel = RecordingLevel.INFO,
         parents: Sequence[Sensor] = (),
     ) -> Sensor:
-        """The sensor of this name, made when it is new. What is given counts only then."""
+        """Return the sensor of this name; create it if it does not exist. The other arguments count only then."""
         with self._guard:
             sensor = self._sensors.get(name)
             if sensor is None:
@@ -122,7 +120,7 @@ class Metrics:
             return sensor
 
     def remove_sensor(self, name: str) -> None:
-        """Remove a sensor with its metrics and the sensors that it is a parent of."""
+        """Remove a sensor, its metrics and its child sensors."""
         with self._guard:
             sensor = self._sensors.pop(name, None)
             if sensor is None:
@@ -132,21 +130,19 @@ class Metrics:
             for child in [s.name for s in self._sensors.values() if sensor in s.parents]:
                 self.remove_sensor(child)
 
-    # Metrics
-
     def add_metric(self, name: MetricName, source: Measurable | Gauge) -> KafkaMetric:
-        """Register a metric; ValueError when there is one of this name."""
+        """Register a metric. Raises ValueError if the name is taken."""
         metric = KafkaMetric(name, source, self.config, self.clock, self._guard)
         with self._guard:
             if name in self._metrics:
-                raise ValueError(f"there is a metric {name} already")
+                raise ValueError(f"a metric named {name} already exists")
             self._metrics[name] = metric
             for reporter in self.reporters:
                 _notify(reporter, "metric_change", metric)
         return metric
 
     def remove_metric(self, name: MetricName) -> KafkaMetric | None:
-        """Remove a metric; None when there was none."""
+        """Remove and return a metric; None if there is none of this name."""
         with self._guard:
             metric = self._metrics.pop(name, None)
             if metric is not None:
@@ -155,7 +151,7 @@ class Metrics:
         return metric
 
     def add_reporter(self, reporter: MetricsReporter) -> None:
-        """Report to somebody else, too."""
+        """Add a reporter, and report all existing metrics to it."""
         with self._guard:
             _notify(reporter, "init", self)
             self.reporters.append(reporter)
@@ -163,7 +159,7 @@ class Metrics:
                 _notify(reporter, "metric_change", metric)
 
     def close(self) -> None:
-        """Tell the reporters that this is the end. Twice does no harm; values can still be read."""
+        """Close the reporters. Idempotent; values can still be read."""
         with self._guard:
             reporters, self.reporters = self.reporters, []
         for reporter in reporters:
@@ -174,7 +170,7 @@ _live: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Whoever held a lock at a fork is not in the child, and would never give it back."""
+    """A lock that another thread held during the fork would never be released in the child."""
     for metrics in _live:
         metrics.renew_lock()
 
@@ -183,11 +179,11 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
-    """Call a reporter; what it raises is logged and goes no further."""
+    """Call a reporter's method, and log what it raises."""
     call = getattr(reporter, method, None)
     if call is None:
         return
     try:
         call(*args)
-    except Exception:  # a user's code must never break a client
-        log.exception("metric reporter %s.%s has failed", type(reporter).__name__, method)
+    except Exception:  # a user's code must not break the client
+        log.exception("metric reporter %s failed in %s()", type(reporter).__name__, method)

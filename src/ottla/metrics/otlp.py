@@ -1,6 +1,6 @@
-"""Metrics as OpenTelemetry's MetricsData, in protobuf: what clients push to brokers (KIP-714).
+"""Encoding of metrics as OpenTelemetry's MetricsData, which clients push to brokers (KIP-714).
 
-Only what is needed of protobuf is here: a message is a sequence of numbered fields, written one after the other.
+A protobuf message is a sequence of numbered fields, so the few functions below replace the protobuf library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BYTES: Final = 2
 
 
 class Exporter:
-    """Encodes the metrics of one registry; knows what it has told, so that sums can be told as what came since."""
+    """Encodes the metrics of one client, and remembers the exported sums so that it can encode deltas."""
 
     def __init__(self, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._metrics = metrics
@@ -31,7 +31,10 @@ class Exporter:
         self._started = self._last = metrics.clock.now_ms()
 
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
-        """The metrics whose telemetry names begin so; sums since the last time (`delta`) or since the start."""
+        """Return the metrics whose telemetry names start with one of `prefixes`.
+
+        Sums count from the last call if `delta` is true, else from the start of the client.
+        """
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started
         selected = tuple(prefixes)
@@ -61,15 +64,12 @@ class Exporter:
 
 
 def telemetry_name(name: MetricName) -> str:
-    """A metric's name in telemetry: org.apache.kafka.producer.topic.record.send.total."""
+    """Return a metric's name in telemetry, such as org.apache.kafka.producer.topic.record.send.total."""
     return f"{PREFIX}.{name.group.replace('-metrics', '')}.{name.name}".replace("-", ".")
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-# Protobuf
 
 
 def _varint(value: int) -> bytes:

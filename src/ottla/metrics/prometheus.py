@@ -1,6 +1,6 @@
-"""Metrics as Prometheus reads them, under the names that its JMX exporter gives to Kafka's Java clients.
+"""Metrics in Prometheus' text format, under the names that its JMX exporter gives to Kafka's Java clients.
 
-`kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`, so dashboards carry over.
+`kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`: existing dashboards work unchanged.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class PrometheusReporter:
-    """Gives `text()` to whoever serves it; one object may report for several clients."""
+    """Renders the metrics of its clients as text for an HTTP endpoint of the application. May serve several clients."""
 
     def __init__(self) -> None:
         self._registries: list[Metrics] = []
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """There is nothing to set."""
+        """Do nothing: the reporter has no configs."""
 
     def init(self, metrics: Metrics) -> None:
-        """Another client."""
+        """Add the metrics of a client."""
         self._registries.append(metrics)
 
     def metric_change(self, metric: KafkaMetric) -> None:
-        """Names are looked up when they are asked for."""
+        """Do nothing: values are read by `text`."""
 
     def metric_removal(self, metric: KafkaMetric) -> None:
-        """As above."""
+        """Do nothing: values are read by `text`."""
 
     def close(self) -> None:
-        """What was last known of the clients can still be read."""
+        """Do nothing: the last values stay readable."""
 
     def text(self) -> str:
-        """All metrics in Prometheus' text format (version 0.0.4)."""
+        """Return all metrics in Prometheus' text format, version 0.0.4."""
         return text_of(self._registries)
 
 
 def text_of(registries: Iterable[Metrics]) -> str:
-    """The metrics of some registries in Prometheus' text format; values that are not numbers are left out."""
+    """Return metrics in Prometheus' text format. Values that are not numbers are left out."""
     families: dict[str, list[str]] = {}
     heads: dict[str, MetricName] = {}
     for registry in registries:
@@ -61,7 +61,7 @@ def text_of(registries: Iterable[Metrics]) -> str:
 
 
 def family_of(namespace: str, name: MetricName) -> str:
-    """The name in Prometheus: domain, group and attribute."""
+    """Return the metric family: domain, group and attribute."""
     return NOT_IN_A_NAME.sub("_", f"{namespace}_{name.group}_{name.name}")
 
 

@@ -1,4 +1,4 @@
-"""A sensor: what is recorded there goes to all its metrics, and to its parents'. Kafka's `Sensor`."""
+"""A sensor passes each recorded value to its statistics and to its parent sensors. Kafka's `Sensor`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """Belongs to one registry, whose lock it takes; any thread may record."""
+    """Belongs to one `Metrics` object and uses its lock, so any thread may record."""
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
 
@@ -39,7 +39,7 @@ class Sensor:
         self._records = level <= metrics.config.level
         self._stats: dict[MetricName, Stat] = {}
         self._recorders: tuple[Callable[[MetricConfig, float, float], None], ...] = ()
-        """What to call with each value; bound once, as this runs for every batch and request."""
+        """The bound `record` methods of the statistics, as `record` runs for every batch and request."""
         self._last_used = metrics.clock.monotonic()
 
     def __repr__(self) -> str:
@@ -47,16 +47,16 @@ class Sensor:
 
     @property
     def should_record(self) -> bool:
-        """Whether its level is recorded at all."""
+        """Whether the sensor's level is recorded."""
         return self._records
 
     @property
     def metric_names(self) -> tuple[MetricName, ...]:
-        """The metrics that it feeds."""
+        """The names of the sensor's metrics."""
         return tuple(self._stats)
 
     def add(self, name: MetricName, stat: Stat) -> None:
-        """Feed another metric; the same name twice does no harm."""
+        """Add a statistic as a metric. Idempotent."""
         if name in self._stats:
             return
         self._metrics.add_metric(name, stat)
@@ -64,12 +64,12 @@ class Sensor:
         self._recorders = (*self._recorders, stat.record)
 
     def add_meter(self, meter: Meter) -> None:
-        """Feed a rate and a total."""
+        """Add a rate and a total."""
         for name, stat in meter.stats():
             self.add(name, stat)
 
     def record(self, value: float = 1.0, now: float | None = None) -> None:
-        """Take a value, at `now` in seconds of the registry's monotonic clock (the present, when left out)."""
+        """Record a value at `now`, in seconds of the monotonic clock (default: the current time)."""
         if self._records:
             at = self._metrics.clock.monotonic() if now is None else now
             with self._guard:
@@ -84,5 +84,5 @@ class Sensor:
             parent._record(value, now)
 
     def idle_seconds(self, now: float) -> float:
-        """How long nothing was recorded here; whoever makes sensors without end removes those that nobody uses."""
+        """Return the time since the last record, by which owners of many short-lived sensors expire them."""
         return now - self._last_used

@@ -1,8 +1,8 @@
-"""What a sensor makes of the values it records. Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum`, `CumulativeSum`…
+"""Statistics of recorded values: Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum`, `CumulativeSum`…
 
-Sampled ones know the last `metrics.num.samples` windows of `metrics.sample.window.ms` each: a window begins with the
-first value after the one before it, and is forgotten when its last value is older than all windows together. The
-sensor's lock guards everything here.
+Sampled statistics keep the last `metrics.num.samples` windows of `metrics.sample.window.ms` each. A window starts with
+the first value after the previous window, and expires when its last value is older than all windows together. The
+sensor's lock guards everything in this module.
 """
 
 from __future__ import annotations
@@ -17,19 +17,15 @@ from ottla.metrics.metric import MetricConfig, MetricName
 
 
 class Stat(Protocol):
-    """Takes values, and tells what comes of them."""
+    """A statistic over recorded values."""
 
-    def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
-        ...
+    def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
-    def measure(self, config: MetricConfig, now: float) -> float:
-        """What has come of them."""
-        ...
+    def measure(self, config: MetricConfig, now: float) -> float: ...
 
 
 class Sample:
-    """What was recorded in one window."""
+    """The values of one window."""
 
     __slots__ = ("count", "last", "start", "value")
 
@@ -41,7 +37,7 @@ class Sample:
 
 
 class Sampled(abc.ABC):
-    """The base of everything that forgets."""
+    """Base of statistics over a sliding window."""
 
     initial = 0.0
 
@@ -51,11 +47,10 @@ class Sampled(abc.ABC):
         self._open_until = -math.inf
 
     @abc.abstractmethod
-    def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
+    def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
     def _sample(self, config: MetricConfig, now: float) -> Sample:
-        """The window that is open, or a new one, for another value."""
+        """Return the open window, or start a new one."""
         if now >= self._open_until:
             if len(self._samples) >= config.samples:
                 self._samples.popleft()
@@ -68,7 +63,7 @@ class Sampled(abc.ABC):
         return sample
 
     def alive(self, config: MetricConfig, now: float) -> deque[Sample]:
-        """The windows that still count."""
+        """Return the windows that have not expired."""
         samples = self._samples
         oldest = now - config.samples * config.window_seconds
         while samples and samples[0].last <= oldest:
@@ -76,19 +71,17 @@ class Sampled(abc.ABC):
         return samples
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """The windows together."""
         return self._together(self.alive(config, now))
 
     @abc.abstractmethod
     def _together(self, samples: deque[Sample]) -> float:
-        """What windows come to."""
+        """Combine the windows into the value."""
 
 
 class WindowedSum(Sampled):
-    """The sum of what was recorded lately."""
+    """Sum over the sliding window."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
         self._sample(config, now).value += value
 
     def _together(self, samples: deque[Sample]) -> float:
@@ -96,15 +89,14 @@ class WindowedSum(Sampled):
 
 
 class WindowedCount(WindowedSum):
-    """How often something was recorded lately."""
+    """Number of records in the sliding window."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Once more."""
         self._sample(config, now).value += 1.0
 
 
 class Avg(WindowedSum):
-    """The mean; NaN of nothing."""
+    """Mean over the sliding window; NaN without samples."""
 
     def _together(self, samples: deque[Sample]) -> float:
         count = sum(sample.count for sample in samples)
@@ -112,12 +104,11 @@ class Avg(WindowedSum):
 
 
 class Max(Sampled):
-    """The largest; NaN of nothing."""
+    """Maximum over the sliding window; NaN without samples."""
 
     initial = -math.inf
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
         sample = self._sample(config, now)
         if value > sample.value:
             sample.value = value
@@ -127,12 +118,11 @@ class Max(Sampled):
 
 
 class Min(Sampled):
-    """The smallest; NaN of nothing."""
+    """Minimum over the sliding window; NaN without samples."""
 
     initial = math.inf
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
         sample = self._sample(config, now)
         if value < sample.value:
             sample.value = value
@@ -142,13 +132,13 @@ class Min(Sampled):
 
 
 LEAST_WINDOW_SECONDS: Final = 0.001
-"""A rate over less time than this would be nonsense."""
+"""Shortest time that a rate is computed over."""
 
 
 class Rate:
-    """A windowed sum (or another sampled value) per second.
+    """A sampled statistic per second, of a windowed sum by default.
 
-    The windows that are not there yet count as full ones, so that a rate does not leap at the start.
+    Windows that do not exist yet count as full ones, so that the rate does not jump at the start.
     """
 
     def __init__(self, stat: Sampled | None = None) -> None:
@@ -156,7 +146,6 @@ class Rate:
         self.record = self._stat.record
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """The value per second."""
         samples = self._stat.alive(config, now)
         elapsed = now - samples[0].start if samples else 0.0
         missing = config.samples - 1 - math.floor(elapsed / config.window_seconds) if config.window_seconds else 0
@@ -165,7 +154,7 @@ class Rate:
 
 
 class CumulativeSum:
-    """The sum of everything since the start."""
+    """Sum since the start."""
 
     only_grows = True
 
@@ -173,34 +162,30 @@ class CumulativeSum:
         self._value = value
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Another value."""
         self._value += value
 
     def measure(self, config: MetricConfig, now: float) -> float:
-        """The sum."""
         return self._value
 
 
 class CumulativeCount(CumulativeSum):
-    """How often something was recorded since the start."""
+    """Number of records since the start."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """Once more."""
         self._value += 1.0
 
 
 class Value(CumulativeSum):
-    """The last value."""
+    """The last recorded value."""
 
     only_grows = False
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
-        """The newest one."""
         self._value = value
 
 
 class Meter:
-    """A rate and a total of the same values (or, with `counts`, of how many there were)."""
+    """A rate and a total of the same values (or, with `counts`, of their number)."""
 
     def __init__(self, rate: MetricName, total: MetricName, *, counts: bool = False) -> None:
         self._rate = rate
@@ -208,6 +193,6 @@ class Meter:
         self._counts = counts
 
     def stats(self) -> Iterator[tuple[MetricName, Stat]]:
-        """Both, with their names."""
+        """Return both statistics with their metric names."""
         yield self._rate, Rate(WindowedCount() if self._counts else None)
         yield self._total, CumulativeCount() if self._counts else CumulativeSum()
