@@ -15,7 +15,7 @@ from tests.interop.kafka_jars import kafka
 from ottla import KafkaAdminClient, NewTopic
 from ottla.config.topic import LogConfig
 from ottla.coordinator.runtime.coordinator_log import partition_of
-from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction import Transaction, TransactionState
 from ottla.coordinator.transaction.transaction_records import read_key, read_transaction, transaction_record
 from ottla.coordinator.transaction.transactions import RESULTS, fence
 from ottla.model import TRANSACTION_STATE, TopicPartition
@@ -210,7 +210,7 @@ def test_transactional_ids_go_from_kafka_to_us_and_back(tmp_path: Path) -> None:
     with LogDir.open(tmp_path / "log", broker_id=1) as log_dir:
         log_dir.load(lambda tp: CONFIG)
         states = states_in(log_dir)
-        assert states["open"].state is State.ONGOING
+        assert states["open"].state is TransactionState.ONGOING
         assert states["open"].partitions == {TP}
         assert {t.state for name, t in states.items() if name != "open"} <= set(RESULTS)
         append_state(log_dir, fence(states["open"], now, states["open"].version))

@@ -10,7 +10,7 @@ from tests.interop.kafka_jars import run_tool
 
 from ottla.clock import ManualClock
 from ottla.config.topic import LogConfig
-from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction import Transaction, TransactionState
 from ottla.coordinator.transaction.transaction_records import tombstone, transaction_record
 from ottla.model import TopicPartition
 from ottla.protocol.messages.consumer_protocol import (
@@ -207,7 +207,7 @@ def test_transaction_records_are_printed_alike(tmp_path):
     log = open_log(tmp_path / "state", TopicPartition("__transaction_state", 0), LogConfig())
     idle = Transaction("tx", 7, 0, timeout_ms=1000, update_ms=NOW)
     partitions = frozenset({TopicPartition("a", 0), TopicPartition("b", 2), TopicPartition("a", 3)})
-    busy = Transaction("ty", 7, 3, 1000, State.ONGOING, partitions, NOW, NOW, 3, 9, version=2)
+    busy = Transaction("ty", 7, 3, 1000, TransactionState.ONGOING, partitions, NOW, NOW, 3, 9, version=2)
     made = [transaction_record(t, version) for t in (idle, busy) for version in (0, 1)]
     append(log, *((NOW, record.key, record.value) for record in (*made, tombstone("tx"))))
     log.close()

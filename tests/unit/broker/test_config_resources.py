@@ -195,6 +195,6 @@ def test_groups_have_options_of_their_own(tmp_path):
         assert await describe(client, GROUP, "g", session) == ("50000", 8, False, [("50000", 8), ("45000", 5)])
         listed = await client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
         assert [r.resource_name for r in listed.config_resources] == ["g"]
-        assert client.context.groups.groups.consumer.options.session_timeout_ms("g") == 50_000
+        assert client.context.groups.groups.consumer.configs.session_timeout_ms("g") == 50_000
 
     with_broker(test, tmp_path)

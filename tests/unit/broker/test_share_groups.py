@@ -13,7 +13,7 @@ from tests.unit.broker.transacting import at_clock
 
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.deadline_queue import NEVER
-from ottla.coordinator.share_partition.share_partition import State
+from ottla.coordinator.share_partition.share_partition import RecordState
 from ottla.errors import for_code
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -197,7 +197,7 @@ def test_a_group_has_times_of_its_own(tmp_path: Path) -> None:
         resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=configs)
         await client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert (await beat(client, 0)).heartbeat_interval_ms == 6000
-        assert client.context.groups.groups.share.options.session_timeout_ms("g") == 50_000
+        assert client.context.groups.groups.share.configs.session_timeout_ms("g") == 50_000
         assert (await fetch(client, 0, max_records=1)).acquisition_lock_timeout_ms == 20_000
         states = client.context.share_states
         (key,) = states.keys_of_group("g")
@@ -219,7 +219,7 @@ def test_each_record_comes_back_at_its_own_time_and_a_partition_is_waited_for_on
         for milliseconds, back in ((11_000, 0), (20_000, 1)):
             clock.advance(milliseconds)
             states._lock_timeouts.expire()
-            assert stored.partition.slots[back].state is State.AVAILABLE
+            assert stored.partition.slots[back].state is RecordState.AVAILABLE
             assert stored.partition.next_expiry == (50 if back == 0 else NEVER)
         assert not states._lock_timeouts._due
 

@@ -27,7 +27,7 @@ from ottla.broker import transaction_verification
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction import transaction_completion
-from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction import Transaction, TransactionState
 from ottla.errors import (
     InvalidProducerEpochError,
     KafkaError,
@@ -131,11 +131,11 @@ def test_transaction_that_takes_too_long_is_rolled_back(tmp_path: Path, newer: b
         assert await producer.send(T0, b"late") == 0
         clock.advance(TIMEOUT_MS)
         client.context.transactions.abort_timed_out()
-        assert client.context.transactions.by_id["tx"].state is State.ONGOING
+        assert client.context.transactions.by_id["tx"].state is TransactionState.ONGOING
         clock.advance(1)
         client.context.transactions.abort_timed_out()
         await settle(client)
-        assert client.context.transactions.by_id["tx"].state is State.COMPLETE_ABORT
+        assert client.context.transactions.by_id["tx"].state is TransactionState.COMPLETE_ABORT
         assert (await producer.write(T0, b"late")).error_code == 47
         assert await producer.end() == (48 if newer else 90)
         assert await producer.init(come_back=True) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.classic.classic_group import FOLLOWS, ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import FOLLOWS, ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.group.classic.classic_groups import ClassicGroups, Client
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
@@ -111,15 +111,15 @@ class World:
             self.sync(
                 f"sync{i}", one, {m.member_id: m.member_id.encode() for m in joined[0].members} if i == 0 else None
             )
-        assert self.group.state is State.STABLE
+        assert self.group.state is ClassicGroupState.STABLE
         return joined
 
 
 def test_states_follow_the_table_only() -> None:
     group = ClassicGroup("g")
     with pytest.raises(IllegalStateError, match="Empty to Stable"):
-        group.move(State.STABLE)
-    assert set(FOLLOWS) == set(State)
+        group.move(ClassicGroupState.STABLE)
+    assert set(FOLLOWS) == set(ClassicGroupState)
 
 
 def test_a_lone_member_joins_and_leads_at_once() -> None:
@@ -183,7 +183,7 @@ def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:
     world.clock.advance(9_000)
     assert world.heartbeat(one) is None
     world.pass_time(2_000)
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING
     assert world.heartbeat(two) == "UnknownMemberIdError"
     assert world.heartbeat(one) == "RebalanceInProgressError"
     world.join("alone", one.member_id)
@@ -204,7 +204,7 @@ def test_members_that_do_not_sync_are_left_behind() -> None:
     world = World()
     world.join("a", session=1_800_000)
     world.pass_time(60_000)
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ClassicGroupState.EMPTY
 
 
 def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None:
@@ -212,10 +212,10 @@ def test_leaving_starts_a_rebalance_and_the_last_one_empties_the_group() -> None
     one, two = world.stable(2)
     world.leave("l", MemberIdentity(member_id=two.member_id))
     assert world.answers["l"].members[0].error_code == 0
-    assert world.group.state is State.PREPARING
+    assert world.group.state is ClassicGroupState.PREPARING
     world.leave("l2", MemberIdentity(member_id=one.member_id), MemberIdentity(member_id="nobody"))
     assert [m.error_code for m in world.answers["l2"].members] == [0, 25]
-    assert world.group.state is State.EMPTY
+    assert world.group.state is ClassicGroupState.EMPTY
     assert world.group.generation == 3
 
 
@@ -346,12 +346,12 @@ def test_whatever_happens_tokens_are_answered_once_and_generations_grow(seed: in
             last_generation = group.generation
             stable_ids = {m.id for m in group.members.values()}
             assert group.leader is None or group.leader in stable_ids
-            if group.state is State.STABLE:
+            if group.state is ClassicGroupState.STABLE:
                 assert all(m.awaiting_join is None and m.awaiting_sync is None for m in group.members.values())
     for _ in range(40):
         world.pass_time(70_000)
     group = world.group
-    assert (group.state, group.members, group.pending) == (State.EMPTY, {}, {})
+    assert (group.state, group.members, group.pending) == (ClassicGroupState.EMPTY, {}, {})
     assert all(token in world.answers for token in pending.values())
 
 
@@ -379,7 +379,7 @@ def test_a_rebalance_waits_on_when_only_static_members_are_left_and_none_is_back
     b = next(m for m in world.group.members if m != a.member_id)
     world.leave("l", MemberIdentity(member_id=b))
     world.pass_time(60_000)
-    assert (world.group.state, world.group.generation) == (State.PREPARING, 1)
+    assert (world.group.state, world.group.generation) == (ClassicGroupState.PREPARING, 1)
     world.join("back", a.member_id, instance="i")
     assert world.answers["back"].generation_id == 2
 

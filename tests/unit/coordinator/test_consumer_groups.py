@@ -9,7 +9,7 @@ from tests.unit.coordinator.consumer_world import World, error, given, topic_id
 
 from ottla.coordinator.group.common.consumer_member import MemberState
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.group.consumer.consumer_group import State
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroupState
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
@@ -36,7 +36,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     answer = world.join("a")
     assert (error(answer), answer.member_id, answer.member_epoch) == (None, "a", 1)
     assert (given(answer), answer.heartbeat_interval_ms) == (ALL, 5000)
-    assert world.group.state is State.STABLE
+    assert world.group.state_name is ConsumerGroupState.STABLE
 
 
 def test_a_heartbeat_that_changes_nothing_writes_nothing_and_tells_nothing() -> None:
@@ -59,14 +59,14 @@ def test_partitions_are_given_up_before_they_are_assigned() -> None:
     assert kept is not None
     assert len(kept["t"]) == 3
     assert given(world.beat("b", 2, {})) is None  # not yet: a reads them still
-    assert world.group.state is State.RECONCILING
+    assert world.group.state_name is ConsumerGroupState.RECONCILING
     a = world.beat("a", 1, kept)
     assert (a.member_epoch, a.assignment) == (2, None)
     b = world.beat("b", 2, {})
     taken = given(b)
     assert taken is not None
     assert sorted(kept["t"] + taken["t"]) == ALL["t"]
-    assert world.group.state is State.STABLE
+    assert world.group.state_name is ConsumerGroupState.STABLE
 
 
 def test_a_member_that_does_not_give_up_in_time_is_thrown_out() -> None:
@@ -102,7 +102,7 @@ def test_leaving_frees_partitions_at_once_and_the_last_one_empties_the_group() -
     assert world.leave("b").member_epoch == -1
     assert given(world.beat("a", world.group.members["a"].epoch, None)) == ALL
     world.leave("a")
-    assert (world.group.state, world.group.members, world.group.owners) == (State.EMPTY, {}, {})
+    assert (world.group.state_name, world.group.members, world.group.owners) == (ConsumerGroupState.EMPTY, {}, {})
 
 
 @pytest.mark.parametrize(

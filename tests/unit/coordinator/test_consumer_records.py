@@ -55,7 +55,16 @@ def test_epochs_targets_and_assignments_are_written_as_kafka_writes_them() -> No
 def test_every_record_is_read_as_it_was_written() -> None:
     group = ConsumerGroup("g")
     member = ConsumerMember(
-        "m", "i", "r", "c", "/h", frozenset({"t"}), "t.*", 7, "range", Classic(1, (("a", b"x"), ("b", b"y")))
+        "m",
+        instance_id="i",
+        rack_id="r",
+        client_id="c",
+        client_host="/h",
+        topics=frozenset({"t"}),
+        regex="t.*",
+        rebalance_timeout_ms=7,
+        assignor="range",
+        classic=Classic(1, (("a", b"x"), ("b", b"y"))),
     )
     written = [
         records.member_record("g", member),

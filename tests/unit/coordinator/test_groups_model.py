@@ -12,11 +12,9 @@ import pytest
 from tests.unit.coordinator.consumer_world import World, topic_id
 from tests.unit.coordinator.simulated_members import NewMember, OldMember, partitions
 
-from ottla.coordinator.group.classic.classic_group import ClassicGroup
-from ottla.coordinator.group.classic.classic_group import State as OldState
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
-from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
-from ottla.coordinator.group.consumer.consumer_group import State as NewState
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 
 SEEDS = 40
 STEPS = 150
@@ -129,7 +127,7 @@ class Simulation:
                 self.check()
         group = self.world.coordinator.by_id["g"]
         assert isinstance(group, (ClassicGroup, ConsumerGroup))
-        assert group.state in (NewState.STABLE, OldState.STABLE)
+        assert group.state_name in (ConsumerGroupState.STABLE, ClassicGroupState.STABLE)
         assert group.members.keys() == {m.id for m in self.members if m is not None}
         read = [p for m in self.members if m is not None for p in partitions(m.reads)]
         assert len(read) == len(set(read))

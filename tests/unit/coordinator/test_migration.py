@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinator.consumer_world import CLIENT, World, error, given, topic_id
 
-from ottla.coordinator.group.classic.classic_group import State
+from ottla.coordinator.group.classic.classic_group import ClassicGroupState
 from ottla.coordinator.group.common.consumer_member import TopicIdPartition
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.errors import KafkaError
@@ -91,7 +91,7 @@ class Mixed(World):
         joined = self.old_join()
         assert joined is not None
         self.old_sync(joined, {joined.member_id: ALL})
-        assert self.classic.state is State.STABLE
+        assert self.classic.state is ClassicGroupState.STABLE
         return joined.member_id
 
 
@@ -226,7 +226,7 @@ def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
     epoch = world.group.epoch
     world.leave("new")
     group = world.classic
-    assert (group.state, group.generation, list(group.members)) == (State.PREPARING, epoch, [old])
+    assert (group.state, group.generation, list(group.members)) == (ClassicGroupState.PREPARING, epoch, [old])
     assert world.old_beat(old, joined.generation_id) == "REBALANCE_IN_PROGRESS"
     again = world.old_join(old)
     assert again is not None
@@ -244,7 +244,7 @@ def test_a_converted_group_is_found_after_a_restart() -> None:
         assert getattr(world.group, attribute) == getattr(before, attribute), attribute
     world.leave("new")
     world.restart()
-    assert (world.classic.state, list(world.classic.members)) == (State.STABLE, [old])
+    assert (world.classic.state, list(world.classic.members)) == (ClassicGroupState.STABLE, [old])
 
 
 @pytest.mark.parametrize(("policy", "up", "down"), [("upgrade", True, False), ("disabled", False, False)])
@@ -310,7 +310,7 @@ def test_the_group_is_classic_again_when_the_last_new_member_comes_back_as_a_cla
     joined = world.old_join(instance="i")
     assert joined is not None
     group = world.classic
-    assert (group.state, group.generation, joined.generation_id) == (State.STABLE, epoch, epoch)
+    assert (group.state, group.generation, joined.generation_id) == (ClassicGroupState.STABLE, epoch, epoch)
     assert group.members.keys() == {old, joined.member_id}
     assert len(parts(world.old_sync(joined))["t"]) == 3
     before = {m.id: m.assignment for m in group.members.values()}

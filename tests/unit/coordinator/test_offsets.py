@@ -11,7 +11,7 @@ from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.group.classic.records import Committed
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
@@ -43,9 +43,13 @@ class Book:
         self.groups = GroupCoordinator(config, self.clock, lambda: ClusterImage(""), lambda: str(next(ids)))
         self.offsets = Offsets(config, self.clock, self.groups)
 
-    def group(self, state: State = State.STABLE, kind: str | None = "consumer", topics: str = "t") -> ClassicGroup:
-        group = ClassicGroup("g", State.EMPTY if state is State.EMPTY else state, 3, kind, "range")
-        if state is not State.EMPTY:
+    def group(
+        self, state: ClassicGroupState = ClassicGroupState.STABLE, kind: str | None = "consumer", topics: str = "t"
+    ) -> ClassicGroup:
+        group = ClassicGroup(
+            "g", ClassicGroupState.EMPTY if state is ClassicGroupState.EMPTY else state, 3, kind, "range"
+        )
+        if state is not ClassicGroupState.EMPTY:
             wish = encode_versioned(ConsumerProtocolSubscription(topics=topics.split(",")), 0)
             group.add(Member("m", None, "c", "/h", 10, 60, {"range": wish}, b"", deadline=10))
         self.groups.by_id["g"] = group
@@ -66,19 +70,19 @@ class Book:
 @pytest.mark.parametrize(
     ("state", "who", "error"),
     [
-        (State.EMPTY, OUTSIDER, None),
-        (State.EMPTY, Committer("somebody", None, -1), None),
-        (State.STABLE, OUTSIDER, UnknownMemberIdError),
-        (State.STABLE, Committer("m", None, 3), None),
-        (State.STABLE, Committer("m", None, 2), IllegalGenerationError),
-        (State.STABLE, Committer("x", None, 3), UnknownMemberIdError),
-        (State.PREPARING, Committer("m", None, 3), None),
-        (State.COMPLETING, Committer("m", None, 3), RebalanceInProgressError),
-        (State.COMPLETING, Committer("m", None, 3, transactional=True), None),
-        (State.STABLE, Committer("", None, -1, transactional=True), None),
+        (ClassicGroupState.EMPTY, OUTSIDER, None),
+        (ClassicGroupState.EMPTY, Committer("somebody", None, -1), None),
+        (ClassicGroupState.STABLE, OUTSIDER, UnknownMemberIdError),
+        (ClassicGroupState.STABLE, Committer("m", None, 3), None),
+        (ClassicGroupState.STABLE, Committer("m", None, 2), IllegalGenerationError),
+        (ClassicGroupState.STABLE, Committer("x", None, 3), UnknownMemberIdError),
+        (ClassicGroupState.PREPARING, Committer("m", None, 3), None),
+        (ClassicGroupState.COMPLETING, Committer("m", None, 3), RebalanceInProgressError),
+        (ClassicGroupState.COMPLETING, Committer("m", None, 3, transactional=True), None),
+        (ClassicGroupState.STABLE, Committer("", None, -1, transactional=True), None),
     ],
 )
-def test_who_may_commit(state: State, who: Committer, error: type[KafkaError] | None) -> None:
+def test_who_may_commit(state: ClassicGroupState, who: Committer, error: type[KafkaError] | None) -> None:
     book = Book()
     book.group(state)
     if error is None:
@@ -112,7 +116,7 @@ def test_a_consumer_without_a_group_makes_one_by_committing() -> None:
 
 def test_offsets_of_an_empty_group_expire_from_when_it_became_empty() -> None:
     book = Book()
-    group = book.group(State.EMPTY)
+    group = book.group(ClassicGroupState.EMPTY)
     book.commit()
     book.clock.advance(3 * DAY_MS)
     group.empty_since_ms = book.clock.now_ms()
@@ -128,8 +132,8 @@ def test_offsets_of_a_living_group_expire_only_for_topics_that_it_does_not_read(
     assert book.after(8) == [("g", TopicPartition("old", 0))]
 
 
-@pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING])
-def test_nothing_expires_during_a_rebalance(state: State) -> None:
+@pytest.mark.parametrize("state", [ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING])
+def test_nothing_expires_during_a_rebalance(state: ClassicGroupState) -> None:
     book = Book()
     book.group(state, topics="u")
     book.commit()
@@ -138,7 +142,7 @@ def test_nothing_expires_during_a_rebalance(state: State) -> None:
 
 def test_an_offset_with_an_expiry_of_its_own_goes_then() -> None:
     book = Book()
-    book.group(State.EMPTY)
+    book.group(ClassicGroupState.EMPTY)
     book.commit(expire_ms=book.clock.now_ms() + DAY_MS)
     assert book.after(0.9) == []
     assert book.after(0.1) == [("g", TP), ("g", None)]
@@ -158,7 +162,7 @@ def test_offsets_of_a_group_of_another_kind_are_deleted_when_it_is_empty() -> No
     book.group(kind="connect")
     with pytest.raises(NonEmptyGroupError):
         book.offsets.delete("g", [TP])
-    book.group(State.EMPTY, kind="connect")
+    book.group(ClassicGroupState.EMPTY, kind="connect")
     assert dict(book.offsets.delete("g", [TP]))[TP] is not None
     with pytest.raises(GroupIdNotFoundError):
         book.offsets.delete("none", [TP])

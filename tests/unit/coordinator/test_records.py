@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.group.classic.records import Committed
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.model import TopicPartition
@@ -25,13 +25,13 @@ def test_an_offset_with_an_expiry_of_its_own_keeps_it() -> None:
 
 
 def test_a_group_is_read_as_it_was_written() -> None:
-    group = ClassicGroup("g", State.STABLE, 7, "consumer", "range")
+    group = ClassicGroup("g", ClassicGroupState.STABLE, 7, "consumer", "range")
     group.add(Member("m1", "i1", "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b"mine"))
     key, value = records.group_record(group, 123)
     assert records.read_key(key) == ("g", None)
     assert value is not None
     again = records.read_group("g", value, now=5.0)
-    assert (again.generation, again.protocol, again.leader, again.state) == (7, "range", "m1", State.STABLE)
+    assert (again.generation, again.protocol, again.leader, again.state) == (7, "range", "m1", ClassicGroupState.STABLE)
     member = again.members["m1"]
     assert (member.instance_id, member.assignment, member.protocols) == ("i1", b"mine", {"range": b"sub"})
     assert member.deadline == 15.0

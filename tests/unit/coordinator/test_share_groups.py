@@ -8,7 +8,7 @@ import pytest
 from tests.unit.coordinator.consumer_world import CLIENT, World, error, topic_id
 
 from ottla.coordinator.group.share.share_assignor import assign
-from ottla.coordinator.group.share.share_group import ShareGroup, State
+from ottla.coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 
@@ -55,7 +55,7 @@ def test_members_that_leave_or_fall_silent_are_gone() -> None:
     assert world.share("b", -1, None).member_epoch == -1
     assert read(world.share("a", 2, None)) == {"t": [0, 1]}
     world.pass_time(45_000)
-    assert (world.shared.state, world.shared.members, world.shared.targets) == (State.EMPTY, {}, {})
+    assert (world.shared.state_name, world.shared.members, world.shared.targets) == (ShareGroupState.EMPTY, {}, {})
 
 
 def test_new_partitions_are_read() -> None:

@@ -7,7 +7,13 @@ from random import Random
 import pytest
 
 from ottla.coordinator.runtime.deadline_queue import NEVER
-from ottla.coordinator.share_partition.share_partition import AcknowledgedRange, Limits, Run, SharePartition, State
+from ottla.coordinator.share_partition.share_partition import (
+    AcknowledgedRange,
+    Limits,
+    RecordState,
+    Run,
+    SharePartition,
+)
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 LIMITS = Limits(max_records=10, max_deliveries=3, lock_seconds=30.0)
@@ -53,7 +59,7 @@ def test_each_record_may_have_a_type_of_its_own() -> None:
     shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
     assert (shared.start, {o: s.state for o, s in shared.slots.items()}) == (
         1,
-        {1: State.AVAILABLE, 2: State.ARCHIVED, 3: State.ARCHIVED},
+        {1: RecordState.AVAILABLE, 2: RecordState.ARCHIVED, 3: RecordState.ARCHIVED},
     )
 
 
@@ -75,7 +81,7 @@ def test_what_a_member_may_not_say_changes_nothing(said: AcknowledgedRange, erro
     shared.acknowledge("a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
     with pytest.raises(error):
         shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT]), said], 0)
-    assert shared.slots[1].state is State.ACQUIRED
+    assert shared.slots[1].state is RecordState.ACQUIRED
 
 
 def test_a_late_word_on_records_before_the_start_is_let_pass() -> None:
@@ -83,7 +89,7 @@ def test_a_late_word_on_records_before_the_start_is_let_pass() -> None:
     shared.acquire("a", 0, 2, 9, 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
     shared.acknowledge("a", [AcknowledgedRange(0, 2, [ACCEPT, ACCEPT, RELEASE])], 0)
-    assert (shared.start, shared.slots[2].state) == (2, State.AVAILABLE)
+    assert (shared.start, shared.slots[2].state) == (2, RecordState.AVAILABLE)
 
 
 def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
@@ -93,7 +99,7 @@ def test_records_come_back_when_the_time_is_over_unless_it_is_renewed() -> None:
     assert shared.next_expiry == 30
     assert shared.expire(30) == [0]
     assert shared.next_expiry == 50
-    assert (shared.next_offset, shared.slots[1].state) == (0, State.ACQUIRED)
+    assert (shared.next_offset, shared.slots[1].state) == (0, RecordState.ACQUIRED)
     assert shared.expire(50) == [1]
     assert shared.next_expiry == NEVER
 
@@ -151,10 +157,10 @@ def test_what_is_kept_is_found_again_without_owners() -> None:
     again.restore(shared.start, shared.stored_runs())
     assert (again.start, again.end) == (1, 5)
     assert {o: (s.state, s.delivered) for o, s in again.slots.items()} == {
-        1: (State.AVAILABLE, 0),
-        2: (State.ACKNOWLEDGED, 1),
-        3: (State.ACKNOWLEDGED, 1),
-        4: (State.AVAILABLE, 1),
+        1: (RecordState.AVAILABLE, 0),
+        2: (RecordState.ACKNOWLEDGED, 1),
+        3: (RecordState.ACKNOWLEDGED, 1),
+        4: (RecordState.AVAILABLE, 1),
     }
 
 
@@ -197,7 +203,7 @@ def test_each_record_has_one_owner_at_a_time_and_ends_after_so_many_deliveries(s
             for offset in owners:
                 deliveries[offset] -= 1
             shared, owners = again, {}
-        assert {o for o, slot in shared.slots.items() if slot.state is State.ACQUIRED} == owners.keys()
+        assert {o for o, slot in shared.slots.items() if slot.state is RecordState.ACQUIRED} == owners.keys()
         assert len(shared.slots) <= LIMITS.max_records
         assert sorted(shared.slots) == list(range(shared.start, shared.end))
         assert max(deliveries.values()) <= LIMITS.max_deliveries

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction.transaction import Transaction, TransactionState
 from ottla.coordinator.transaction.transaction_records import (
     read_key,
     read_transaction,
@@ -19,7 +19,7 @@ OPEN = Transaction(
     7,
     3,
     timeout_ms=60_000,
-    state=State.ONGOING,
+    state=TransactionState.ONGOING,
     partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)}),
     start_ms=1_700_000_000_000,
     update_ms=1_700_000_000_123,
@@ -71,7 +71,9 @@ def test_empty_transaction_has_no_list_of_partitions() -> None:
 
 
 def test_producer_ids_before_and_after_are_kept() -> None:
-    rotated = Transaction("tx", 7, 3, state=State.PREPARE_ABORT, previous_producer_id=5, next_producer_id=9, version=2)
+    rotated = Transaction(
+        "tx", 7, 3, state=TransactionState.PREPARE_ABORT, previous_producer_id=5, next_producer_id=9, version=2
+    )
     value = transaction_record(rotated).value
     assert value is not None
     assert read_transaction("tx", value) == rotated

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.coordinator.transaction.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, State, Transaction
+from ottla.coordinator.transaction.transaction import CLASSIC, FOLLOWS, MAX_EPOCH, Transaction, TransactionState
 from ottla.coordinator.transaction.transactions import (
     InitProducerIdRequestData,
     NeedsProducerId,
@@ -36,8 +36,12 @@ ME = Producer(7, 3)
 BUMPS = 2
 
 
-def at(state: State, **changes: object) -> Transaction:
-    partitions = frozenset({T0}) if state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT) else frozenset()
+def at(state: TransactionState, **changes: object) -> Transaction:
+    partitions = (
+        frozenset({T0})
+        if state in (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+        else frozenset()
+    )
     base = Transaction("tx", 7, 3, timeout_ms=100, state=state, partitions=partitions, start_ms=500, update_ms=600)
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -53,35 +57,41 @@ def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
     with pytest.raises(NeedsProducerId):
         init(None)
     new = init(None, fresh=9)
-    assert (new.producer_id, new.producer_epoch, new.state, new.timeout_ms) == (9, 0, State.EMPTY, 100)
+    assert (new.producer_id, new.producer_epoch, new.state, new.timeout_ms) == (9, 0, TransactionState.EMPTY, 100)
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_each_new_producer_gets_the_next_epoch(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+)
+def test_each_new_producer_gets_the_next_epoch(state: TransactionState) -> None:
     new = init(at(state))
     assert (new.producer_id, new.producer_epoch, new.last_producer_epoch) == (7, 4, -1)
-    assert (new.state, new.start_ms, new.partitions) == (State.EMPTY, -1, frozenset())
+    assert (new.state, new.start_ms, new.partitions) == (TransactionState.EMPTY, -1, frozenset())
 
 
-@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_new_producer_waits_until_markers_are_written(state: State) -> None:
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+def test_new_producer_waits_until_markers_are_written(state: TransactionState) -> None:
     with pytest.raises(ConcurrentTransactionsError):
         init(at(state))
 
 
 def test_new_producer_aborts_what_the_old_one_left_open() -> None:
-    fenced = init(at(State.ONGOING))
-    assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, frozenset({T0}))
+    fenced = init(at(TransactionState.ONGOING))
+    assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (
+        TransactionState.PREPARE_ABORT,
+        4,
+        frozenset({T0}),
+    )
 
 
 def test_producer_that_was_fenced_does_not_abort_what_its_successor_has_open() -> None:
     with pytest.raises(ProducerFencedError):
-        init(at(State.ONGOING), Producer(7, 2))
-    assert init(at(State.ONGOING), ME).state is State.PREPARE_ABORT
+        init(at(TransactionState.ONGOING), Producer(7, 2))
+    assert init(at(TransactionState.ONGOING), ME).state is TransactionState.PREPARE_ABORT
 
 
 def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
-    bumped = init(at(State.COMPLETE_ABORT), ME)
+    bumped = init(at(TransactionState.COMPLETE_ABORT), ME)
     assert (bumped.producer_epoch, bumped.last_producer_epoch) == (4, 3)
     again = init(bumped, ME)  # it missed the answer
     assert (again.producer_epoch, again.last_producer_epoch) == (4, 3)
@@ -90,12 +100,12 @@ def test_producer_that_comes_back_gets_the_next_epoch_once() -> None:
 @pytest.mark.parametrize("stranger", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
 def test_producer_that_comes_back_too_late_is_fenced(stranger: Producer) -> None:
     with pytest.raises(ProducerFencedError):
-        init(at(State.EMPTY), stranger)
+        init(at(TransactionState.EMPTY), stranger)
 
 
 @pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
 def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -> None:
-    known = at(State.EMPTY, producer_epoch=MAX_EPOCH)
+    known = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         init(known, expected)
     rotated = init(known, expected, fresh=9)
@@ -106,7 +116,7 @@ def test_used_up_epochs_lead_to_another_producer_id(expected: Producer | None) -
 
 
 def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
-    fenced = complete(fence(at(State.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
+    fenced = complete(fence(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
     assert fenced.producer_epoch == MAX_EPOCH + 1
     assert init(fenced, Producer(7, MAX_EPOCH), fresh=9).producer_id == 9
     assert init(fenced, fresh=9).producer_id == 9
@@ -115,14 +125,16 @@ def test_epoch_that_fenced_the_last_one_is_never_handed_out() -> None:
 # AddPartitionsToTxn
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_first_partition_begins_the_transaction(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+)
+def test_first_partition_begins_the_transaction(state: TransactionState) -> None:
     begun = add_partitions(at(state), ME, [T0, T1], NOW, CLASSIC)
-    assert (begun.state, begun.partitions, begun.start_ms) == (State.ONGOING, frozenset({T0, T1}), NOW)
+    assert (begun.state, begun.partitions, begun.start_ms) == (TransactionState.ONGOING, frozenset({T0, T1}), NOW)
 
 
 def test_more_partitions_join_and_known_ones_change_nothing() -> None:
-    known = at(State.ONGOING)
+    known = at(TransactionState.ONGOING)
     assert add_partitions(known, ME, [T0], NOW, CLASSIC) is known
     more = add_partitions(known, ME, [T1], NOW, CLASSIC)
     assert (more.partitions, more.start_ms) == (frozenset({T0, T1}), 500)
@@ -132,11 +144,11 @@ def test_more_partitions_join_and_known_ones_change_nothing() -> None:
     ("known", "who", "error"),
     [
         (None, ME, InvalidProducerIdMappingError),
-        (at(State.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
-        (at(State.ONGOING), Producer(7, 2), ProducerFencedError),
-        (at(State.ONGOING), Producer(7, 4), ProducerFencedError),
-        (at(State.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
-        (at(State.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
+        (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
+        (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
+        (at(TransactionState.ONGOING), Producer(7, 4), ProducerFencedError),
+        (at(TransactionState.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
+        (at(TransactionState.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
     ],
 )
 def test_partitions_join_only_their_owners_transaction(
@@ -149,8 +161,8 @@ def test_partitions_join_only_their_owners_transaction(
 
 
 def test_partitions_outside_of_the_transaction_are_missing() -> None:
-    assert missing(at(State.ONGOING), ME, [T0, T1]) == {T1}
-    assert missing(at(State.COMPLETE_COMMIT), ME, [T0]) == {T0}
+    assert missing(at(TransactionState.ONGOING), ME, [T0, T1]) == {T1}
+    assert missing(at(TransactionState.COMPLETE_COMMIT), ME, [T0]) == {T0}
 
 
 # EndTxn
@@ -158,7 +170,7 @@ def test_partitions_outside_of_the_transaction_are_missing() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_classic_end_keeps_the_epoch(commit: bool) -> None:
-    prepared = end(at(State.ONGOING), ME, commit, NOW)
+    prepared = end(at(TransactionState.ONGOING), ME, commit, NOW)
     assert prepared.committing is commit
     done = complete(prepared, NOW)
     assert (done.producer_id, done.producer_epoch, done.partitions) == (7, 3, frozenset())
@@ -171,10 +183,10 @@ def test_classic_end_keeps_the_epoch(commit: bool) -> None:
     ("known", "who", "error"),
     [
         (None, ME, InvalidProducerIdMappingError),
-        (at(State.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
-        (at(State.ONGOING), Producer(7, 2), ProducerFencedError),
-        (at(State.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
-        (at(State.EMPTY), ME, InvalidTxnStateError),
+        (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
+        (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
+        (at(TransactionState.PREPARE_COMMIT), ME, ConcurrentTransactionsError),
+        (at(TransactionState.EMPTY), ME, InvalidTxnStateError),
     ],
 )
 def test_classic_end_is_refused(known: Transaction | None, who: Producer, error: type[KafkaError]) -> None:
@@ -184,7 +196,7 @@ def test_classic_end_is_refused(known: Transaction | None, who: Producer, error:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
-    prepared = end_and_bump(at(State.ONGOING), ME, commit, NOW, None)
+    prepared = end_and_bump(at(TransactionState.ONGOING), ME, commit, NOW, None)
     assert (prepared.producer_epoch, next_producer(prepared)) == (4, Producer(7, 4))
     with pytest.raises(ConcurrentTransactionsError):
         end_and_bump(prepared, ME, commit, NOW, None)
@@ -200,7 +212,7 @@ def test_newer_end_gives_the_next_epoch(commit: bool) -> None:
 
 def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
     last = Producer(7, MAX_EPOCH)
-    known = at(State.ONGOING, producer_epoch=MAX_EPOCH)
+    known = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         end_and_bump(known, last, True, NOW, None)
     prepared = end_and_bump(known, last, True, NOW, 9)
@@ -210,10 +222,12 @@ def test_newer_end_with_used_up_epochs_gives_another_producer_id() -> None:
     assert end_and_bump(done, last, True, NOW, None) is done
 
 
-@pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
-def test_newer_abort_without_a_transaction_is_a_wish_for_an_epoch(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+)
+def test_newer_abort_without_a_transaction_is_a_wish_for_an_epoch(state: TransactionState) -> None:
     prepared = end_and_bump(at(state), ME, False, NOW, None)
-    assert (prepared.state, prepared.producer_epoch, prepared.start_ms) == (State.PREPARE_ABORT, 4, NOW)
+    assert (prepared.state, prepared.producer_epoch, prepared.start_ms) == (TransactionState.PREPARE_ABORT, 4, NOW)
     with pytest.raises(InvalidTxnStateError):
         end_and_bump(at(state), ME, True, NOW, None)
 
@@ -221,33 +235,33 @@ def test_newer_abort_without_a_transaction_is_a_wish_for_an_epoch(state: State) 
 def test_newer_end_from_before_an_empty_transaction_is_fenced() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
-            end_and_bump(at(State.EMPTY), Producer(7, 2), commit, NOW, None)
+            end_and_bump(at(TransactionState.EMPTY), Producer(7, 2), commit, NOW, None)
 
 
 def test_newer_end_from_before_a_classic_successor_is_fenced() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
-            end_and_bump(at(State.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
+            end_and_bump(at(TransactionState.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
 
 
 # Time
 
 
 def test_transactions_are_late_after_their_timeout() -> None:
-    assert not is_timed_out(at(State.ONGOING), 600)
-    assert is_timed_out(at(State.ONGOING), 601)
-    assert not is_timed_out(at(State.PREPARE_ABORT), 10_000)
+    assert not is_timed_out(at(TransactionState.ONGOING), 600)
+    assert is_timed_out(at(TransactionState.ONGOING), 601)
+    assert not is_timed_out(at(TransactionState.PREPARE_ABORT), 10_000)
 
 
 def test_ids_at_rest_expire() -> None:
-    assert is_expired(at(State.EMPTY), 700, 100)
-    assert not is_expired(at(State.EMPTY), 699, 100)
-    assert not is_expired(at(State.ONGOING), 10_000, 100)
+    assert is_expired(at(TransactionState.EMPTY), 700, 100)
+    assert not is_expired(at(TransactionState.EMPTY), 699, 100)
+    assert not is_expired(at(TransactionState.ONGOING), 10_000, 100)
 
 
 def test_states_follow_the_table_only() -> None:
     for state, allowed in FOLLOWS.items():
-        for following in State:
+        for following in TransactionState:
             if following in allowed:
                 assert at(state).to(following).state is following
             else:

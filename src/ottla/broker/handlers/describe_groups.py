@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.authorized_operations import UNASKED, on_group
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.errors import GroupIdNotFoundError, KafkaError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_groups import (
@@ -38,7 +38,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedG
     group = context.broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ClassicGroup):
         return _known(group, on_group(context, group_id) if asked else UNASKED)
-    described = DescribedGroup(group_id=group_id, group_state=State.DEAD)
+    described = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD)
     if context.version >= NOT_FOUND_SINCE:
         missing = GroupIdNotFoundError(f"Group {group_id} not found." if group is None else NOT_CLASSIC % group_id)
         described.error_code, described.error_message = code_of(missing), missing.message
@@ -47,7 +47,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> DescribedG
 
 def _known(group: ClassicGroup, operations: int) -> DescribedGroup:
     # During a rebalance nothing is settled that could be told
-    stable = group.state is State.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     protocol = group.protocol if stable else None
     return DescribedGroup(
         group_id=group.id,

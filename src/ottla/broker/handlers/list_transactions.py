@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.consumer import regex
-from ottla.coordinator.transaction.transaction import State, Transaction
+from ottla.coordinator.transaction import transaction as transaction_module
+from ottla.coordinator.transaction.transaction import Transaction
 from ottla.errors import CoordinatorLoadInProgressError, code_of
 from ottla.model import ACLOperation
 from ottla.protocol.messages.list_transactions import (
@@ -23,7 +24,7 @@ ANY_AGE = -1
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List what passes all filters."""
-    states = {state.value for state in State}
+    states = {state.value for state in transaction_module.TransactionState}
     found = [
         t for t in context.broker.transactions.by_id.values() if _passes(t, request, context.broker.clock.now_ms())
     ]

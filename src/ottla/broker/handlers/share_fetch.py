@@ -118,7 +118,7 @@ class ShareFetch:
     def _response(self) -> m.ShareFetchResponse:
         ordered = sorted(self._answers.items(), key=lambda item: (item[0].topic_id.int, item[0].partition))
         return m.ShareFetchResponse(
-            acquisition_lock_timeout_ms=self._broker.share_states.options.record_lock_ms(self._key.group_id),
+            acquisition_lock_timeout_ms=self._broker.share_states.configs.record_lock_ms(self._key.group_id),
             responses=[
                 m.ShareFetchableTopicResponse(topic_id=topic_id, partitions=[data for _, data in some])
                 for topic_id, some in groupby(ordered, key=lambda item: item[0].topic_id)

@@ -33,7 +33,7 @@ def _describe(group_id: str, asked: bool, context: RequestContext) -> m.Describe
         return m.DescribedGroup(group_id=group_id, error_code=code_of(error), error_message=error.message)
     return m.DescribedGroup(
         group_id=group_id,
-        group_state=group.state,
+        group_state=group.state_name,
         authorized_operations=on_group(context, group_id) if asked else UNASKED,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,

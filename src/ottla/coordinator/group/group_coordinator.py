@@ -12,7 +12,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.classic.classic_groups import NAMED_MEMBERS_SINCE, ClassicGroups, Client
 from ottla.coordinator.group.classic.rebalance import join_error
 from ottla.coordinator.group.classic_members import ClassicMembers
@@ -158,7 +158,7 @@ class GroupCoordinator:
             if isinstance(group, ClassicGroup):
                 del self.by_id[group_id]
                 if live:
-                    group.move(State.DEAD)
+                    group.move(ClassicGroupState.DEAD)
         elif not live:
             self.by_id[group_id] = records.read_group(group_id, value, self._clock.monotonic())
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.group.common.group_configs import SHARE, GroupOptions
+from ottla.coordinator.group.common.group_configs import SHARE, GroupConfigs
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
@@ -44,7 +44,7 @@ class ShareCoordinator(CoordinatorRuntime):
         super().__init__(SHARE_GROUP_STATE, config, clock, image)
         self._stored: ShardedMap[ShareKey, StoredPartition] = ShardedMap(lambda key: self._log.partition_for(str(key)))
         self._lock_timeouts: DeadlineQueue[ShareKey] = DeadlineQueue(clock, self._expire_locks)
-        self.options = GroupOptions(SHARE, config, image)
+        self.configs = GroupConfigs(SHARE, config, image)
 
     def close(self) -> None:
         """Stop coordinating, and stop the timer."""
@@ -136,7 +136,7 @@ class ShareCoordinator(CoordinatorRuntime):
         return Limits(
             self._config.group_share_partition_max_record_locks,
             self._config.group_share_delivery_count_limit,
-            self.options.record_lock_ms(key.group_id) / 1000,
+            self.configs.record_lock_ms(key.group_id) / 1000,
         )
 
     def _restore(self, key: ShareKey, progress: Progress) -> None:

@@ -19,7 +19,7 @@ from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import InvalidRecordStateError, InvalidRequestError
 
 
-class State(IntEnum):
+class RecordState(IntEnum):
     """Kafka's numbers for what becomes of a record."""
 
     AVAILABLE = 0
@@ -28,7 +28,7 @@ class State(IntEnum):
     ARCHIVED = 4
 
 
-DONE = frozenset({State.ACKNOWLEDGED, State.ARCHIVED})
+DONE = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class Acknowledge(IntEnum):
@@ -42,11 +42,11 @@ class Acknowledge(IntEnum):
 
 
 BECOMES = {
-    Acknowledge.GAP: State.ARCHIVED,
-    Acknowledge.ACCEPT: State.ACKNOWLEDGED,
-    Acknowledge.RELEASE: State.AVAILABLE,
-    Acknowledge.REJECT: State.ARCHIVED,
-    Acknowledge.RENEW: State.ACQUIRED,
+    Acknowledge.GAP: RecordState.ARCHIVED,
+    Acknowledge.ACCEPT: RecordState.ACKNOWLEDGED,
+    Acknowledge.RELEASE: RecordState.AVAILABLE,
+    Acknowledge.REJECT: RecordState.ARCHIVED,
+    Acknowledge.RENEW: RecordState.ACQUIRED,
 }
 
 
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 class Slot:
     """One record."""
 
-    state: State
+    state: RecordState
     delivered: int
     member_id: str = ""
     until: float = NEVER
@@ -73,7 +73,7 @@ class Run(NamedTuple):
 
     first: int
     last: int
-    state: State
+    state: RecordState
     delivered: int
 
 
@@ -99,7 +99,7 @@ class SharePartition:
     @property
     def next_offset(self) -> int:
         """The first record that can be acquired."""
-        return next((o for o in range(self.start, self.end) if self.slots[o].state is State.AVAILABLE), self.end)
+        return next((o for o in range(self.start, self.end) if self.slots[o].state is RecordState.AVAILABLE), self.end)
 
     @property
     def is_full(self) -> bool:
@@ -123,8 +123,10 @@ class SharePartition:
             if len(taken) >= most or not self._has(offset):
                 break
             slot = self.slots[offset]
-            if slot.state is State.AVAILABLE:
-                self.slots[offset] = Slot(State.ACQUIRED, slot.delivered + 1, member_id, now + self.limits.lock_seconds)
+            if slot.state is RecordState.AVAILABLE:
+                self.slots[offset] = Slot(
+                    RecordState.ACQUIRED, slot.delivered + 1, member_id, now + self.limits.lock_seconds
+                )
                 taken.append(offset)
         return self.runs(taken)
 
@@ -152,7 +154,7 @@ class SharePartition:
         """The log begins later than it did: what lay before is gone."""
         gone = list(range(self.start, min(offset, self.end)))
         for one in gone:
-            self._end(one, State.ARCHIVED)
+            self._end(one, RecordState.ARCHIVED)
         moved = self._moved(gone)
         if offset > self.end:
             self.start = self.end = offset
@@ -168,7 +170,7 @@ class SharePartition:
         for offset in [o for o in self.slots if o < start]:
             del self.slots[offset]
         for offset in range(start, self.end):
-            self.slots.setdefault(offset, Slot(State.AVAILABLE, 0))
+            self.slots.setdefault(offset, Slot(RecordState.AVAILABLE, 0))
         self._moved([])
 
     def runs(self, offsets: Iterable[int]) -> list[Run]:
@@ -186,10 +188,12 @@ class SharePartition:
     def stored_runs(self) -> list[Run]:
         """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
         free = [
-            run._replace(state=State.AVAILABLE, delivered=run.delivered - 1) if run.state is State.ACQUIRED else run
+            run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
+            if run.state is RecordState.ACQUIRED
+            else run
             for run in self.runs(self.slots)
         ]
-        return [run for run in free if run.state is not State.AVAILABLE or run.delivered]
+        return [run for run in free if run.state is not RecordState.AVAILABLE or run.delivered]
 
     def _has(self, offset: int) -> bool:
         """Whether the record has a slot; makes those up to it where there is room."""
@@ -198,7 +202,7 @@ class SharePartition:
         while self.end <= offset:
             if len(self.slots) >= self.limits.max_records:
                 return False
-            self.slots[self.end] = Slot(State.AVAILABLE if self.end == offset else State.ARCHIVED, 0)
+            self.slots[self.end] = Slot(RecordState.AVAILABLE if self.end == offset else RecordState.ARCHIVED, 0)
             self.end += 1
         return True
 
@@ -209,21 +213,21 @@ class SharePartition:
         found = {}
         for n, offset in enumerate(range(max(said.first, self.start), said.last + 1), max(0, self.start - said.first)):
             slot = self.slots[offset]
-            if slot.state is not State.ACQUIRED or slot.member_id != member_id:
+            if slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
                 raise InvalidRecordStateError("the member does not have the record (any more)")
             found[offset] = _type(said.types[0] if len(said.types) == 1 else said.types[n])
         return found
 
-    def _end(self, offset: int, state: State) -> None:
+    def _end(self, offset: int, state: RecordState) -> None:
         slot = self.slots[offset]
-        if state is State.AVAILABLE and slot.delivered >= self.limits.max_deliveries:
-            state = State.ARCHIVED
+        if state is RecordState.AVAILABLE and slot.delivered >= self.limits.max_deliveries:
+            state = RecordState.ARCHIVED
         self.slots[offset] = Slot(state, slot.delivered)
 
     def _free(self, offsets: Iterable[int]) -> list[int]:
-        held = [o for o in offsets if self.slots[o].state is State.ACQUIRED]
+        held = [o for o in offsets if self.slots[o].state is RecordState.ACQUIRED]
         for offset in held:
-            self._end(offset, State.AVAILABLE)
+            self._end(offset, RecordState.AVAILABLE)
         return self._moved(held)
 
     def _moved(self, changed: list[int]) -> list[int]:

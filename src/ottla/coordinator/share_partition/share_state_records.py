@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.cluster.store.znodes import uuid_text
 from ottla.coordinator.runtime.result import Record
-from ottla.coordinator.share_partition.share_partition import Run, State
+from ottla.coordinator.share_partition.share_partition import RecordState, Run
 from ottla.protocol.messages import share_group_records as s
 from ottla.protocol.versioned import decode_versioned, encode_versioned, version_of
 
@@ -67,7 +67,7 @@ def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | 
     state = decode_versioned(s.ShareSnapshotValue if is_snapshot else s.ShareUpdateValue, value)
     assert isinstance(state, (s.ShareSnapshotValue, s.ShareUpdateValue))
     runs = [
-        Run(batch.first_offset, batch.last_offset, State(batch.delivery_state), batch.delivery_count)
+        Run(batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count)
         for batch in state.state_batches
     ]
     return found, Progress(state.snapshot_epoch, state.start_offset, runs, is_snapshot)

@@ -28,7 +28,7 @@ EPOCH_PER_TRANSACTION = 2
 """Transaction versions: with 2 each end bumps the epoch, so that markers fence stragglers (KIP-890)."""
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """Kafka's names for what a transaction is doing."""
 
     EMPTY = "Empty"
@@ -41,26 +41,37 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-NUMBERS = dict(enumerate(State))
+NUMBERS = dict(enumerate(TransactionState))
 """The states by their number in the log."""
 
-FOLLOWS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
-    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
-    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
-    State.DEAD: frozenset(),
-    State.PREPARE_EPOCH_FENCE: frozenset({State.PREPARE_ABORT}),
+FOLLOWS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.ONGOING: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.COMPLETE_ABORT: frozenset(
+        {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.DEAD}
+    ),
+    TransactionState.DEAD: frozenset(),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
 }
 """Which state may come after which."""
 
-PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 """How the transaction ends is decided, and its markers are being written."""
-COMPLETED = {State.PREPARE_COMMIT: State.COMPLETE_COMMIT, State.PREPARE_ABORT: State.COMPLETE_ABORT}
+COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
 """What comes after all markers are written."""
-AT_REST = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+AT_REST = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 """No transaction is open: a producer may take the id over, and an old one may be forgotten."""
 
 
@@ -72,7 +83,7 @@ class Transaction:
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
     timeout_ms: int = 0
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NOT_STARTED
     update_ms: int = -1
@@ -85,7 +96,7 @@ class Transaction:
     version: int = CLASSIC
     """The transaction version of the client that wrote last."""
 
-    def to(self, state: State, **changes: Any) -> Transaction:
+    def to(self, state: TransactionState, **changes: Any) -> Transaction:
         """The next state, if the table allows it."""
         if state not in FOLLOWS[self.state]:
             raise IllegalStateError(f"transactional id {self.id} cannot go from {self.state} to {state}")
@@ -107,4 +118,4 @@ class Transaction:
     @property
     def committing(self) -> bool:
         """Which way a prepared transaction goes."""
-        return self.state is State.PREPARE_COMMIT
+        return self.state is TransactionState.PREPARE_COMMIT

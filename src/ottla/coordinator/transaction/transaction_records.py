@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.coordinator.runtime.result import Record
-from ottla.coordinator.transaction.transaction import NUMBERS, State, Transaction
+from ottla.coordinator.transaction.transaction import NUMBERS, Transaction, TransactionState
 from ottla.errors import MalformedMessageError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
@@ -25,7 +25,7 @@ def transaction_record(transaction: Transaction, version: int = VALUE_VERSION) -
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=_NUMBER_OF[transaction.state],
-        transaction_partitions=None if transaction.state is State.EMPTY else _partitions(transaction),
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else _partitions(transaction),
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.version,

@@ -20,7 +20,13 @@ from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.transaction import transaction_records as records
 from ottla.coordinator.transaction import transactions
-from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION, PREPARED, State, Transaction
+from ottla.coordinator.transaction.transaction import (
+    CLASSIC,
+    EPOCH_PER_TRANSACTION,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
 from ottla.coordinator.transaction.transaction_completion import TransactionCompleter
 from ottla.coordinator.transaction.transaction_markers import Markers
 from ottla.errors import (
@@ -118,7 +124,7 @@ class TransactionRuntime(CoordinatorRuntime):
             transactional_id,
             lambda current, new_id: transactions.init_producer(current, request, now, version, new_id),
         )
-        if after.state is State.PREPARE_ABORT:
+        if after.state is TransactionState.PREPARE_ABORT:
             raise ConcurrentTransactionsError  # the producer retries until the open transaction is aborted
         return Producer(after.producer_id, after.producer_epoch)
 

@@ -19,8 +19,8 @@ from ottla.coordinator.transaction.transaction import (
     MAX_EPOCH,
     NOT_STARTED,
     PREPARED,
-    State,
     Transaction,
+    TransactionState,
 )
 from ottla.errors import (
     ConcurrentTransactionsError,
@@ -31,7 +31,7 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-RESULTS = {State.COMPLETE_COMMIT: True, State.COMPLETE_ABORT: False}
+RESULTS = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
 """Whether a complete transaction was committed."""
 
 
@@ -62,7 +62,7 @@ def init_producer(
         raise ConcurrentTransactionsError
     if expected is not None and not _was_given(expected, known):
         raise ProducerFencedError
-    if known.state is State.ONGOING:
+    if known.state is TransactionState.ONGOING:
         if expected is not None and expected.epoch != known.producer_epoch:
             raise ProducerFencedError  # it must not roll back what its successor has begun
         return fence(known, now_ms, version)
@@ -70,11 +70,11 @@ def init_producer(
     last = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
     begin = {"partitions": frozenset(), "timeout_ms": request.timeout_ms, "start_ms": NOT_STARTED, "update_ms": now_ms}
     if repeated and known.producer_epoch <= MAX_EPOCH:
-        return known.to(State.EMPTY, **begin)
+        return known.to(TransactionState.EMPTY, **begin)
     if known.epochs_used_up:
         rotated = {"producer_id": _taken(fresh_id), "previous_producer_id": known.producer_id, "producer_epoch": 0}
-        return known.to(State.EMPTY, last_producer_epoch=last, **rotated, **begin)
-    return known.to(State.EMPTY, producer_epoch=known.producer_epoch + 1, last_producer_epoch=last, **begin)
+        return known.to(TransactionState.EMPTY, last_producer_epoch=last, **rotated, **begin)
+    return known.to(TransactionState.EMPTY, producer_epoch=known.producer_epoch + 1, last_producer_epoch=last, **begin)
 
 
 def _was_given(expected: Producer, known: Transaction) -> bool:
@@ -96,7 +96,7 @@ def _is_repeated(expected: Producer, known: Transaction) -> bool:
 def fence(known: Transaction, now_ms: int, version: int) -> Transaction:
     """Abort an open transaction under the next epoch, so that its producer can write no more."""
     return known.to(
-        State.PREPARE_ABORT,
+        TransactionState.PREPARE_ABORT,
         producer_epoch=known.producer_epoch + 1,
         last_producer_epoch=known.producer_epoch,
         next_producer_id=NO_PRODUCER_ID,
@@ -110,10 +110,10 @@ def add_partitions(
 ) -> Transaction:
     """AddPartitionsToTxn and all that implies it: these partitions get a marker when the transaction ends."""
     known = _owned(known, producer)
-    if known.state is State.ONGOING and known.partitions.issuperset(partitions):
+    if known.state is TransactionState.ONGOING and known.partitions.issuperset(partitions):
         return known
     return known.to(
-        State.ONGOING,
+        TransactionState.ONGOING,
         partitions=known.partitions.union(partitions),
         start_ms=now_ms if known.state in AT_REST else known.start_ms,
         update_ms=now_ms,
@@ -150,7 +150,7 @@ def end(known: Transaction | None, producer: Producer, commit: bool, now_ms: int
         raise ProducerFencedError
     if known.state in PREPARED:
         raise ConcurrentTransactionsError
-    if known.state is State.ONGOING:
+    if known.state is TransactionState.ONGOING:
         return known.to(_prepared(commit), update_ms=now_ms, version=CLASSIC)
     if RESULTS.get(known.state) is commit:
         return known
@@ -188,14 +188,14 @@ def end_and_bump(
         raise InvalidTxnStateError
     if known.producer_epoch != producer.epoch:
         raise ProducerFencedError
-    if commit and known.state is not State.ONGOING:
+    if commit and known.state is not TransactionState.ONGOING:
         raise InvalidTxnStateError
     return known.to(
         _prepared(commit),
         producer_epoch=known.producer_epoch + 1,
         last_producer_epoch=known.producer_epoch,
         next_producer_id=_taken(fresh_id) if known.epochs_used_up else NO_PRODUCER_ID,
-        start_ms=known.start_ms if known.state is State.ONGOING else now_ms,
+        start_ms=known.start_ms if known.state is TransactionState.ONGOING else now_ms,
         update_ms=now_ms,
         version=EPOCH_PER_TRANSACTION,
     )
@@ -219,7 +219,7 @@ def next_producer(prepared: Transaction) -> Producer:
 
 def is_timed_out(known: Transaction, now_ms: int) -> bool:
     """Whether the transaction is open for longer than its producer wanted."""
-    return known.state is State.ONGOING and known.start_ms + known.timeout_ms < now_ms
+    return known.state is TransactionState.ONGOING and known.start_ms + known.timeout_ms < now_ms
 
 
 def is_expired(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
@@ -227,8 +227,8 @@ def is_expired(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
     return known.state in AT_REST and known.update_ms <= now_ms - expiration_ms
 
 
-def _prepared(commit: bool) -> State:
-    return State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+def _prepared(commit: bool) -> TransactionState:
+    return TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
 
 
 def _taken(fresh_id: int | None) -> int:

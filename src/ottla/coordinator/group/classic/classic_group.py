@@ -32,7 +32,7 @@ from ottla.errors import (
 TYPE = "classic"
 
 
-class State(StrEnum):
+class ClassicGroupState(StrEnum):
     """Kafka's names for what a group is doing."""
 
     EMPTY = "Empty"
@@ -42,12 +42,16 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-FOLLOWS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING, State.DEAD}),
-    State.PREPARING: frozenset({State.COMPLETING, State.EMPTY, State.DEAD}),
-    State.COMPLETING: frozenset({State.STABLE, State.PREPARING, State.DEAD}),
-    State.STABLE: frozenset({State.PREPARING, State.DEAD}),
-    State.DEAD: frozenset(),
+FOLLOWS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
+    ClassicGroupState.PREPARING: frozenset(
+        {ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
+    ),
+    ClassicGroupState.COMPLETING: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.PREPARING, ClassicGroupState.DEAD}
+    ),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING, ClassicGroupState.DEAD}),
+    ClassicGroupState.DEAD: frozenset(),
 }
 """Which state may come after which."""
 
@@ -92,7 +96,7 @@ class ClassicGroup:
     """A group. Only `groups` changes it, through the methods below."""
 
     id: str
-    state: State = State.EMPTY
+    state: ClassicGroupState = ClassicGroupState.EMPTY
     generation: int = 0
     protocol_type: str | None = None
     protocol: str | None = None
@@ -126,7 +130,7 @@ class ClassicGroup:
         """Kafka's name for what it is doing."""
         return self.state
 
-    def move(self, state: State) -> None:
+    def move(self, state: ClassicGroupState) -> None:
         """Take another state, if the table allows it."""
         if state not in FOLLOWS[self.state]:
             raise IllegalStateError(f"group {self.id} cannot go from {self.state} to {state}")
@@ -211,7 +215,7 @@ class ClassicGroup:
     @property
     def is_empty(self) -> bool:
         """Whether nobody is in it or about to join."""
-        return self.state is State.EMPTY and not self.pending
+        return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
     def is_simple(self) -> bool:
@@ -253,7 +257,7 @@ class ClassicGroup:
 
     def check_commit(self, who: Committer, version: int, now: float) -> None:
         """Raise why this member, or (for a group that nobody is in) anybody, may not commit offsets now."""
-        if who.epoch < 0 and self.state is State.EMPTY:
+        if who.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
         if who.is_anonymous_producer:
             return
@@ -263,7 +267,7 @@ class ClassicGroup:
         self.check_generation(who.epoch)
         if who.transactional:
             return
-        if self.state is State.COMPLETING:
+        if self.state is ClassicGroupState.COMPLETING:
             raise RebalanceInProgressError
         self.touch(member, now)
 
@@ -272,7 +276,7 @@ class ClassicGroup:
 
     def check_offset_delete(self) -> None:
         """Raise NonEmptyGroupError where the broker cannot know which topics the members read."""
-        if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
+        if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise NonEmptyGroupError
 
     def subscribed(self) -> Subscribed:
@@ -288,7 +292,7 @@ class ClassicGroup:
             return commit_ms  # a consumer that manages by itself and only stores its offsets here
         if self.is_empty:
             return self.empty_since_ms if self.empty_since_ms >= 0 else commit_ms
-        if self.state is State.STABLE and self.protocol_type == CONSUMER:
+        if self.state is ClassicGroupState.STABLE and self.protocol_type == CONSUMER:
             return commit_ms
         return None
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.group.classic.rebalance import Rebalance, interrupt, join_error, joined_answer, synced_answer
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.runtime.deadline_queue import NEVER
@@ -128,11 +128,11 @@ class ClassicGroups:
         """Heartbeat: raises what the member has to do about it."""
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             raise UnknownMemberIdError
         group.check_generation(request.generation_id)
         group.touch(member, self._clock.monotonic())
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             raise RebalanceInProgressError
 
     def leave(self, request: LeaveGroupRequest, version: int, future: ResponseFuture) -> CoordinatorResult:
@@ -161,7 +161,7 @@ class ClassicGroups:
             group.sync_deadline = NEVER
             for member in [m for m in group.members.values() if not m.synced]:
                 self._rebalance.remove(group, member, result)
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             self._rebalance.try_complete(group, result)
         group.look_at_timers()
         return result
@@ -181,7 +181,7 @@ class ClassicGroups:
         if not group_id:
             raise InvalidGroupIdError
         group = self._classic(group_id)
-        if group is None or group.state is State.DEAD:
+        if group is None or group.state is ClassicGroupState.DEAD:
             raise UnknownMemberIdError
         return group
 
@@ -225,7 +225,9 @@ class ClassicGroups:
             return
         member = group.member_of(member_id, join.request.group_instance_id)
         # the leader of a stable group joins again to have everything assigned anew
-        settled = group.state is State.COMPLETING or (group.state is State.STABLE and group.leader != member_id)
+        settled = group.state is ClassicGroupState.COMPLETING or (
+            group.state is ClassicGroupState.STABLE and group.leader != member_id
+        )
         if settled and member.protocols == join.offered:
             group.touch(member, self._clock.monotonic())
             result.respond(join.future, joined_answer(group, member))
@@ -258,7 +260,7 @@ class ClassicGroups:
         group.rename(member, join.new_id)
         # What a restarted member offers differs in its generation at least; only another choice has to be agreed on
         group.offer(member, join.offered)
-        if group.state is not State.STABLE or group.choose_protocol() != group.protocol:
+        if group.state is not ClassicGroupState.STABLE or group.choose_protocol() != group.protocol:
             self._await_join(group, member, join, result)
             return
         self._refresh(group, member, join)
@@ -276,7 +278,7 @@ class ClassicGroups:
             result.respond(member.awaiting_join, join_error(RebalanceInProgressError(), member.id))
         self._refresh(group, member, join)
         member.awaiting_join = join.future
-        if group.state is not State.PREPARING:
+        if group.state is not ClassicGroupState.PREPARING:
             self._rebalance.prepare(group, result)
         self._rebalance.try_complete(group, result)
 
@@ -294,7 +296,7 @@ class ClassicGroups:
         if len(group.members) < self._config.group_max_size:
             return
         member = group.members.get(member_id)
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             known, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
         else:
             known, size = member is not None, len(group.members)
@@ -315,13 +317,13 @@ class ClassicGroups:
             if given is not None and given != known:
                 raise InconsistentGroupProtocolError
         now = self._clock.monotonic()
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             raise UnknownMemberIdError
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             raise RebalanceInProgressError
         group.touch(member, now)
         member.synced = True
-        if group.state is State.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             result.respond(future, synced_answer(group, member))
             return
         if member.awaiting_sync is not None:
@@ -336,11 +338,11 @@ class ClassicGroups:
     def _leave_one(self, group: ClassicGroup | None, who: MemberIdentity, result: CoordinatorResult) -> MemberResponse:
         response = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
         try:
-            if group is None or group.state is State.DEAD:
+            if group is None or group.state is ClassicGroupState.DEAD:
                 raise UnknownMemberIdError
             if who.member_id in group.pending:
                 del group.pending[who.member_id]
-                if group.state is State.PREPARING:
+                if group.state is ClassicGroupState.PREPARING:
                     self._rebalance.try_complete(group, result)
                 return response
             member_id = who.member_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import (
@@ -42,14 +42,14 @@ class Rebalance:
                 member.awaiting_sync = None
                 group.touch(member, now)
         group.sync_deadline = NEVER
-        group.initial = group.state is State.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
+        group.initial = group.state is ClassicGroupState.EMPTY and self._config.group_initial_rebalance_delay_ms > 0
         group.rebalance_began = now
         group.joined_since = False
         wait = group.rebalance_timeout
         if group.initial:
             wait = min(wait, self._config.group_initial_rebalance_delay_ms / 1000)
         group.deadline = now + wait
-        group.move(State.PREPARING)
+        group.move(ClassicGroupState.PREPARING)
 
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete it if everybody has joined or the time is over."""
@@ -89,13 +89,13 @@ class Rebalance:
         if not joined:
             group.protocol = group.leader = None
             group.empty_since_ms = self._clock.now_ms()
-            group.move(State.EMPTY)
+            group.move(ClassicGroupState.EMPTY)
             result.records.append(records.group_record(group, self._clock.now_ms()))
             return
         if group.leader is None or group.members[group.leader].awaiting_join is None:
             group.leader = joined[0].id
         group.protocol = group.choose_protocol()
-        group.move(State.COMPLETING)
+        group.move(ClassicGroupState.COMPLETING)
         group.sync_deadline = now + group.rebalance_timeout
         for member in joined:
             assert member.awaiting_join is not None
@@ -107,7 +107,7 @@ class Rebalance:
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], result: CoordinatorResult) -> None:
         """The leader has decided: everybody who waits is told its part."""
         now = self._clock.monotonic()
-        group.move(State.STABLE)
+        group.move(ClassicGroupState.STABLE)
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         result.records.append(records.group_record(group, self._clock.now_ms()))
@@ -127,9 +127,9 @@ class Rebalance:
         if member.awaiting_sync is not None:
             result.respond(member.awaiting_sync, SyncGroupResponse(error_code=code_of(unknown), protocol_name=None))
         group.remove(member.id)
-        if group.state in (State.STABLE, State.COMPLETING):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING):
             self.prepare(group, result)
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             if not group.members and not group.pending:
                 group.initial = False
             self.try_complete(group, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.runtime.result import Record
 from ottla.model import TopicPartition
 from ottla.protocol.messages.group_records import (
@@ -90,7 +90,7 @@ def read_group(group_id: str, value: bytes, now: float) -> ClassicGroup:
     v = decode_versioned(GroupMetadataValue, value)
     group = ClassicGroup(
         group_id,
-        state=State.STABLE if v.members else State.EMPTY,
+        state=ClassicGroupState.STABLE if v.members else ClassicGroupState.EMPTY,
         generation=v.generation,
         protocol_type=v.protocol_type or None,
         protocol=v.protocol,

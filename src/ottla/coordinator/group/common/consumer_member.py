@@ -57,24 +57,30 @@ class Classic(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """A member. An empty regular expression is none; a rebalance timeout of -1 has not been told."""
+class ModernMember:
+    """What members of consumer groups and share groups have in common. Kafka's `ModernGroupMember`."""
 
     id: str
-    instance_id: str | None = None
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    regex: str = ""
-    rebalance_timeout_ms: int = -1
-    assignor: str | None = None
-    classic: Classic | None = None
-
     epoch: int = JOINING
     previous_epoch: int = LEFT
-    state: MemberState = MemberState.STABLE
     assigned: Assignment = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember(ModernMember):
+    """A member of a consumer group. Without a regular expression `regex` is empty."""
+
+    instance_id: str | None = None
+    regex: str = ""
+    rebalance_timeout_ms: int = -1
+    """-1: the member has not sent it yet."""
+    assignor: str | None = None
+    classic: Classic | None = None
+    state: MemberState = MemberState.STABLE
     revoking: Assignment = NOTHING
 
     @property

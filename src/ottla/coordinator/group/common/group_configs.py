@@ -14,7 +14,7 @@ HEARTBEAT_INTERVAL = "heartbeat.interval.ms"
 RECORD_LOCK_DURATION = "record.lock.duration.ms"
 
 
-class GroupOptions:
+class GroupConfigs:
     """Those of one kind of groups; looked up as they are now, since they can be set while the group lives."""
 
     def __init__(self, kind: str, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, ConsumerMember, TopicIdPartition
-from ottla.coordinator.group.common.group import Committer, Subscribed
+from ottla.coordinator.group.common.consumer_member import ConsumerMember, TopicIdPartition
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.group.common.modern_group import ModernGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.errors import (
     FencedInstanceIdError,
@@ -25,13 +26,12 @@ from ottla.errors import (
     UnsupportedVersionError,
 )
 
-TYPE = "consumer"
 EPOCHS_SINCE = 9
 """OffsetCommit version that carries a member's epoch."""
 
 
-class State(StrEnum):
-    """Kafka's names for what a group is doing."""
+class ConsumerGroupState(StrEnum):
+    """Kafka's names of the states."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -64,15 +64,11 @@ class ResolvedRegex:
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
-    """A group. Epochs never go back."""
+class ConsumerGroup(ModernGroup[ConsumerMember]):
+    """A consumer group. `timers` and `evaluated_topics` are not in the log."""
 
-    id: str
-    epoch: int = 0
-    metadata_hash: int = 0
-    target_epoch: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    targets: dict[str, Assignment] = field(default_factory=dict)
+    TYPE = "consumer"
+
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
@@ -82,39 +78,18 @@ class ConsumerGroup:
     """Whether Kafka before 4.1 left a record of the topics, which the hash has replaced."""
 
     timers: dict[str, Timers] = field(default_factory=dict)
-    seen: dict[str, object] = field(default_factory=dict)
+    evaluated_topics: dict[str, object] = field(default_factory=dict)
     """The cluster's topics for which hash and regular expressions were last worked out; by expression where each member
     works out its own."""
 
     @property
-    def type(self) -> str:
-        """Kafka's name for this kind of group."""
-        return TYPE
-
-    @property
-    def protocol_type(self) -> str:
-        """What the members have in common."""
-        return TYPE
-
-    @property
-    def state(self) -> State:
-        """What it is doing."""
+    def state_name(self) -> ConsumerGroupState:
         if not self.members:
-            return State.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
-            return State.ASSIGNING
-        there = all(m.is_reconciled(self.target_epoch) for m in self.members.values())
-        return State.STABLE if there else State.RECONCILING
-
-    @property
-    def state_name(self) -> str:
-        """Kafka's name for what it is doing."""
-        return self.state
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
+            return ConsumerGroupState.ASSIGNING
+        reconciled = all(m.is_reconciled(self.target_epoch) for m in self.members.values())
+        return ConsumerGroupState.STABLE if reconciled else ConsumerGroupState.RECONCILING
 
     def copy(self) -> ConsumerGroup:
         """A group to try a change on."""
@@ -154,10 +129,6 @@ class ConsumerGroup:
             if self.owners.get(partition) == member.id:
                 del self.owners[partition]
 
-    def target_of(self, member: ConsumerMember) -> Assignment:
-        """What the member is to read in the end."""
-        return self.targets.get(member.id, NOTHING)
-
     def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """The member that a request speaks for."""
         if instance_id is not None:
@@ -168,19 +139,12 @@ class ConsumerGroup:
                 raise FencedInstanceIdError(
                     f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
                 )
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
-        return member
+        return self.member(member_id)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Names of the topics that a member subscribed to."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved is not None else member.topics
-
-    def topics(self) -> frozenset[str]:
-        """Names of the topics that any member subscribed to."""
-        return frozenset().union(*(self.topics_of(m) for m in self.members.values()))
 
     def all_classic_but(self, member_ids: set[str]) -> bool:
         """Whether all others, of whom there are some, speak the classic protocol."""
@@ -206,10 +170,6 @@ class ConsumerGroup:
 
     def check_offset_delete(self) -> None:
         """Offsets of topics that no member reads can always be deleted."""
-
-    def subscribed(self) -> Subscribed:
-        """Which topics the group reads."""
-        return self.topics().__contains__
 
     def retained_since(self, commit_ms: int) -> int | None:
         """The retention of an offset counts from its commit, if no member reads its topic."""

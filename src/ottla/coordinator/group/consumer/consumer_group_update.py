@@ -89,7 +89,7 @@ class ConsumerGroupUpdate:
         for expression in sorted(self.group.regexes.keys() - wanted):
             self._write(records.regex_record(self.group.id, expression, None))
             del self.group.regexes[expression]
-            self.live.seen.pop(expression, None)
+            self.live.evaluated_topics.pop(expression, None)
 
     def is_outdated(self, sight: Sight, max_age_ms: int) -> bool:
         """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""

@@ -27,7 +27,8 @@ from ottla.coordinator.group.common.consumer_member import (
     flat,
 )
 from ottla.coordinator.group.common.group import Group
-from ottla.coordinator.group.common.group_configs import CONSUMER, GroupOptions
+from ottla.coordinator.group.common.group_configs import CONSUMER
+from ottla.coordinator.group.common.modern_group import ModernGroups, check_not_blank, described
 from ottla.coordinator.group.consumer import regex
 from ottla.coordinator.group.consumer.assignors.spec import Assignor
 from ottla.coordinator.group.consumer.assignors.table import ASSIGNORS
@@ -43,10 +44,8 @@ from ottla.errors import (
     GroupMaxSizeReachedError,
     IllegalStateError,
     InvalidRequestError,
-    KafkaError,
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
-    code_of,
 )
 from ottla.protocol.messages import consumer_group_heartbeat as m
 
@@ -54,8 +53,8 @@ OWN_IDS_SINCE = 1
 """ConsumerGroupHeartbeat version from which members make their own ids (KIP-1082)."""
 
 
-class ConsumerGroups:
-    """The KIP-848 groups of one coordinator; `by_id` holds groups of both kinds."""
+class ConsumerGroups(ModernGroups):
+    """The consumer groups of one coordinator."""
 
     def __init__(
         self,
@@ -63,31 +62,25 @@ class ConsumerGroups:
         clock: Clock,
         image: Callable[[], ClusterImage],
         by_id: MutableMapping[str, Group],
-        conversion: GroupMigration,
+        migration: GroupMigration,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._image = image
-        self._by_id = by_id
-        self._conversion = conversion
+        super().__init__(CONSUMER, config, clock, image, by_id)
+        self._migration = migration
         self._timers: dict[str, dict[str, Timers]] = {}
         self._hides_topics = bool(config.authorizer_class_name)
-        self.options = GroupOptions(CONSUMER, config, image)
 
     def heartbeat(
         self, request: m.ConsumerGroupHeartbeatRequest, version: int, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
-        """ConsumerGroupHeartbeat: join, stay or leave."""
-        result = CoordinatorResult()
-        try:
+        """Handle ConsumerGroupHeartbeat: a member joins, stays or leaves."""
+
+        def handle(result: CoordinatorResult) -> m.ConsumerGroupHeartbeatResponse:
             self._check(request, version)
-            leaves = request.member_epoch in (LEFT, LEFT_FOR_A_WHILE)
-            answer = self._leave(request, result) if leaves else self._beat(request, client, result)
-        except KafkaError as error:
-            answer = m.ConsumerGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
-            result = CoordinatorResult()
-        result.respond(future, answer)
-        return result
+            if request.member_epoch in (LEFT, LEFT_FOR_A_WHILE):
+                return self._leave(request, result)
+            return self._heartbeat(request, client, result)
+
+        return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
         """Throw out who was silent, did not give up its partitions, or did not join or sync in time."""
@@ -184,11 +177,11 @@ class ConsumerGroups:
         sight = Sight(after.regex, sees or _nothing) if self._hides_topics else None
         key = "" if sight is None else sight.expression
         changed = before is None or (before.topics, before.regex) != (after.topics, after.regex)
-        looks = changed or draft.live.seen.get(key) is not image.topics
+        looks = changed or draft.live.evaluated_topics.get(key) is not image.topics
         if looks or (sight is not None and draft.is_outdated(sight, max_age_ms)):
             changed |= draft.look_at_topics(max_age_ms) if sight is None else draft.look_for(sight, max_age_ms)
             if not changed and not draft.records:
-                draft.live.seen[key] = image.topics
+                draft.live.evaluated_topics[key] = image.topics
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
@@ -202,8 +195,8 @@ class ConsumerGroups:
         """Members are gone: the group has to be assigned anew, or is a classic one from now on."""
         if not member_ids:
             return
-        if self._conversion.can_downgrade(group, member_ids):
-            self._conversion.downgrade(group, member_ids, result)
+        if self._migration.can_downgrade(group, member_ids):
+            self._migration.downgrade(group, member_ids, result)
             return
         draft = self.draft(group)
         for member_id in sorted(member_ids):
@@ -217,12 +210,9 @@ class ConsumerGroups:
 
     def _check(self, request: m.ConsumerGroupHeartbeatRequest, version: int) -> None:
         epoch = request.member_epoch
-        named = [("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id)]
+        check_not_blank(GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id)
         if version >= OWN_IDS_SINCE or epoch > JOINING or epoch == LEFT:
-            named.append(("MemberId", request.member_id))
-        for name, value in named:
-            if value is not None and not value.strip():
-                raise InvalidRequestError(f"{name} can't be empty.")
+            check_not_blank(MemberId=request.member_id)
         if epoch == JOINING:
             _check_join(request)
         elif epoch == LEFT_FOR_A_WHILE:
@@ -238,7 +228,7 @@ class ConsumerGroups:
         if request.subscribed_topic_regex:
             regex.check(request.subscribed_topic_regex)
 
-    def _beat(
+    def _heartbeat(
         self, request: m.ConsumerGroupHeartbeatRequest, client: Client, result: CoordinatorResult
     ) -> m.ConsumerGroupHeartbeatResponse:
         draft = self._draft_for(request)
@@ -248,15 +238,15 @@ class ConsumerGroups:
         owned = None if request.topic_partitions is None else flat(request.topic_partitions)
         before = self._member(draft, request, member_id, owned)
         member = self.advance(draft, _described(before, request, client), owned, client.sees)
-        self.touch(group_id, member_id, self.options.session_timeout_ms(group_id))
+        self.touch(group_id, member_id, self.configs.session_timeout_ms(group_id))
         result.records += draft.records
         upgraded = self._by_id.get(group_id)
         if isinstance(upgraded, ClassicGroup):
-            self._conversion.interrupt(upgraded, result)
+            self._migration.interrupt(upgraded, result)
         answer = m.ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self.options.heartbeat_interval_ms(group_id),
+            heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group_id),
         )
         if joins or _is_full(request) or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
@@ -274,7 +264,7 @@ class ConsumerGroups:
             return self.draft(ConsumerGroup(group_id))
         if not isinstance(group, ClassicGroup):
             raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
-        new, written = self._conversion.upgrade(group)
+        new, written = self._migration.upgrade(group)
         return ConsumerGroupUpdate(new, self._image(), self._clock.now_ms(), written)
 
     def _member(
@@ -310,7 +300,7 @@ class ConsumerGroups:
     def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         timers = group.timers.get(member.id)
         if timers is None:
-            told = self.options.session_timeout_ms(group.id)
+            told = self.configs.session_timeout_ms(group.id)
             timers = self.touch(group.id, member.id, member.classic.session_timeout_ms if member.classic else told)
         gives_up = member.state is MemberState.UNREVOKED and member.classic is None
         timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
@@ -345,19 +335,15 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -
 
 
 def _described(member: ConsumerMember, request: m.ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
-    """The member with what the request says; what it leaves out stays."""
-    names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
-    timeout = request.rebalance_timeout_ms
-    return replace(
+    timeout, expression = request.rebalance_timeout_ms, request.subscribed_topic_regex
+    return described(
         member,
+        request,
+        client,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
         assignor=member.assignor if request.server_assignor is None else request.server_assignor,
-        topics=member.topics if names is None else frozenset(names),
         regex=member.regex if expression is None else expression,
-        client_id=client.id,
-        client_host=client.host,
         classic=None,
     )
 

@@ -6,27 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Classic, ConsumerMember, MemberState, flat
+from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
 from ottla.coordinator.group.common.record_serde import RecordTable, Row
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.protocol.messages import consumer_group_records as c
 
 
-def _put_epoch(group: ConsumerGroup, _key: Any, value: c.ConsumerGroupMetadataValue | None) -> None:
-    if value is not None:
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-
-
-def _put_topics(group: ConsumerGroup, _key: Any, value: object) -> None:
+def _apply_topics(group: ConsumerGroup, _key: Any, value: object) -> None:
     group.has_topics_record = value is not None
 
 
-def _put_target_epoch(
-    group: ConsumerGroup, _key: Any, value: c.ConsumerGroupTargetAssignmentMetadataValue | None
-) -> None:
-    group.target_epoch = LEFT if value is None else value.assignment_epoch
-
-
-def _put_regex(
+def _apply_regex(
     group: ConsumerGroup,
     key: c.ConsumerGroupRegularExpressionKey,
     value: c.ConsumerGroupRegularExpressionValue | None,
@@ -38,7 +28,7 @@ def _put_regex(
         group.regexes[key.regular_expression] = found
 
 
-def _put_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMetadataValue | None) -> None:
+def _apply_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMetadataValue | None) -> None:
     if value is None:
         group.remove(key.member_id)
         return
@@ -62,14 +52,7 @@ def _put_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMeta
     )
 
 
-def _put_target(group: ConsumerGroup, key: Any, value: c.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
-    if value is None:
-        group.targets.pop(key.member_id, None)
-    else:
-        group.targets[key.member_id] = flat(value.topic_partitions)
-
-
-def _put_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+def _apply_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
     old = group.members.get(key.member_id)
     if value is None:
         if old is not None:
@@ -89,20 +72,20 @@ def _put_current(group: ConsumerGroup, key: Any, value: c.ConsumerGroupCurrentMe
 
 _TABLE = RecordTable(
     {
-        c.METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, _put_epoch),
+        c.METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupMetadataValue, apply_epoch),
         # Only that it is there matters, so its value is not read: a tombstone follows with the next epoch
-        c.PARTITION_METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _put_topics),
-        c.MEMBER_KEY: Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _put_member),
+        c.PARTITION_METADATA_KEY: Row(c.ConsumerGroupMetadataKey, c.ConsumerGroupPartitionMetadataValue, _apply_topics),
+        c.MEMBER_KEY: Row(c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupMemberMetadataValue, _apply_member),
         c.TARGET_METADATA_KEY: Row(
-            c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, _put_target_epoch
+            c.ConsumerGroupMetadataKey, c.ConsumerGroupTargetAssignmentMetadataValue, apply_target_epoch
         ),
         c.TARGET_MEMBER_KEY: Row(
-            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, _put_target
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupTargetAssignmentMemberValue, apply_target
         ),
         c.CURRENT_MEMBER_KEY: Row(
-            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _put_current
+            c.ConsumerGroupMemberMetadataKey, c.ConsumerGroupCurrentMemberAssignmentValue, _apply_current
         ),
-        c.REGEX_KEY: Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _put_regex),
+        c.REGEX_KEY: Row(c.ConsumerGroupRegularExpressionKey, c.ConsumerGroupRegularExpressionValue, _apply_regex),
     },
     end=c.METADATA_KEY,
 )

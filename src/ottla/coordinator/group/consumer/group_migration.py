@@ -12,7 +12,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, Member, State
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from ottla.coordinator.group.classic.classic_groups import ClassicGroups
 from ottla.coordinator.group.classic.rebalance import interrupt
 from ottla.coordinator.group.classic.subscriptions import CONSUMER, assignment_bytes
@@ -48,7 +48,7 @@ class GroupMigration:
         """The KIP-848 group that takes the place of a classic one, and the records that make it."""
         written = [records.group_tombstone(group.id)]
         new = ConsumerGroup(group.id)
-        if group.state is State.EMPTY:  # ids that were handed out are good in the new group, too
+        if group.state is ClassicGroupState.EMPTY:  # ids that were handed out are good in the new group, too
             return new, written
         if self._config.group_consumer_migration_policy not in UP or group.protocol_type != CONSUMER:
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
@@ -83,7 +83,7 @@ class GroupMigration:
 
     def classic_group(self, group: ConsumerGroup, leaving: set[str]) -> ClassicGroup:
         """The classic group of the members that stay, each with its target as its assignment."""
-        new = ClassicGroup(group.id, state=State.STABLE, generation=group.epoch, protocol_type=CONSUMER)
+        new = ClassicGroup(group.id, state=ClassicGroupState.STABLE, generation=group.epoch, protocol_type=CONSUMER)
         for member in group.members.values():
             if member.id not in leaving:
                 new.add(self._classic_member(member))

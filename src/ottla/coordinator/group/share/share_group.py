@@ -1,6 +1,6 @@
-"""One share group: its members, and what each of them is to read. Several members may read the same partition.
+"""One share group: its members, and the partitions that each one reads. Several members may read the same partition.
 
-Nothing has to be given up before it is assigned, so a member is where its target is as soon as it is told.
+No member has to revoke a partition before another one gets it, so a member is at its target with its next heartbeat.
 """
 
 from __future__ import annotations
@@ -8,41 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment
-from ottla.coordinator.group.common.group import Committer, Subscribed
+from ottla.coordinator.group.common.consumer_member import ModernMember
+from ottla.coordinator.group.common.group import Committer
+from ottla.coordinator.group.common.modern_group import ModernGroup
 from ottla.coordinator.runtime.deadline_queue import NEVER
-from ottla.errors import FencedMemberEpochError, GroupIdNotFoundError, UnknownMemberIdError
-
-TYPE = "share"
+from ottla.errors import FencedMemberEpochError, GroupIdNotFoundError
 
 
-class State(StrEnum):
-    """Kafka's names for what a group is doing."""
+class ShareGroupState(StrEnum):
+    """Kafka's names of the states."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
 @dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(ModernMember):
     """A member, a frozen value."""
-
-    id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: frozenset[str] = frozenset()
-    epoch: int = 0
-    previous_epoch: int = -1
-    assigned: Assignment = NOTHING
 
     @property
     def description(self) -> tuple[object, ...]:
-        """All that the member said about itself."""
+        """The fields of a ShareGroupMemberMetadata record."""
         return self.rack_id, self.client_id, self.client_host, self.topics
 
     def check_epoch(self, epoch: int) -> None:
-        """Raise FencedMemberEpochError for another epoch; the one before is let pass, as an answer may be lost."""
+        """Raise FencedMemberEpochError unless it is the current epoch, or the last one: a response may be lost."""
         if epoch not in (self.epoch, self.previous_epoch):
             raise FencedMemberEpochError(
                 f"The share group member has epoch {epoch}, not the one known by the group coordinator ({self.epoch}). "
@@ -51,74 +41,33 @@ class ShareMember:
 
 
 @dataclass(slots=True)
-class ShareGroup:
-    """A group. Only records change it; `deadlines` (of silent members, monotonic seconds) and `seen` lie beside."""
+class ShareGroup(ModernGroup[ShareMember]):
+    """A share group. `deadlines` and `evaluated_topics` are not in the log."""
 
-    id: str
-    epoch: int = 0
-    metadata_hash: int = 0
-    target_epoch: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    targets: dict[str, Assignment] = field(default_factory=dict)
+    TYPE = "share"
+
     deadlines: dict[str, float] = field(default_factory=dict)
-    seen: object = None
+    """When the sessions of members expire, in seconds of the clock's `monotonic`."""
+    evaluated_topics: object = None
     """The cluster's topics that the group was last assigned for."""
 
     @property
-    def type(self) -> str:
-        """Kafka's name for this kind of group."""
-        return TYPE
+    def state_name(self) -> ShareGroupState:
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
-    @property
-    def protocol_type(self) -> str:
-        """What the members have in common."""
-        return TYPE
-
-    @property
-    def state(self) -> State:
-        """What it is doing."""
-        return State.STABLE if self.members else State.EMPTY
-
-    @property
-    def state_name(self) -> str:
-        """Kafka's name for what it is doing."""
-        return self.state
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody is in it."""
-        return not self.members
-
-    def topics(self) -> frozenset[str]:
-        """Names of the topics that any member subscribed to."""
-        return frozenset().union(*(m.topics for m in self.members.values()))
-
-    def member_of(self, member_id: str) -> ShareMember:
-        """The member that a request speaks for."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
-        return member
-
-    def check_commit(self, who: Committer, version: int, now: float) -> None:
-        """Share groups have no offsets to commit."""
+    def check_commit(self, committer: Committer, version: int, now: float) -> None:
+        """Raise GroupIdNotFoundError: share groups have no committed offsets."""
         raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Share groups have no offsets, which is no error."""
+        """Accept: share groups have no committed offsets, which is no error."""
 
     def check_offset_delete(self) -> None:
-        """Share groups have no offsets to delete."""
+        """Raise GroupIdNotFoundError: share groups have no committed offsets."""
         raise GroupIdNotFoundError(f"Group {self.id} is not a consumer group.")
 
-    def subscribed(self) -> Subscribed:
-        """Which topics the group reads."""
-        return self.topics().__contains__
-
     def retained_since(self, commit_ms: int) -> int | None:
-        """There are no offsets to expire."""
-        return None
+        return None  # there are no offsets to expire
 
     def next_deadline(self) -> float:
-        """When something is due without a request."""
         return min(self.deadlines.values(), default=NEVER)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment, by_topic, flat
+from ottla.coordinator.group.common.modern_group import apply_epoch, apply_target, apply_target_epoch
 from ottla.coordinator.group.common.record_serde import RecordTable, Row, record
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
 from ottla.coordinator.runtime.result import Record
@@ -63,16 +64,7 @@ def group_tombstones(group: ShareGroup) -> list[Record]:
     return [*gone, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
 
 
-def _put_epoch(group: ShareGroup, _key: Any, value: s.ShareGroupMetadataValue | None) -> None:
-    if value is not None:
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-
-
-def _put_target_epoch(group: ShareGroup, _key: Any, value: s.ShareGroupTargetAssignmentMetadataValue | None) -> None:
-    group.target_epoch = -1 if value is None else value.assignment_epoch
-
-
-def _put_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataValue | None) -> None:
+def _apply_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataValue | None) -> None:
     if value is None:
         group.members.pop(key.member_id, None)
         group.deadlines.pop(key.member_id, None)
@@ -86,14 +78,7 @@ def _put_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataVa
     )
 
 
-def _put_target(group: ShareGroup, key: Any, value: s.ShareGroupTargetAssignmentMemberValue | None) -> None:
-    if value is None:
-        group.targets.pop(key.member_id, None)
-    else:
-        group.targets[key.member_id] = flat(value.topic_partitions)
-
-
-def _put_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMemberAssignmentValue | None) -> None:
+def _apply_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMemberAssignmentValue | None) -> None:
     old = group.members.get(key.member_id)
     if value is not None:
         old = old or ShareMember(key.member_id)
@@ -109,14 +94,14 @@ def _put_current(group: ShareGroup, key: Any, value: s.ShareGroupCurrentMemberAs
 
 _TABLE = RecordTable(
     {
-        s.MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _put_member),
-        s.METADATA_KEY: Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, _put_epoch),
+        s.MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupMemberMetadataValue, _apply_member),
+        s.METADATA_KEY: Row(s.ShareGroupMetadataKey, s.ShareGroupMetadataValue, apply_epoch),
         s.TARGET_METADATA_KEY: Row(
-            s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, _put_target_epoch
+            s.ShareGroupMetadataKey, s.ShareGroupTargetAssignmentMetadataValue, apply_target_epoch
         ),
-        s.TARGET_MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, _put_target),
+        s.TARGET_MEMBER_KEY: Row(s.ShareGroupMemberMetadataKey, s.ShareGroupTargetAssignmentMemberValue, apply_target),
         s.CURRENT_MEMBER_KEY: Row(
-            s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _put_current
+            s.ShareGroupMemberMetadataKey, s.ShareGroupCurrentMemberAssignmentValue, _apply_current
         ),
     },
     end=s.METADATA_KEY,

@@ -13,7 +13,8 @@ from ottla.coordinator.group.classic.classic_groups import Client
 from ottla.coordinator.group.common.consumer_member import JOINING, LEFT, NOTHING, by_topic
 from ottla.coordinator.group.common.consumer_topics import ids_of, metadata_hash, sizes_of
 from ottla.coordinator.group.common.group import Group
-from ottla.coordinator.group.common.group_configs import SHARE, GroupOptions
+from ottla.coordinator.group.common.group_configs import SHARE
+from ottla.coordinator.group.common.modern_group import ModernGroups, check_not_blank, described
 from ottla.coordinator.group.share import share_group_records as records
 from ottla.coordinator.group.share.share_assignor import assign
 from ottla.coordinator.group.share.share_group import ShareGroup, ShareMember
@@ -22,15 +23,13 @@ from ottla.errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
-    KafkaError,
     NonEmptyGroupError,
-    code_of,
 )
 from ottla.protocol.messages import share_group_heartbeat as m
 
 
-class ShareGroups:
-    """The share groups of one coordinator; `by_id` holds groups of all kinds."""
+class ShareGroups(ModernGroups):
+    """The share groups of one coordinator."""
 
     def __init__(
         self,
@@ -39,26 +38,20 @@ class ShareGroups:
         image: Callable[[], ClusterImage],
         by_id: MutableMapping[str, Group],
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._image = image
-        self._by_id = by_id
-        self.options = GroupOptions(SHARE, config, image)
+        super().__init__(SHARE, config, clock, image, by_id)
 
     def heartbeat(
         self, request: m.ShareGroupHeartbeatRequest, client: Client, future: ResponseFuture
     ) -> CoordinatorResult:
-        """ShareGroupHeartbeat: join, stay or leave."""
-        result = CoordinatorResult()
-        try:
+        """Handle ShareGroupHeartbeat: a member joins, stays or leaves."""
+
+        def handle(result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
             _check(request)
-            leaves = request.member_epoch == LEFT
-            answer = self._leave(request, result) if leaves else self._beat(request, client, result)
-        except KafkaError as error:
-            answer = m.ShareGroupHeartbeatResponse(error_code=code_of(error), error_message=error.message)
-            result = CoordinatorResult()
-        result.respond(future, answer)
-        return result
+            if request.member_epoch == LEFT:
+                return self._leave(request, result)
+            return self._heartbeat(request, client, result)
+
+        return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
     def begin_anew(self, group_id: str) -> list[Record]:
         """A new epoch for progress that is set by hand, before the first member too; who has members keeps it."""
@@ -93,19 +86,19 @@ class ShareGroups:
         elif done.member_id in group.members and done.member_id not in group.deadlines:
             self._touch(group, done.member_id or "")
 
-    def _beat(
+    def _heartbeat(
         self, request: m.ShareGroupHeartbeatRequest, client: Client, result: CoordinatorResult
     ) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=request.member_epoch == JOINING)
         before = self._member(group, request)
-        after = _described(before, request, client)
+        after = described(before, request, client)
         new, member = self._advance(group, after)
         result.records += new
         self._touch(group, member.id)
         answer = m.ShareGroupHeartbeatResponse(
             member_id=member.id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self.options.heartbeat_interval_ms(group.id),
+            heartbeat_interval_ms=self.configs.heartbeat_interval_ms(group.id),
         )
         if request.subscribed_topic_names is not None or member.assigned != before.assigned:
             topics = [m.TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic(member.assigned)]
@@ -122,7 +115,7 @@ class ShareGroups:
         members = {**group.members, after.id: after}
         epoch, targets = group.epoch, group.targets
         changed = before is None or before.topics != after.topics
-        if changed or image.topics is not group.seen or group.epoch > group.target_epoch:
+        if changed or image.topics is not group.evaluated_topics or group.epoch > group.target_epoch:
             names = frozenset().union(*(member.topics for member in members.values()))
             found = metadata_hash(names, image)
             if changed or found != group.metadata_hash:
@@ -135,7 +128,7 @@ class ShareGroups:
                 written += [records.target_record(group.id, member_id, target) for member_id, target in new.items()]
                 written.append(records.target_epoch_record(group.id, epoch, self._clock.now_ms()))
             if not written:
-                group.seen = image.topics
+                group.evaluated_topics = image.topics
         target = targets.get(after.id, NOTHING)
         if (after.epoch, after.assigned) != (epoch, target):
             after = replace(after, previous_epoch=after.epoch, epoch=epoch, assigned=target)
@@ -152,7 +145,7 @@ class ShareGroups:
 
     def _member(self, group: ShareGroup, request: m.ShareGroupHeartbeatRequest) -> ShareMember:
         if request.member_epoch != JOINING:
-            member = group.member_of(request.member_id)
+            member = group.member(request.member_id)
             member.check_epoch(request.member_epoch)
             return member
         size = self._config.group_share_max_size
@@ -162,7 +155,7 @@ class ShareGroups:
 
     def _leave(self, request: m.ShareGroupHeartbeatRequest, result: CoordinatorResult) -> m.ShareGroupHeartbeatResponse:
         group = self._group(request.group_id, joins=False)
-        result.records += self._removed(group, {group.member_of(request.member_id).id})
+        result.records += self._removed(group, {group.member(request.member_id).id})
         return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
 
     def _removed(self, group: ShareGroup, gone: set[str]) -> list[Record]:
@@ -172,26 +165,12 @@ class ShareGroups:
         return [*tombstones, records.epoch_record(group.id, group.epoch + 1, found)]
 
     def _touch(self, group: ShareGroup, member_id: str) -> None:
-        group.deadlines[member_id] = self._clock.monotonic() + self.options.session_timeout_ms(group.id) / 1000
+        group.deadlines[member_id] = self._clock.monotonic() + self.configs.session_timeout_ms(group.id) / 1000
 
 
 def _check(request: m.ShareGroupHeartbeatRequest) -> None:
-    named = (("GroupId", request.group_id), ("MemberId", request.member_id), ("RackId", request.rack_id))
-    for name, value in named:
-        if value is not None and not value.strip():
-            raise InvalidRequestError(f"{name} can't be empty.")
+    check_not_blank(GroupId=request.group_id, MemberId=request.member_id, RackId=request.rack_id)
     if request.member_epoch == JOINING and not request.subscribed_topic_names:
         raise InvalidRequestError("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEFT:
         raise InvalidRequestError("MemberEpoch is invalid.")
-
-
-def _described(member: ShareMember, request: m.ShareGroupHeartbeatRequest, client: Client) -> ShareMember:
-    names = request.subscribed_topic_names
-    return replace(
-        member,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        topics=member.topics if names is None else frozenset(names),
-        client_id=client.id,
-        client_host=client.host,
-    )

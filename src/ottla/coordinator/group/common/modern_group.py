@@ -1,0 +1,145 @@
+"""What consumer groups and share groups have in common. Kafka's `ModernGroup` and `ModernGroupMember`.
+
+A change bumps the group's epoch, a target assignment is made for it, and the members move to their targets. Only
+records change a group: a decision writes them, and replay applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ottla.clock import Clock
+from ottla.cluster.image.cluster_image import ClusterImage
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.common.consumer_member import LEFT, NOTHING, Assignment, ModernMember, flat
+from ottla.coordinator.group.common.group import Group, Subscribed
+from ottla.coordinator.group.common.group_configs import GroupConfigs
+from ottla.coordinator.runtime.result import CoordinatorResult, ResponseFuture
+from ottla.errors import InvalidRequestError, KafkaError, UnknownMemberIdError, code_of
+from ottla.protocol.message import Response
+
+M = TypeVar("M", bound=ModernMember)
+R = TypeVar("R", bound=Response)
+
+
+@dataclass(slots=True)
+class ModernGroup(Generic[M]):
+    """A group with epochs, which never decrease."""
+
+    TYPE: ClassVar[str]
+
+    id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    members: dict[str, M] = field(default_factory=dict)
+    targets: dict[str, Assignment] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return self.TYPE
+
+    @property
+    def protocol_type(self) -> str:
+        return self.TYPE
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def target_of(self, member: M) -> Assignment:
+        """Return the member's target assignment."""
+        return self.targets.get(member.id, NOTHING)
+
+    def member(self, member_id: str) -> M:
+        """Return a member. Raises UnknownMemberIdError."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.id}.")
+        return member
+
+    def topics_of(self, member: M) -> frozenset[str]:
+        """Return the names of the topics that a member subscribes to."""
+        return member.topics
+
+    def topics(self) -> frozenset[str]:
+        """Return the names of the topics that any member subscribes to."""
+        return frozenset().union(*map(self.topics_of, self.members.values()))
+
+    def subscribed(self) -> Subscribed:
+        return self.topics().__contains__
+
+
+class ModernGroups:
+    """The groups of one type of one coordinator; `by_id` has groups of all types."""
+
+    def __init__(
+        self,
+        group_type: str,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], ClusterImage],
+        by_id: MutableMapping[str, Group],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._by_id = by_id
+        self.configs = GroupConfigs(group_type, config, image)
+
+    def _respond(
+        self, future: ResponseFuture, response_class: type[R], handle: Callable[[CoordinatorResult], R]
+    ) -> CoordinatorResult:
+        """Handle a heartbeat. If that fails, the response has the error, and nothing is written."""
+        result = CoordinatorResult()
+        try:
+            response = handle(result)
+        except KafkaError as error:
+            result = CoordinatorResult()
+            response = response_class(error_code=code_of(error), error_message=error.message)  # type: ignore[call-arg]
+        result.respond(future, response)
+        return result
+
+
+def check_not_blank(**fields: str | None) -> None:
+    """Raise InvalidRequestError for a field that is set and blank."""
+    for name, value in fields.items():
+        if value is not None and not value.strip():
+            raise InvalidRequestError(f"{name} can't be empty.")
+
+
+def described(member: M, request: Any, client: Any, **changes: Any) -> M:
+    """Return the member with the fields of a heartbeat; those that the request leaves out stay."""
+    names = request.subscribed_topic_names
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        topics=member.topics if names is None else frozenset(names),
+        client_id=client.id,
+        client_host=client.host,
+        **changes,
+    )
+
+
+# Replay
+
+
+def apply_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
+    """Apply a ConsumerGroupMetadata or ShareGroupMetadata record."""
+    if value is not None:
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def apply_target_epoch(group: ModernGroup[Any], _key: Any, value: Any) -> None:
+    """Apply a TargetAssignmentMetadata record."""
+    group.target_epoch = LEFT if value is None else value.assignment_epoch
+
+
+def apply_target(group: ModernGroup[Any], key: Any, value: Any) -> None:
+    """Apply a TargetAssignmentMember record."""
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = flat(value.topic_partitions)
