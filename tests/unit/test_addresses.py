@@ -96,7 +96,7 @@ def test_acl_that_denies_a_host_holds_on_a_listener_of_both_families(host: str, 
             ]
             assert found.host == spelled
         node: Any = broker
-        authorizer = node._node._services.authorizer
+        authorizer = node._node._context.authorizer
         assert not authorizer.allows(Client("User:bob", shown), ACLOperation.READ, ResourceType.TOPIC, "t")
         assert authorizer.allows(Client("User:bob", "10.9.9.9"), ACLOperation.READ, ResourceType.TOPIC, "t")
 

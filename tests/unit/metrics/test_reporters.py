@@ -22,7 +22,7 @@ def test_prometheus_names_are_those_of_kafkas_jmx_exporter() -> None:
         if client == "a":
             sensor.record(2)
     assert reporter.text() == (
-        "# HELP kafka_producer_kafka_metrics_count_count How many metrics there are.\n"
+        "# HELP kafka_producer_kafka_metrics_count_count Number of metrics.\n"
         "# TYPE kafka_producer_kafka_metrics_count_count gauge\n"
         'kafka_producer_kafka_metrics_count_count{client_id="a"} 4.0\n'
         'kafka_producer_kafka_metrics_count_count{client_id="b\\"\\n"} 4.0\n'
