@@ -24,7 +24,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from fuzz.damage import damaged
-from ottla.broker.apis import SERVED
+from ottla.broker.apis import SUPPORTED_APIS
 from ottla.broker.main import BrokerNode
 from ottla.config.broker import BrokerConfig
 from ottla.protocol.fields import FIXED, Field
@@ -72,8 +72,8 @@ class Complaints(logging.Handler):
 
 def request(r: random.Random) -> bytes:
     """A frame with a request of any API and version."""
-    row = r.choice([row for row in SERVED if row.name not in LEFT_OUT])
-    version = r.randint(row.first, row.last)
+    row = r.choice([row for row in SUPPORTED_APIS if row.name not in LEFT_OUT])
+    version = r.choice(row.versions(in_cluster=True))
     body = bytearray()
     encode_request_header(body, row.api.key, version, r.randrange(2**31), r.choice(("c", "", None, "x" * 300)))
     with contextlib.suppress(Exception):  # values that a field cannot hold: the frame ends there

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ottla.broker.apis import LEFT_OUT, SERVED, Served
+from ottla.broker.apis import SUPPORTED_APIS, ApiEntry, unsupported_apis
 from ottla.broker.config.config_entries import text_of
 from ottla.cli.main import all_commands
 from ottla.client.admin.core import AdminCore
@@ -62,24 +62,35 @@ def without_effect() -> str:
     return table(("option", "why"), ((f"`{name}`", why) for name, why in sorted(AdminConfig.no_effect.items())))
 
 
-def _needs(row: Served) -> str:
+def _needs(row: ApiEntry) -> str:
     """What a client needs for an API as a whole."""
-    if row.brokers_from is None:
-        return "" if row.needs is None else row.needs.name
-    return "a broker of this cluster" + (f" (from version {row.brokers_from} on)" if row.brokers_from else "")
+    if row.inter_broker_since is None:
+        operation = row.required_cluster_operation
+        return "" if operation is None else operation.name
+    return "a broker of this cluster" + (
+        f" (from version {row.inter_broker_since} on)" if row.inter_broker_since else ""
+    )
+
+
+def _versions(row: ApiEntry) -> str:
+    versions = row.versions(in_cluster=True)
+    return f"{versions[0]}-{versions[-1]}"
 
 
 def served() -> str:
-    """What the broker answers."""
+    """The APIs that the broker supports."""
     return table(
         ("key", "API", "versions", "needs of the cluster"),
-        ((row.api.key, row.name, f"{row.first}-{row.last}", _needs(row)) for row in SERVED),
+        ((row.api.key, row.name, _versions(row), _needs(row)) for row in SUPPORTED_APIS),
     )
 
 
 def not_served() -> str:
     """Kafka's other APIs, and why they are not answered."""
-    return table(("APIs", "why"), ((", ".join(names), why) for why, names in LEFT_OUT))
+    names: dict[str, list[str]] = {}
+    for name, reason in unsupported_apis().items():
+        names.setdefault(reason, []).append(name)
+    return table(("APIs", "why"), ((", ".join(some), reason) for reason, some in names.items()))
 
 
 def commands() -> str:

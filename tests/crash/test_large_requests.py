@@ -15,7 +15,7 @@ import pytest
 from tests.unit.broker.asking import Asker, with_broker
 from tests.unit.broker.large_requests import array_paths, large
 
-from ottla.broker.apis import SERVED, Served
+from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.errors import KafkaError
 from ottla.net.server.connection import HangupError
@@ -69,21 +69,18 @@ async def send(client: Asker, frame: bytearray) -> None:
         pass
 
 
-def cases(row: Served) -> list[tuple[int, tuple[str, ...]]]:
-    last = row.last_served(in_cluster=False)
-    return [(v, path) for v in range(row.first, last + 1) for path in array_paths(row.api.request, v)]
+def cases(row: ApiEntry) -> list[tuple[int, tuple[str, ...]]]:
+    return [(v, path) for v in row.versions(in_cluster=False) for path in array_paths(row.api.request, v)]
 
 
-ROWS = [
-    row for row in SERVED if row.name not in NEVER and row.last_served(in_cluster=False) >= row.first and cases(row)
-]
+ROWS = [row for row in SUPPORTED_APIS if row.name not in NEVER and cases(row)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_request_with_many_items_in_any_version_does_not_stall_others(row: Served, tmp_path: Path) -> None:
+def test_request_with_many_items_in_any_version_does_not_stall_others(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         slow = []
-        items = min(ITEMS, row.most)
+        items = min(ITEMS, row.max_items)
         for version, path in cases(row):
             for distinct in (True, False):
                 few, frame = (
@@ -102,13 +99,13 @@ def test_request_with_many_items_in_any_version_does_not_stall_others(row: Serve
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: Served, tmp_path: Path) -> None:
+def test_largest_request_does_not_stall_others_and_leaves_little_behind(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        version = row.last_served(in_cluster=False)
+        version = row.versions(in_cluster=False)[-1]
         slow = []
         for path in (path for v, path in cases(row) if v == version):
             # as many items as are accepted, without and with items of their own
-            items = [row.most - 100, row.most // 4]
+            items = [row.max_items - 100, row.max_items // 4]
             frames = [client.frame(large(row.api.request, version, path, n, distinct=True), version) for n in items]
             await send(client, client.frame(large(row.api.request, version, path, 20, distinct=True), version))
             for frame in frames:

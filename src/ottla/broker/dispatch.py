@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Generator, Sequence
 from typing import Any, TypeVar, cast
 
-from ottla.broker.apis import BY_KEY, Handler, Served
+from ottla.broker.apis import BY_KEY, ApiEntry, Handler
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.quotas.request_quota import RequestQuotaTracker
 from ottla.broker.request_context import RequestContext
@@ -76,20 +76,20 @@ class Dispatch:
         self._quotas = broker.quotas
         self._following = broker.controller_requests
         self._in_cluster = broker.in_cluster
-        self._handlers: dict[int, tuple[Served, Handler, type[Request[Any]]]] = {}
+        self._handlers: dict[int, tuple[ApiEntry, range, Handler, type[Request[Any]]]] = {}
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
         """Answer one request."""
         began = time.perf_counter() if self._quotas.active else 0.0
         try:
             header, pos = decode_request_header(frame)
-            served, handler, request_class = self._row(header.api_key)
+            entry, versions, handler, request_class = self._row(header.api_key)
             version = header.api_version
-            if not served.first <= version <= served.last_served(in_cluster=self._in_cluster):
-                return self._other_version(header, served)
+            if version not in versions:
+                return self._other_version(header, entry)
             context = RequestContext(self.broker, connection, version, header.client_id or "")
-            most = MAX_BROKER_ITEMS if MEMBER in connection.state else served.most
-            if served.brokers_from is not None and version >= served.brokers_from:
+            most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
+            if entry.inter_broker_since is not None and version >= entry.inter_broker_since:
                 context.require_broker()  # before the body is read: a client could make that arbitrarily expensive
                 most = MAX_BROKER_ITEMS
             steps = None
@@ -104,16 +104,16 @@ class Dispatch:
         except (MalformedMessageError, UnsupportedVersionError) as error:
             raise HangupError(f"a request cannot be read: {error}") from None
         except ClusterAuthorizationFailedError as error:
-            return framed(failure(served, version, error), header)
+            return framed(failure(entry, version, error), header)
         meter = (
             RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
             if self._quotas.active
             else None
         )
         if steps is not None:
-            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, served, handler, context, meter)
+            reply: Reply | Awaitable[Reply] = self._decode_and_handle(steps, header, entry, handler, context, meter)
         else:
-            reply = self._handle(request, header, served, handler, context, meter)
+            reply = self._handle(request, header, entry, handler, context, meter)
         if meter is not None and isinstance(reply, Awaitable):
             meter.spent.pause()  # from here on its steps count
             return timed(reply, meter.spent)
@@ -123,7 +123,7 @@ class Dispatch:
         self,
         steps: Generator[None, None, Request[Any]],
         header: RequestHeader,
-        served: Served,
+        entry: ApiEntry,
         handler: Handler,
         context: RequestContext,
         meter: RequestQuotaTracker | None,
@@ -133,47 +133,45 @@ class Dispatch:
             request = await in_slices(steps)
         except MalformedMessageError as error:
             raise HangupError(f"a request cannot be read: {error}") from None
-        reply = self._handle(request, header, served, handler, context, meter)
+        reply = self._handle(request, header, entry, handler, context, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
     def _handle(
         self,
         request: Request[Any],
         header: RequestHeader,
-        served: Served,
+        entry: ApiEntry,
         handler: Handler,
         context: RequestContext,
         meter: RequestQuotaTracker | None,
     ) -> Reply | Awaitable[Reply]:
         answer: Response | Awaitable[Response | None] | None
         try:
-            if served.needs is not None:
-                context.require(served.needs, ResourceType.CLUSTER)
-            path = exceeding(request, served.parts) if served.parts else None
+            if entry.required_cluster_operation is not None:
+                context.require(entry.required_cluster_operation, ResourceType.CLUSTER)
+            path = exceeding(request, entry.parts) if entry.parts else None
             if path is not None:
-                levels = path.count(".") if served.joined is None else served.joined
-                answer = handle_in_parts(
-                    lambda part: self._start(served, handler, part, context), request, path, levels
-                )
+                levels = path.count(".") if entry.merged_levels is None else entry.merged_levels
+                answer = handle_in_parts(lambda part: self._start(entry, handler, part, context), request, path, levels)
             else:
-                answer = self._start(served, handler, request, context)
+                answer = self._start(entry, handler, request, context)
         except KafkaError as error:
-            answer = failure(served, header.api_version, error)
+            answer = failure(entry, header.api_version, error)
         except Exception as error:
             # a bug of ours must neither stop the broker nor leave the client waiting
-            answer = self._unexpected(served, header, error)
+            answer = self._unexpected(entry, header, error)
         if answer is None or isinstance(answer, Response):
             return _finish(answer, header, meter)
         if header.api_key != PRODUCE:
             context.connection.release_frame()  # only records are read from the frame itself
-        return self._later(answer, header, served, meter)
+        return self._later(answer, header, entry, meter)
 
     def _start(
-        self, served: Served, handler: Handler, request: Request[Any], context: RequestContext
+        self, entry: ApiEntry, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | Awaitable[Response | None] | None:
         if not (self._following.is_initialized or request.API_KEY in SERVED_BEFORE_METADATA):
             return self._when_told(handler, request, context)
-        if served.by_controller and self._is_electing:
+        if entry.by_controller and self._is_electing:
             return self._when_elected(handler, request, context)
         return handler(request, context)
 
@@ -199,40 +197,41 @@ class Dispatch:
         self,
         pending: Awaitable[Response | None],
         header: RequestHeader,
-        served: Served,
+        entry: ApiEntry,
         meter: RequestQuotaTracker | None,
     ) -> Reply:
         try:
             answer = await pending
         except KafkaError as error:
-            answer = failure(served, header.api_version, error)
+            answer = failure(entry, header.api_version, error)
         except Exception as error:
             # as above
-            answer = self._unexpected(served, header, error)
+            answer = self._unexpected(entry, header, error)
         reply = _finish(answer, header, meter)
         return await reply if isinstance(reply, Awaitable) else reply
 
-    def _row(self, key: int) -> tuple[Served, Handler, type[Request[Any]]]:
-        found = self._handlers.get(key)
-        if found is None:
-            served = BY_KEY.get(key)
-            if served is None:
+    def _row(self, key: int) -> tuple[ApiEntry, range, Handler, type[Request[Any]]]:
+        row = self._handlers.get(key)
+        if row is None:
+            entry = BY_KEY.get(key)
+            if entry is None:
                 raise UnsupportedVersionError(f"API {key} is not served")
-            found = self._handlers[key] = (served, served.handler, served.api.request)
-        return found
+            versions = entry.versions(in_cluster=self._in_cluster)
+            row = self._handlers[key] = (entry, versions, entry.handler, entry.api.request)
+        return row
 
-    def _other_version(self, header: RequestHeader, served: Served) -> Reply:
+    def _other_version(self, header: RequestHeader, entry: ApiEntry) -> Reply:
         if header.api_key != API_VERSIONS:
-            raise UnsupportedVersionError(f"{served.name} version {header.api_version} is not served")
+            raise UnsupportedVersionError(f"{entry.name} version {header.api_version} is not served")
         from ottla.broker.handlers.api_versions import unsupported
 
         return framed(unsupported(), header._replace(api_version=0))
 
-    def _unexpected(self, served: Served, header: RequestHeader, error: Exception) -> Response:
+    def _unexpected(self, entry: ApiEntry, header: RequestHeader, error: Exception) -> Response:
         if isinstance(error, HangupError):
             raise error
-        log.error("%s failed", served.name, exc_info=error)
-        return failure(served, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
+        log.error("%s failed", entry.name, exc_info=error)
+        return failure(entry, header.api_version, KafkaError(f"{type(error).__name__}: {error}"))
 
 
 def _finish(
@@ -287,12 +286,12 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
         return result
 
 
-def failure(served: Served, version: int, error: KafkaError) -> Response:
+def failure(entry: ApiEntry, version: int, error: KafkaError) -> Response:
     """An answer that carries an error for the whole request; HangupError where this version has no place for one."""
-    response_class = served.api.response
+    response_class = entry.api.response
     places = {field.name for field in response_class.FIELDS if field.in_version(version)}
     if "error_code" not in places:
-        raise HangupError(f"{served.name} failed: {error}")
+        raise HangupError(f"{entry.name} failed: {error}")
     told = {"error_code": code_of(error), "error_message": error.message}
     return response_class(**{name: value for name, value in told.items() if name in places})
 

@@ -27,7 +27,7 @@ from tests.interop.migration.test_node_exchange import WITH_ZOOKEEPER, kafka_or_
 from tests.interop.old_members import JavaMember, options
 
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic
-from ottla.broker.apis import SERVED
+from ottla.broker.apis import SUPPORTED_APIS
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.main import main as ottla
 from ottla.cluster.interbroker.membership_proof import prove
@@ -217,8 +217,8 @@ def test_clients_are_refused_what_only_brokers_send(cluster: LocalCluster, admin
         port = cluster.broker(broker).port
         channel = Channel(asyncio.get_running_loop(), "127.0.0.1", port, client_id=f"broker-{broker}")
         await channel.connect()
-        for row in (row for row in SERVED if row.brokers_from is not None):
-            answer = await channel.ask(row.api.request(), row.last, 10)
+        for row in (row for row in SUPPORTED_APIS if row.inter_broker_since is not None):
+            answer = await channel.ask(row.api.request(), row.versions(in_cluster=True)[-1], 10)
             assert getattr(answer, "error_code") == refused, row.name  # noqa: B009
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         topics = [FetchTopic(topic=topic, partitions=[partition])]

@@ -20,7 +20,7 @@ from tests.unit.broker.allowing import (
 from tests.unit.broker.asking import Asker, batch
 from tests.unit.broker.test_produce_and_fetch import create, produce
 
-from ottla.broker.apis import BY_KEY, SERVED
+from ottla.broker.apis import BY_KEY, SUPPORTED_APIS
 from ottla.errors import DelegationTokenRequestNotAllowedError
 from ottla.model import TopicPartition
 from ottla.protocol.apis import BY_NAME
@@ -187,7 +187,7 @@ VALUES: dict[str, Any] = {
 
 
 def test_every_api_has_its_row() -> None:
-    assert ANSWERS.keys() | EVERYBODY.keys() == {served.name for served in SERVED}
+    assert ANSWERS.keys() | EVERYBODY.keys() == {served.name for served in SUPPORTED_APIS}
     assert not ANSWERS.keys() & EVERYBODY.keys()
 
 
@@ -205,7 +205,7 @@ def test_who_may_do_nothing_hears_nothing(name: str, tmp_path: Path) -> None:
         before = state(client)
         served = BY_KEY[BY_NAME[name].key]
         only(client)  # nothing
-        for version in range(served.first, served.last + 1):
+        for version in served.versions(in_cluster=True):
             if version >= ID_OR_NAME_SINCE.get(name, 0):
                 await check(client, name, version, About(THERE, topic_id), About(MISSING, MISSING_ID))
             if name in ID_OR_NAME_SINCE:

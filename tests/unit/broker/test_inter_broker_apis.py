@@ -16,7 +16,7 @@ from tests.unit.broker.asking import SECRET, Asker, batch, with_broker
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request, produce
 from tests.unit.broker.test_transactions import T0, at_clock, begin
 
-from ottla.broker.apis import SERVED, Served
+from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.clock import ManualClock
 from ottla.cluster.broker.metadata_updates import TOLD_SECONDS
 from ottla.cluster.interbroker.membership_proof import CHALLENGE_BYTES, MECHANISM, MEMBER, PROOF, ProofVerifier, prove
@@ -63,16 +63,16 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
-BETWEEN_BROKERS = [row for row in SERVED if row.brokers_from is not None]
+BETWEEN_BROKERS = [row for row in SUPPORTED_APIS if row.inter_broker_since is not None]
 
 
-def versions(row: Served) -> range:
-    assert row.brokers_from is not None
-    return range(row.brokers_from, row.last + 1)
+def versions(row: ApiEntry) -> range:
+    assert row.inter_broker_since is not None
+    return range(row.inter_broker_since, row.versions(in_cluster=True).stop)
 
 
 @pytest.mark.parametrize("row", BETWEEN_BROKERS, ids=lambda row: row.name)
-def test_inter_broker_api_at_a_standalone_broker_is_not_served(row: Served, tmp_path: Path) -> None:
+def test_inter_broker_api_at_a_standalone_broker_is_not_served(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         client.connection.state[MEMBER] = True
         for version in versions(row):
@@ -89,14 +89,14 @@ def test_api_versions_of_a_standalone_broker_lists_no_inter_broker_api(tmp_path:
         client.join_cluster()
         member = {api.api_key: api.max_version for api in (await client.ask(request, 3)).api_keys}
         for row in BETWEEN_BROKERS:
-            assert alone.get(row.api.key, -1) == (row.brokers_from or 0) - 1, row.name
-            assert member[row.api.key] == row.last, row.name
+            assert alone.get(row.api.key, -1) == (row.inter_broker_since or 0) - 1, row.name
+            assert member[row.api.key] == row.versions(in_cluster=True)[-1], row.name
 
     with_broker(test, tmp_path)
 
 
 @pytest.mark.parametrize("row", BETWEEN_BROKERS, ids=lambda row: row.name)
-def test_inter_broker_api_of_a_client_in_a_cluster_is_refused(row: Served, tmp_path: Path) -> None:
+def test_inter_broker_api_of_a_client_in_a_cluster_is_refused(row: ApiEntry, tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         client.join_cluster()
         for version in versions(row):

@@ -11,7 +11,7 @@ from tests.unit.broker.large_requests import large
 from tests.unit.broker.test_produce_and_fetch import create
 
 from ottla.broker import request_parts
-from ottla.broker.apis import SERVED
+from ottla.broker.apis import SUPPORTED_APIS
 from ottla.errors import InvalidRequestError
 from ottla.protocol.message import Struct, decode, decode_in_slices, encode, encode_chunks_in_slices
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -20,8 +20,9 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 
 IN_PARTS = [
     (row, version, path)
-    for row in SERVED
-    for version in sorted({row.first, (row.first + row.last) // 2, row.last})
+    for row in SUPPORTED_APIS
+    for versions in [row.versions(in_cluster=True)]
+    for version in sorted({versions[0], (versions[0] + versions[-1]) // 2, versions[-1]})
     for path in row.parts
     if all(_ is not None for _ in path) and row.name != "Produce"
 ]
@@ -103,9 +104,9 @@ def test_produce_to_many_partitions_in_parts_keeps_all_records(tmp_path: Path) -
     with_broker(test, tmp_path)
 
 
-@pytest.mark.parametrize("row", [row for row in SERVED if row.parts], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in SUPPORTED_APIS if row.parts], ids=lambda row: row.name)
 def test_codecs_in_slices_read_and_write_what_the_others_do(row: Any) -> None:
-    for version in range(row.first, row.last + 1):
+    for version in row.versions(in_cluster=True):
         for path in row.parts:
             if not _declared(row, version, path):
                 continue

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is going to commit offsets of a group. Served in all versions.
+"""AddOffsetsToTxn: a transaction is going to commit offsets of a group.
 
 It takes the group's partition of `__consumer_offsets` into the transaction; the topic is made if there is none yet.
 """

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: a transaction is going to write to these partitions. Served in all versions.
+"""AddPartitionsToTxn: a transaction is going to write to these partitions.
 
 Producers send it up to version 3. From 4 on it comes from brokers, for several transactions at once, and may only ask
 whether the partitions are in the transaction. All partitions are taken in or none.

@@ -1,6 +1,6 @@
 """AllocateProducerIds: brokers of Apache Kafka take their producer ids from the controller (KIP-730). Between brokers.
 
-Served in all versions, by the controller. Ours take them from the store by themselves, from the same node.
+The controller answers it. Ours take them from the store by themselves, from the same node.
 """
 
 from __future__ import annotations

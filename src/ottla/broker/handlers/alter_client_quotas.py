@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set and remove quotas of users, clients and addresses. Served in all versions.
+"""AlterClientQuotas: set and remove quotas of users, clients and addresses.
 
 Who asks has to be allowed to alter the options of the cluster.
 """

@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all options set on a resource; older clients only. Served in all versions.
+"""AlterConfigs: replace all options set on a resource; older clients only.
 
 Who asks has to be allowed what IncrementalAlterConfigs wants.
 """

@@ -1,6 +1,6 @@
 """AlterPartition: a leader tells the controller which replicas are in sync (KIP-497). Between brokers.
 
-Served in all versions, by the controller.
+The controller answers it.
 """
 
 from __future__ import annotations

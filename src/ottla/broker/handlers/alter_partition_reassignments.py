@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or take that back (KIP-455). Served in all versions.
+"""AlterPartitionReassignments: move partitions to other brokers, or take that back (KIP-455).
 
 A move begins here and goes on by itself; ListPartitionReassignments tells how far it is. Version 1 may ask that no
 partition gets another number of replicas (KIP-860).

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas to other data directories of this broker. Served in all versions.
+"""AlterReplicaLogDirs: move replicas to other data directories of this broker.
 
 Answered when the moves have begun; DescribeLogDirs tells how far they are. Who asks has to be allowed to alter the
 cluster.

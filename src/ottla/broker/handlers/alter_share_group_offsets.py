@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: set where a share group without members begins in partitions. Served in all versions.
+"""AlterShareGroupOffsets: set where a share group without members begins in partitions.
 
 A group that is not there yet comes to be, so that its first member begins where it should.
 """

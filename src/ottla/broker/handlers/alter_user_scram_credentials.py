@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and remove SCRAM credentials (KIP-554). Served in all versions.
+"""AlterUserScramCredentials: set and remove SCRAM credentials (KIP-554).
 
 The salted password is never kept: what is derived from it is, in Kafka's form, under `/config/users`.
 

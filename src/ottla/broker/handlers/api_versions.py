@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.apis import SERVED, listed
+from ottla.broker.apis import BY_KEY, advertised_apis
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import FEATURES
 from ottla.errors import InvalidRequestError, UnsupportedVersionError
@@ -31,8 +31,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         context.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
     broker = context.broker
     rows = [
-        ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last)
-        for row in listed(telemetry=broker.telemetry.has_receivers, in_cluster=broker.in_cluster)
+        ApiVersion(api_key=entry.api.key, min_version=versions[0], max_version=versions[-1])
+        for entry, versions in advertised_apis(telemetry=broker.telemetry.has_receivers, in_cluster=broker.in_cluster)
     ]
     return ApiVersionsResponse(
         api_keys=rows,
@@ -56,8 +56,8 @@ def _supported(version: int) -> list[SupportedFeatureKey]:
 
 def unsupported() -> ApiVersionsResponse:
     """What a client gets that asked in a version we do not know: the error, and the versions of this API."""
-    row = next(row for row in SERVED if row.api.key == API_VERSIONS)
+    versions = BY_KEY[API_VERSIONS].versions(in_cluster=False)
     return ApiVersionsResponse(
         error_code=UnsupportedVersionError.code or 0,
-        api_keys=[ApiVersion(api_key=row.api.key, min_version=row.first, max_version=row.last)],
+        api_keys=[ApiVersion(api_key=API_VERSIONS, min_version=versions[0], max_version=versions[-1])],
     )

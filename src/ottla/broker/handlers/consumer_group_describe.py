@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups. Served in all versions."""
+"""ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups."""
 
 from __future__ import annotations
 

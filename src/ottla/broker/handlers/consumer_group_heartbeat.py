@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: be a member of a KIP-848 group. Served in all versions; decided in `coordinator`."""
+"""ConsumerGroupHeartbeat: be a member of a KIP-848 group. Decided in `coordinator`."""
 
 from __future__ import annotations
 

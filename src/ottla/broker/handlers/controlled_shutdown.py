@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker that is about to stop has its leaderships taken by others. Between brokers.
 
-Served in all versions, by the controller.
+The controller answers it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls: rules are added for all brokers of the cluster; any of them may be asked. Served in all versions.
+"""CreateAcls: rules are added for all brokers of the cluster; any of them may be asked.
 
 Each rule has an outcome of its own. One that is there already is no error. As with Kafka, an operation that the type of
 resource does not have is taken: such a rule says nothing.

@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic gets more partitions, never fewer. Served in all versions.
+"""CreatePartitions: a topic gets more partitions, never fewer.
 
 Who asks has to be allowed to alter the topic.
 """

@@ -1,4 +1,4 @@
-"""CreateTopics: check, place the replicas, write to the store, make the logs. Served in all versions.
+"""CreateTopics: check, place the replicas, write to the store, make the logs.
 
 Who asks has to be allowed to create in the cluster, or the topic. Its options and numbers of partitions and replicas
 are told to who may describe the options.

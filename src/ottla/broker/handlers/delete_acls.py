@@ -1,4 +1,4 @@
-"""DeleteAcls: rules are removed for all brokers of the cluster; any of them may be asked. Served in all versions.
+"""DeleteAcls: rules are removed for all brokers of the cluster; any of them may be asked.
 
 Each filter has an answer of its own: the rules that it met, and whether these are gone. Version 0 knows no prefixes,
 and so removes none of the rules that have one.

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups without members, with their offsets. Served in all versions."""
+"""DeleteGroups: remove groups without members, with their offsets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DeleteRecords: move the start of a log forward. Offset -1 means the high watermark. Served in all versions.
+"""DeleteRecords: move the start of a log forward. Offset -1 means the high watermark.
 
-The answer is given when the records are gone from all replicas that live, or the time is over (KIP-107).
-Who asks has to be allowed to delete from the topic.
+The answer is given when the records are gone from all replicas that live, or the time is over (KIP-107). Who asks has
+to be allowed to delete from the topic.
 """
 
 from __future__ import annotations

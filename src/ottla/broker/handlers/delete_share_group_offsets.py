@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget how far a share group without members is in topics. Served in all versions."""
+"""DeleteShareGroupOffsets: forget how far a share group without members is in topics."""
 
 from __future__ import annotations
 

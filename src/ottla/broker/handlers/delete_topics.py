@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or from version 6 by id. Served in all versions. Logs are renamed at once, removed later.
+"""DeleteTopics: by name, or from version 6 by id. Logs are renamed at once, removed later.
 
 Who asks has to be allowed to delete in the cluster, or the topic. Who may not even describe it does not hear whether
 there is a topic of the name, nor what name belongs to the id.

@@ -1,4 +1,4 @@
-"""DescribeAcls: the rules that a filter meets, by their resources. Served in all versions; 0 knows no prefixes.
+"""DescribeAcls: the rules that a filter meets, by their resources. 0 knows no prefixes.
 
 Who may not describe the cluster is refused before this (`needs`).
 """

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas of entities that match a filter. Served in all versions."""
+"""DescribeClientQuotas: the quotas of entities that match a filter."""
 
 from __future__ import annotations
 

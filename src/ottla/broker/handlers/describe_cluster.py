@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers and controller, for admin clients. Served in all versions."""
+"""DescribeCluster: brokers and controller, for admin clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the options of a resource, with where each value comes from. Served in all versions.
+"""DescribeConfigs: the options of a resource, with where each value comes from.
 
 In a cluster they are read from the store first, as Kafka does: who has just set an option at one broker may ask the
 next, which has not heard of it yet.

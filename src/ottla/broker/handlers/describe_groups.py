@@ -1,4 +1,4 @@
-"""DescribeGroups: members and assignments of groups. Served in all versions.
+"""DescribeGroups: members and assignments of groups.
 
 A group that is not there, or is not a classic one, is Dead, without an error up to version 5 and with one from 6 on.
 """

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in this broker's data directories. Served in all versions.
+"""DescribeLogDirs: what lies in this broker's data directories.
 
 Who asks has to be allowed to describe the cluster; up to version 2, who may not is told of no directory.
 """

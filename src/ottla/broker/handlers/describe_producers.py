@@ -1,7 +1,7 @@
-"""DescribeProducers: what the leader of a partition knows of its producers. Served in all versions.
+"""DescribeProducers: what the leader of a partition knows of its producers.
 
-`kafka-transactions.sh find-hanging` asks it for transactions that are open in a partition.
-Who asks has to be allowed to read the topic.
+`kafka-transactions.sh find-hanging` asks it for transactions that are open in a partition. Who asks has to be allowed
+to read the topic.
 """
 
 from __future__ import annotations

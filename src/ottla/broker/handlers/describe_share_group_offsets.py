@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups are in their partitions. Served in all versions; the lag from 1 on.
+"""DescribeShareGroupOffsets: where share groups are in their partitions. The lag from 1 on.
 
 A partition that the group has not begun has offset -1 and no error. Topics that the client may not describe are refused
 where they are named, and left out where all are asked for.

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, for admin clients (KIP-966). Served in its one version.
+"""DescribeTopicPartitions: topics page by page, for admin clients (KIP-966).
 
 Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
 or not.

@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids, told by their coordinator. Served in all versions.
+"""DescribeTransactions: the state of transactional ids, told by their coordinator.
 
 Topics that the client may not describe are left out.
 """

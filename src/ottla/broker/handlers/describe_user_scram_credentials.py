@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which SCRAM credentials users have (KIP-554). Served in all versions."""
+"""DescribeUserScramCredentials: which SCRAM credentials users have (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: let the preferred replica lead, or any replica where none in sync is left. Served in all versions.
+"""ElectLeaders: let the preferred replica lead, or any replica where none in sync is left.
 
 Who asks has to be allowed to alter the cluster. Each partition tells that too, as version 0 has no other place for it.
 """

@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort a transaction. Served in all versions.
+"""EndTxn: commit or abort a transaction.
 
 The answer comes when the decision is in `__transaction_state`; the markers are written after it, and until they are the
 producer is told CONCURRENT_TRANSACTIONS. From version 5 on the next transaction has an epoch of its own (KIP-890).

@@ -1,9 +1,9 @@
 """Fetch: slices of log files, sent without being read.
 
-Served in all versions; up to version 3, batches are read and made into messages of format 0 or 1. A request is answered
-when `min_bytes` are there, when a partition has an error, or when `max_wait_ms` is over; it is told of appends by the
-partitions themselves, so nothing polls. Limits are those of KIP-74: the first batch of the first partition with data is
-answered whole, whatever its size.
+Up to version 3, batches are read and made into messages of format 0 or 1. A request is answered when `min_bytes` are
+there, when a partition has an error, or when `max_wait_ms` is over; it is told of appends by the partitions themselves,
+so nothing polls. Limits are those of KIP-74: the first batch of the first partition with data is answered whole,
+whatever its size.
 
 Followers read to the end of the log, and tell by where they go on what they have. Consumers read up to the high
 watermark, from version 11 on at followers too, and may be sent to one that is nearer (KIP-392).

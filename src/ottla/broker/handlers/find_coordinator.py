@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker keeps the state of a group or of a transactional id. Served in all versions.
+"""FindCoordinator: which broker keeps the state of a group or of a transactional id.
 
 The coordinator leads the partition of `__consumer_offsets`, or of `__transaction_state`, that the key falls into. The
 first question makes that topic. From version 4 on several keys can be asked for.

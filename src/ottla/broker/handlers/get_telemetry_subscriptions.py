@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a client is to send, and how often (KIP-714). Served in all versions."""
+"""GetTelemetrySubscriptions: which metrics a client is to send, and how often (KIP-714)."""
 
 from __future__ import annotations
 

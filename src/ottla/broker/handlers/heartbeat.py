@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it has to join again. Served in all versions."""
+"""Heartbeat: a member is alive, and learns whether it has to join again."""
 
 from __future__ import annotations
 

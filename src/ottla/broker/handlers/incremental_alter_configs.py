@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources. Served in all versions.
+"""IncrementalAlterConfigs: set, unset, or change lists in the options of resources.
 
 Who asks has to be allowed to alter the options of the topic or group; for brokers and subscriptions to metrics, those
 of the cluster.

@@ -1,4 +1,4 @@
-"""InitProducerId: a number for an idempotent producer; id and epoch for a transactional one. Served in all versions.
+"""InitProducerId: a number for an idempotent producer; id and epoch for a transactional one.
 
 The epoch of a transactional id goes up with each request, which fences whoever used it before and aborts what was left
 open. A producer that comes back with its id and epoch (from version 3, KIP-360) keeps them from others; when the epochs

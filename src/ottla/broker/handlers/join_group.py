@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a classic group. Served in all versions; the decisions are in `coordinator.groups`."""
+"""JoinGroup: become a member of a classic group. The decisions are in `coordinator.groups`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """LeaderAndIsr: the controller tells this broker which partitions it leads or follows. Between brokers.
 
-Served in all versions. A topic that is not known yet is led or followed when UpdateMetadata tells of it, which comes
-right behind; see `cluster/broker/metadata_updates`.
+A topic that is not known yet is led or followed when UpdateMetadata tells of it, which comes right behind; see
+`cluster/broker/metadata_updates`.
 """
 
 from __future__ import annotations

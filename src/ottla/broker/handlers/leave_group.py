@@ -1,4 +1,4 @@
-"""LeaveGroup: one member (up to version 2) or several leave at once. Served in all versions."""
+"""LeaveGroup: one member (up to version 2) or several leave at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of resources that have options. Served in all versions."""
+"""ListConfigResources: the names of resources that have options."""
 
 from __future__ import annotations
 

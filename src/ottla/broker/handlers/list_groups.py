@@ -1,4 +1,4 @@
-"""ListGroups: the groups of this coordinator. Served in all versions; filters by state from 4, by type from 5.
+"""ListGroups: the groups of this coordinator. Filters by state from 4, by type from 5.
 
 Who may not describe the cluster is told of the groups that he may describe.
 """

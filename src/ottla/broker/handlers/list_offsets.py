@@ -1,4 +1,4 @@
-"""ListOffsets: the first, the last, or the first offset at or after a time. Served in all versions.
+"""ListOffsets: the first, the last, or the first offset at or after a time.
 
 Version 0 is that of the 0.8 consumer and asks differently: for the begins of segments that were written before a time,
 as many as it wants. Names for certain offsets came one by one (see `KNOWN_SINCE`). Nothing is tiered here, so the first

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: partitions that are on their way to other brokers. Served in all versions."""
+"""ListPartitionReassignments: partitions that are on their way to other brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListTransactions: the transactional ids that this broker coordinates. Served in all versions.
+"""ListTransactions: the transactional ids that this broker coordinates.
 
 Filters by state, by producer id, by the age of the transaction (version 1), and by a pattern for the id (version 2).
 Ids that the client may not describe are left out.

@@ -1,8 +1,8 @@
 """Metadata: brokers, topics and leaders, from the image; unknown topics are created where both sides allow it.
 
 Who had a topic created by asking hears that it is unknown, as with Kafka, and finds it by asking again: who asks
-whether a deletion is done must not be told of the new topic. Served in all versions. Addresses are those of the
-listener that the client came in through.
+whether a deletion is done must not be told of the new topic. Addresses are those of the listener that the client came
+in through.
 
 Of all topics, those are left out that the client may not describe. By name it is refused, whether there is such a topic
 or not; by id, the name is not told. Who has a topic created by asking has to be allowed to create it.

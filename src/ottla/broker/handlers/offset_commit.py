@@ -1,4 +1,4 @@
-"""OffsetCommit: keep how far a group has read. Served in all versions; topics by id from version 10.
+"""OffsetCommit: keep how far a group has read. Topics by id from version 10.
 
 A commit of several partitions is one batch: all of it is kept or none. Version 0 is of the time before offsets were
 kept in Kafka: it writes into the store, and asks neither for a member nor for a generation. Version 1 may bring the

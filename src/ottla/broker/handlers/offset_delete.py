@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's offsets in topics that it no longer reads (KIP-496). Served in version 0."""
+"""OffsetDelete: forget a group's offsets in topics that it no longer reads (KIP-496)."""
 
 from __future__ import annotations
 

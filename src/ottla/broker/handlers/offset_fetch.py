@@ -1,8 +1,8 @@
-"""OffsetFetch: how far groups have read. Served in all versions; several groups from 8, topics by id from 10.
+"""OffsetFetch: how far groups have read. Several groups from 8, topics by id from 10.
 
 A partition without a commit has offset -1 and no error. Topics that the client may not describe are refused where they
-are named, and left out where all are asked for. Version 0 reads what version 0 of OffsetCommit wrote into the
-store, and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
+are named, and left out where all are asked for. Version 0 reads what version 0 of OffsetCommit wrote into the store,
+and has UNKNOWN_TOPIC_OR_PARTITION where nothing was written.
 """
 
 from __future__ import annotations

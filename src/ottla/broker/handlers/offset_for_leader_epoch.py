@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ends, so that a reader notices a log that was cut (KIP-320).
 
-Served in all versions. Who asks has to be allowed to describe the topic, or to act for the cluster, as followers do.
+Who asks has to be allowed to describe the topic, or to act for the cluster, as followers do.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Produce: append the client's batches as they are, and answer when `acks` is met.
 
-Served in all versions. The bytes go from the request's frame to the file without a copy, after every record in them was
-checked (`storage.validation`); those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0`
-has no answer: when such a request fails, the connection is closed, which is the only way to tell the client. Internal
-topics refuse clients' batches.
+The bytes go from the request's frame to the file without a copy, after every record in them was checked
+(`storage.validation`); those of versions 0 to 2 (message formats 0 and 1) are made into batches first. `acks=0` has no
+answer: when such a request fails, the connection is closed, which is the only way to tell the client. Internal topics
+refuse clients' batches.
 
 A partition takes part in a producer's transaction before its first batch is taken. From version 12 on the broker makes
 it join with that batch; older producers add it by AddPartitionsToTxn, and the broker looks whether they did (KIP-890).

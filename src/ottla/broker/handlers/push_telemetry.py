@@ -1,4 +1,4 @@
-"""PushTelemetry: metrics of a client, for those that receive them (KIP-714). Served in all versions."""
+"""PushTelemetry: metrics of a client, for those that receive them (KIP-714)."""
 
 from __future__ import annotations
 

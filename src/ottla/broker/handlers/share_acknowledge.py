@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what became of records that a member of a share group had (KIP-932). Served in all versions."""
+"""ShareAcknowledge: what became of records that a member of a share group had (KIP-932)."""
 
 from __future__ import annotations
 

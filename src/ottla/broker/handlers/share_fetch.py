@@ -1,7 +1,7 @@
 """ShareFetch: acquire records for a member of a share group, after taking over what became of others (KIP-932).
 
-Served in all versions; from 2 on a member can ask for no more records than it names, and renew its time. A request is
-answered when there is something to acquire or `max_wait_ms` is over; `min_bytes` is left alone, as in Kafka.
+From 2 on a member can ask for no more records than it names, and renew its time. A request is answered when there is
+something to acquire or `max_wait_ms` is over; `min_bytes` is left alone, as in Kafka.
 """
 
 from __future__ import annotations

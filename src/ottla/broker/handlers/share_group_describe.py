@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: epochs, members and assignments of share groups. Served in version 1."""
+"""ShareGroupDescribe: epochs, members and assignments of share groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Served in version 1; decided in `coordinator.share`."""
+"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Decided in `coordinator.share`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """StopReplica: the controller tells this broker that replicas are not its own any more. Between brokers.
 
-Served in all versions. Logs are deleted here and nowhere else, and only of partitions that this broker has no replica
-of by what it knows: a request that comes late must not take a log that was given back to it. A replica that stops
-without being deleted belongs to a broker that is about to stop: it fetches no more, or it would come back in sync.
+Logs are deleted here and nowhere else, and only of partitions that this broker has no replica of by what it knows: a
+request that comes late must not take a log that was given back to it. A replica that stops without being deleted
+belongs to a broker that is about to stop: it fetches no more, or it would come back in sync.
 """
 
 from __future__ import annotations

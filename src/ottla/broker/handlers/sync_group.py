@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, every member gets its part. Served in all versions."""
+"""SyncGroup: the leader hands in the assignment, every member gets its part."""
 
 from __future__ import annotations
 

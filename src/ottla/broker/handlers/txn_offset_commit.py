@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: keep how far a group has read, if the transaction commits. Served in all versions.
+"""TxnOffsetCommit: keep how far a group has read, if the transaction commits.
 
 From version 3 on member and generation are checked (KIP-447); from 5 on the group's partition of `__consumer_offsets`
 joins the transaction with it, without AddOffsetsToTxn (KIP-890); 6 names topics by id.

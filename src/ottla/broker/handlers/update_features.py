@@ -1,4 +1,4 @@
-"""UpdateFeatures: set the levels of the cluster's features. Served in all versions.
+"""UpdateFeatures: set the levels of the cluster's features.
 
 Up to version 1 each feature has its own outcome; from 2 on all are changed or none. Version 0 has one kind of
 downgrade, later ones know safe and unsafe; here every downgrade is safe.

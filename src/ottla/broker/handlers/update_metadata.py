@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells this broker what clients are told. Between brokers. Served in all versions."""
+"""UpdateMetadata: the controller tells this broker what clients are told. Between brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: end transactions in partitions that this broker leads. Served in all versions.
+"""WriteTxnMarkers: end transactions in partitions that this broker leads.
 
 Coordinators of transactions send it to the leaders of the partitions; `kafka-transactions.sh abort` does too, for a
 transaction that was left open. The client needs ALTER or CLUSTER_ACTION on the cluster.
