@@ -5,8 +5,6 @@ It takes the group's partition of `__consumer_offsets` into the transaction; the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker import topic_creation
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
@@ -16,14 +14,10 @@ from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from ottla.security.acl import ResourceType
 
 
-def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Awaitable[AddOffsetsToTxnResponse]:
+async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     """Take the partition in."""
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
-    return _answer(request, context)
-
-
-async def _answer(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     broker = context.broker
     await topic_creation.create_internal(broker, CONSUMER_OFFSETS)
     offsets = broker.groups.partition_of(request.group_id)

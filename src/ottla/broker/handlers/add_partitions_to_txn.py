@@ -7,7 +7,7 @@ whether the partitions are in the transaction. All partitions are taken in or no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
@@ -38,12 +38,8 @@ SEVERAL_SINCE = 4
 Codes = Mapping[TopicPartition, int]
 
 
-def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Awaitable[AddPartitionsToTxnResponse]:
+async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     """Take the partitions into each transaction, or look them up."""
-    return _answer(request, context)
-
-
-async def _answer(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     if context.version < SEVERAL_SINCE:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,

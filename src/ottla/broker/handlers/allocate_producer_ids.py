@@ -5,19 +5,13 @@ The controller answers it. Ours take them from the store by themselves, from the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.errors import BrokerIdNotRegisteredError, NotControllerError, StaleBrokerEpochError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
-def handle(request: AllocateProducerIdsRequest, context: RequestContext) -> Awaitable[AllocateProducerIdsResponse]:
+async def handle(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
     """Take a block for a broker."""
-    return _answer(request, context)
-
-
-async def _answer(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
     if not context.broker.controller.is_active:
         raise NotControllerError
     broker = context.broker.image.brokers.get(request.broker_id)

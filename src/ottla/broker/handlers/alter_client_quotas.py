@@ -5,11 +5,12 @@ Who asks has to be allowed to alter the options of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.quotas.quota_entities import KEYS, path_of
 from ottla.broker.request_context import RequestContext
-from ottla.errors import InvalidRequestError, KafkaError, code_of
+from ottla.errors import InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -21,22 +22,16 @@ from ottla.protocol.messages.alter_client_quotas import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: AlterClientQuotasRequest, context: RequestContext) -> Awaitable[AlterClientQuotasResponse]:
+async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     """Change each entity; one that fails does not stop the others."""
-    return _alter_all(request, context)
-
-
-async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     authorization_error = context.authorization_error(ACLOperation.ALTER_CONFIGS, ResourceType.CLUSTER)
     answers = []
     for entry in request.entries:
         answer = EntryResponseData(entity=entry.entity, error_message=None)
-        try:
+        with errors_in(answer):
             if authorization_error is not None:
                 raise authorization_error
             await _alter(entry, request.validate_only, context)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = code_of(error), error.message
         answers.append(answer)
     return AlterClientQuotasResponse(entries=answers)
 

@@ -5,11 +5,9 @@ Who asks has to be allowed what IncrementalAlterConfigs wants.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.error_codes import errors_in
 from ottla.broker.handlers.incremental_alter_configs import Change, alter
 from ottla.broker.request_context import RequestContext
-from ottla.errors import KafkaError, code_of
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -18,23 +16,17 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-def handle(request: AlterConfigsRequest, context: RequestContext) -> Awaitable[AlterConfigsResponse]:
+async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Change each resource; one that fails does not stop the others."""
-    return _alter_all(request, context)
-
-
-async def _alter_all(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
-        try:
+        with errors_in(answer):
             await alter(
                 resource.resource_type, resource.resource_name, _replacing(resource), request.validate_only, context
             )
-        except KafkaError as error:
-            answer.error_code, answer.error_message = code_of(error), error.message
         answers.append(answer)
     return AlterConfigsResponse(responses=answers)
 

@@ -5,7 +5,7 @@ The controller answers it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.alter_partition import Proposal
@@ -24,12 +24,8 @@ from ottla.protocol.messages.alter_partition import (
 TOPIC_IDS_SINCE = 2
 
 
-def handle(request: AlterPartitionRequest, context: RequestContext) -> Awaitable[AlterPartitionResponse]:
+async def handle(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Decide about each proposal."""
-    return _answer(request, context)
-
-
-async def _answer(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     proposals = list(_proposals(request, context))
     states = await context.broker.controller.proposals.alter_partitions(
         request.broker_id, request.broker_epoch, proposals

@@ -7,7 +7,6 @@ partition gets another number of replicas (KIP-860).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller.reassignment_rules import target_of
@@ -23,16 +22,10 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def handle(
-    request: AlterPartitionReassignmentsRequest, context: RequestContext
-) -> Awaitable[AlterPartitionReassignmentsResponse]:
-    """Begin each partition's move by itself."""
-    return _answer(request, context)
-
-
-async def _answer(
+async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    """Begin each partition's move by itself."""
     if not context.broker.controller.is_active:
         raise NotControllerError
     # together, so that brokers which do not answer are waited for once, not once for each partition

@@ -7,10 +7,9 @@ cluster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
-from ottla.errors import KafkaError, code_of
 from ottla.model import ACLOperation, TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,24 +20,18 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Awaitable[AlterReplicaLogDirsResponse]:
+async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Begin each move; one that fails does not stop the others."""
-    return _move_all(request, context)
-
-
-async def _move_all(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
     authorization_error = context.authorization_error(ACLOperation.ALTER, ResourceType.CLUSTER)
     for wish in request.dirs:
         for topic in wish.topics:
             for index in topic.partitions:
                 result = AlterReplicaLogDirPartitionResult(partition_index=index)
-                try:
+                with errors_in(result):
                     if authorization_error is not None:
                         raise authorization_error
                     await context.broker.partitions.relocate(TopicPartition(topic.name, index), wish.path)
-                except KafkaError as error:
-                    result.error_code = code_of(error)
                 by_topic[topic.name].append(result)
     return AlterReplicaLogDirsResponse(
         results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in by_topic.items()]

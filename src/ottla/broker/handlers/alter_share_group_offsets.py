@@ -6,8 +6,8 @@ A group that is not there yet comes to be, so that its first member begins where
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.topic_creation import create_internal
 from ottla.coordinator.share_partition.share_state_records import ShareKey
@@ -22,18 +22,10 @@ from ottla.protocol.messages import alter_share_group_offsets as m
 from ottla.security.acl import ResourceType
 
 
-def handle(
-    request: m.AlterShareGroupOffsetsRequest, context: RequestContext
-) -> Awaitable[m.AlterShareGroupOffsetsResponse]:
+async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestContext) -> m.AlterShareGroupOffsetsResponse:
     """Set each partition; one that fails does not stop the others."""
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     context.broker.groups.check(request.group_id)
-    return _alter_all(request, context)
-
-
-async def _alter_all(
-    request: m.AlterShareGroupOffsetsRequest, context: RequestContext
-) -> m.AlterShareGroupOffsetsResponse:
     await create_internal(context.broker, SHARE_GROUP_STATE)
     runtime = context.broker.groups
     await runtime.append(request.group_id, runtime.groups.share.begin_anew(request.group_id))
@@ -69,14 +61,12 @@ async def _alter_topic(
         answer.topic_id = topic.id
     for asked in wanted.partitions:
         result = m.AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
-        try:
+        with errors_in(result):
             safe = _reset(
                 group_id, TopicPartition(wanted.topic_name, asked.partition_index), asked.start_offset, context
             )
             if safe is not None:
                 await safe
-        except KafkaError as error:
-            result.error_code, result.error_message = code_of(error), error.message
         answer.partitions.append(result)
     return answer
 

@@ -7,18 +7,15 @@ Who asks has to be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, Mechanism, credential
 from ottla.cluster.store import config_entities
 from ottla.errors import (
     DuplicateResourceError,
-    KafkaError,
     ResourceNotFoundError,
     UnacceptableCredentialError,
     UnsupportedSaslMechanismError,
-    code_of,
 )
 from ottla.model import ACLOperation
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -34,16 +31,10 @@ MAX_ITERATIONS = 16384
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
-def handle(
-    request: AlterUserScramCredentialsRequest, context: RequestContext
-) -> Awaitable[AlterUserScramCredentialsResponse]:
-    """Change each user as a whole or not at all; one that fails does not stop the others."""
-    return _alter_all(request, context)
-
-
-async def _alter_all(
+async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
+    """Change each user as a whole or not at all; one that fails does not stop the others."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
@@ -52,12 +43,10 @@ async def _alter_all(
     results = []
     for user, wanted in by_user.items():
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
-        try:
+        with errors_in(result):
             if authorization_error is not None:
                 raise authorization_error
             await _alter(user, wanted, context)
-        except KafkaError as error:
-            result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
     return AlterUserScramCredentialsResponse(results=results)
 

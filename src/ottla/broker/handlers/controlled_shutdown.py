@@ -5,8 +5,6 @@ The controller answers it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -15,12 +13,8 @@ from ottla.protocol.messages.controlled_shutdown import (
 )
 
 
-def handle(request: ControlledShutdownRequest, context: RequestContext) -> Awaitable[ControlledShutdownResponse]:
+async def handle(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
     """Move the leaderships; tell which could not be."""
-    return _answer(request, context)
-
-
-async def _answer(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
     left = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in left]

@@ -6,18 +6,16 @@ Who asks has to be allowed to alter the topic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.controller import reassignment_rules, replica_placement
 from ottla.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
-    KafkaError,
     NotControllerError,
     ReassignmentInProgressError,
     UnknownTopicOrPartitionError,
-    code_of,
 )
 from ottla.model import ACLOperation
 from ottla.protocol.messages.create_partitions import (
@@ -32,19 +30,15 @@ STRICT_QUOTA_SINCE = 3
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: CreatePartitionsRequest, context: RequestContext) -> Awaitable[CreatePartitionsResponse]:
+async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Add to each topic; one that fails does not stop the others."""
-    return _add_all(request, context)
-
-
-async def _add_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )
 
     async def answer(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         result = CreatePartitionsTopicResult(name=topic.name)
-        try:
+        with errors_in(result):
             if not context.broker.controller.is_active:
                 raise NotControllerError
             context.require(ACLOperation.ALTER, ResourceType.TOPIC, topic.name)
@@ -52,8 +46,6 @@ async def _add_all(request: CreatePartitionsRequest, context: RequestContext) ->
             if not request.validate_only:
                 quota.record(len(added))
                 await context.broker.controller.topics.add_partitions(topic.name, added, topic.count)
-        except KafkaError as error:
-            result.error_code, result.error_message = code_of(error), error.message
         return result
 
     # together, so that brokers which do not answer are waited for once, not once for each topic

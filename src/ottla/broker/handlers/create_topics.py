@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
 
 from ottla.broker import topic_creation
 from ottla.broker.config.config_entries import topic_entries
@@ -29,12 +28,8 @@ STRICT_QUOTA_SINCE = 6
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> Awaitable[CreateTopicsResponse]:
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create each topic; one that fails does not stop the others."""
-    return _create_all(request, context)
-
-
-async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     quota = context.broker.quotas.mutations(
         context.user, context.client_id, strict=context.version >= STRICT_QUOTA_SINCE
     )

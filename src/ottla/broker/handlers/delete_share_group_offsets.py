@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.errors import (
     GroupIdNotFoundError,
-    KafkaError,
     NonEmptyGroupError,
     UnknownTopicOrPartitionError,
-    code_of,
 )
 from ottla.model import ACLOperation
 from ottla.protocol.messages import delete_share_group_offsets as m
@@ -23,15 +22,13 @@ def handle(request: m.DeleteShareGroupOffsetsRequest, context: RequestContext) -
     responses = []
     for wanted in request.topics:
         answer = m.DeleteShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
-        try:
+        with errors_in(answer):
             context.require(ACLOperation.READ, ResourceType.TOPIC, wanted.topic_name)
             topic = context.broker.image.topics.get(wanted.topic_name)
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"Topic {wanted.topic_name} does not exist.")
             answer.topic_id = topic.id
             context.broker.share_states.delete_topic(request.group_id, topic.id)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = code_of(error), error.message
         responses.append(answer)
     return m.DeleteShareGroupOffsetsResponse(responses=responses)
 

@@ -7,20 +7,18 @@ there is a topic of the name, nor what name belongs to the id.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from uuid import UUID
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.broker.request_context import RequestContext
 from ottla.errors import (
     InvalidRequestError,
     InvalidTopicError,
-    KafkaError,
     NotControllerError,
     TopicDeletionDisabledError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
-    code_of,
 )
 from ottla.model import ACLOperation
 from ottla.protocol.fields import ZERO_UUID
@@ -31,12 +29,8 @@ STRICT_QUOTA_SINCE = 5
 """The version from which clients understand THROTTLING_QUOTA_EXCEEDED."""
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> Awaitable[DeleteTopicsResponse]:
+async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete each topic; one that fails does not stop the others."""
-    return _delete_all(request, context)
-
-
-async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted: list[tuple[str | None, UUID]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(t.name, t.topic_id) for t in request.topics]
     quota = context.broker.quotas.mutations(
@@ -45,7 +39,7 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
 
     async def answer(name: str | None, topic_id: UUID) -> DeletableTopicResult:
         result = DeletableTopicResult(name=name, topic_id=topic_id)
-        try:
+        with errors_in(result):
             if not context.broker.controller.is_active:
                 raise NotControllerError
             found = _name(name, topic_id, context)
@@ -55,8 +49,6 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
             topic = context.broker.image.topics.get(found)
             await _delete(found, quota, context)
             result.topic_id = topic.id if topic else topic_id
-        except KafkaError as error:
-            result.error_code, result.error_message = code_of(error), error.message
         return result
 
     # together, so that brokers which do not answer are waited for once, not once for each topic

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Iterator
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry
 from ottla.broker.config.resources.resource import Resource
 from ottla.broker.config.resources.table import permitted
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
-from ottla.errors import KafkaError, code_of
+from ottla.errors import KafkaError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -79,13 +80,11 @@ def _describe(
     result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
     result.error_message = None
     wanted = asked.configuration_keys
-    try:
+    with errors_in(result):
         if isinstance(resource, KafkaError):
             raise resource
         entries = resource.entries(asked.resource_name, context)
         result.configs = [_option(entry, request) for entry in entries if not wanted or entry.name in wanted]
-    except KafkaError as error:
-        result.error_code, result.error_message = code_of(error), error.message
     return result
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.broker.security.scram_credentials import MECHANISMS, iterations_of
 from ottla.cluster.store import config_entities
-from ottla.errors import DuplicateResourceError, KafkaError, ResourceNotFoundError, code_of
+from ottla.errors import DuplicateResourceError, ResourceNotFoundError
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -24,12 +25,10 @@ def handle(
     results = []
     for user in asked or _all_users(context):
         result = DescribeUserScramCredentialsResult(user=user, error_message=None)
-        try:
+        with errors_in(result):
             if asked[user] > 1:
                 raise DuplicateResourceError(f"Cannot describe SCRAM credentials for the same user twice: {user}")
             result.credential_infos = _credentials(user, context)
-        except KafkaError as error:
-            result.error_code, result.error_message = code_of(error), error.message
         results.append(result)
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 

@@ -6,8 +6,6 @@ producer is told CONCURRENT_TRANSACTIONS. From version 5 on the next transaction
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -19,13 +17,9 @@ from ottla.security.acl import ResourceType
 BUMPS_SINCE = 5
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> Awaitable[EndTxnResponse]:
+async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """End the transaction."""
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    return _answer(request, context)
-
-
-async def _answer(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     producer = Producer(request.producer_id, request.producer_epoch)
     version = EPOCH_PER_TRANSACTION if context.version >= BUMPS_SINCE else CLASSIC
     with in_known_terms(context.version):

@@ -8,8 +8,6 @@ Left out on purpose: coordinators of share groups, which are refused with a mess
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker import topic_creation
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import NO_LEADER
@@ -27,12 +25,8 @@ SHARE = 2
 SHARE_SINCE = 6
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> Awaitable[FindCoordinatorResponse]:
+async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Find each key's coordinator."""
-    return _find_all(request, context)
-
-
-async def _find_all(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
         return FindCoordinatorResponse(
             coordinators=[await _find(key, request.key_type, context) for key in request.coordinator_keys]

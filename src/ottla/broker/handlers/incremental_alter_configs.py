@@ -6,12 +6,13 @@ of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.broker.config.resources import table
+from ottla.broker.error_codes import errors_in
 from ottla.broker.request_context import RequestContext
 from ottla.config.options import words
-from ottla.errors import InvalidConfigError, InvalidRequestError, KafkaError, code_of
+from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -24,27 +25,17 @@ from ottla.protocol.messages.incremental_alter_configs import (
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
-def handle(
-    request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> Awaitable[IncrementalAlterConfigsResponse]:
+async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     """Change each resource; one that fails does not stop the others."""
-    return _alter_all(request, context)
-
-
-async def _alter_all(
-    request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
     answers = []
     for resource in request.resources:
         answer = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
-        try:
+        with errors_in(answer):
             await alter(
                 resource.resource_type, resource.resource_name, _changes(resource), request.validate_only, context
             )
-        except KafkaError as error:
-            answer.error_code, answer.error_message = code_of(error), error.message
         answers.append(answer)
     return IncrementalAlterConfigsResponse(responses=answers)
 

@@ -9,8 +9,6 @@ Left out on purpose: keeping prepared transactions (version 6, KIP-939), which A
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import in_known_terms
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -24,13 +22,9 @@ FENCED_SINCE = 4
 """The version that knows PRODUCER_FENCED."""
 
 
-def handle(request: InitProducerIdRequest, context: RequestContext) -> Awaitable[InitProducerIdResponse]:
+async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     """Hand out a producer id, or the next epoch of a transactional id."""
     _authorize(request, context)
-    return _answer(request, context)
-
-
-async def _answer(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     expected = _expected(request)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next_id(), producer_epoch=0)

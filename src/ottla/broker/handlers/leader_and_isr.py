@@ -6,8 +6,6 @@ A topic that is not known yet is led or followed when UpdateMetadata tells of it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.errors import KafkaStorageError
 from ottla.model import TopicPartition
@@ -22,12 +20,8 @@ from ottla.protocol.messages.leader_and_isr import (
 TOPIC_IDS_SINCE = 5
 
 
-def handle(request: LeaderAndIsrRequest, context: RequestContext) -> Awaitable[LeaderAndIsrResponse]:
+async def handle(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
     """Take the roles over."""
-    return _answer(request, context)
-
-
-async def _answer(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
     await context.broker.controller_requests.leader_and_isr(request)
     if context.version >= TOPIC_IDS_SINCE:
         return LeaderAndIsrResponse(

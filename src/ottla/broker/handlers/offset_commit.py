@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.error_codes import errors_in
 from ottla.broker.offset_commit_checks import check_partition, codes_of, fail, readable
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.group.classic.records import Committed, offset_record
@@ -70,13 +71,11 @@ async def _commit_in_registry(request: OffsetCommitRequest, context: RequestCont
         answers = []
         for partition in topic.partitions:
             answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
-            try:
+            with errors_in(answer):
                 tp = TopicPartition(readable(topic, context, TOPIC_IDS_SINCE), partition.partition_index)
                 check_partition(tp, context)
                 context.broker.groups.offsets.check(partition.committed_metadata)
                 await context.broker.zookeeper_offsets.set(request.group_id, tp, partition.committed_offset)
-            except KafkaError as error:
-                answer.error_code = code_of(error)
             answers.append(answer)
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
     return OffsetCommitResponse(topics=topics)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.result import Record
 from ottla.errors import GroupSubscribedToTopicError, KafkaError, UnknownTopicOrPartitionError, code_of
@@ -17,13 +15,9 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: OffsetDeleteRequest, context: RequestContext) -> Awaitable[OffsetDeleteResponse]:
+async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete what may be deleted; partitions without an offset are no error."""
     context.require(ACLOperation.DELETE, ResourceType.GROUP, request.group_id)
-    return _delete(request, context)
-
-
-async def _delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     runtime = context.broker.groups
     runtime.check(request.group_id)
     wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]

@@ -7,7 +7,7 @@ belongs to a broker that is about to stop: it fetches no more, or it would come 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.image_delta import DELETED
@@ -17,12 +17,8 @@ from ottla.names import check_partition
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 
-def handle(request: StopReplicaRequest, context: RequestContext) -> Awaitable[StopReplicaResponse]:
+async def handle(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
     """Delete what is to be deleted."""
-    return _answer(request, context)
-
-
-async def _answer(request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
     await context.broker.controller_requests.verify(request.controller_epoch, request.broker_epoch)
     for tp, _, _ in _partitions(request):
         check_partition(tp)

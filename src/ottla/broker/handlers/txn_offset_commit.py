@@ -6,7 +6,7 @@ joins the transaction with it, without AddOffsetsToTxn (KIP-890); 6 names topics
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 
 from ottla.broker import transaction_verification
 from ottla.broker.offset_commit_checks import codes_of, fail
@@ -41,12 +41,8 @@ JOINS_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
 
-def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Awaitable[TxnOffsetCommitResponse]:
+async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Keep the offsets aside until the transaction ends."""
-    return _answer(request, context)
-
-
-async def _answer(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     accepted: list[Record] = []
     try:
         context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)

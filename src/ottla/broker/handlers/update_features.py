@@ -6,8 +6,6 @@ downgrade, later ones know safe and unsafe; here every downgrade is safe.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import BY_NAME
 from ottla.errors import InvalidUpdateVersionError, KafkaError, code_of
@@ -25,12 +23,8 @@ KINDS_SINCE = 1
 ALL_OR_NONE_SINCE = 2
 
 
-def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Awaitable[UpdateFeaturesResponse]:
+async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Change what may be changed."""
-    return _answer(request, context)
-
-
-async def _answer(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     levels: dict[str, int] = {}
     results = []
     for update in request.feature_updates:

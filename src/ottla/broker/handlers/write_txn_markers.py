@@ -10,7 +10,6 @@ id and epoch. Brokers' coordinators are believed, since a repeated marker is leg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from ottla.broker.request_context import RequestContext
 from ottla.coordinator.runtime.coordinator_log import Producer
@@ -28,12 +27,8 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.security.acl import ResourceType
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Awaitable[WriteTxnMarkersResponse]:
+async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """Write the markers."""
-    return _answer(request, context)
-
-
-async def _answer(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     authorization_error = None
     if not context.allows(ACLOperation.ALTER, ResourceType.CLUSTER):
         authorization_error = context.authorization_error(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)
