@@ -18,5 +18,9 @@ def preferred(broker: BrokerContext, partition: Partition, rack: str, offset: in
     own = brokers.get(broker.broker_id)
     if own is not None and own.rack == rack:
         return NONE
-    near = [r for r in partition.readers_of(offset) if (node := brokers.get(r.id)) is not None and node.rack == rack]
+    near = [
+        r
+        for r in partition.leader_replica.preferred_candidates(offset)
+        if (node := brokers.get(r.id)) is not None and node.rack == rack
+    ]
     return max(near, key=lambda r: (r.log_end, r.caught_up_at)).id if near else NONE

@@ -121,7 +121,7 @@ class BackgroundTasks:
     def check_isr(self) -> None:
         """Look for followers that have fallen behind."""
         for partition in self._partitions:
-            partition.check_isr()
+            partition.leader_replica.check_isr()
 
     def flush_old(self) -> None:
         """Fsync logs whose records have waited for `flush.ms`."""

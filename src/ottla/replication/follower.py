@@ -5,6 +5,7 @@ Answers are applied by `apply`, which says what is left to do. Nothing here wait
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 
 from ottla.backoff import ExponentialBackoff
@@ -20,7 +21,10 @@ from ottla.model import TopicPartition
 from ottla.protocol.fetch_session import Place
 from ottla.protocol.messages.fetch import EpochEndOffset, PartitionData
 from ottla.replication.partition import Partition
+from ottla.storage.files import DiskFailedError
 from ottla.storage.log import Log
+
+logger = logging.getLogger("ottla.replication")
 
 
 class Next(Enum):
@@ -91,14 +95,32 @@ class Follower:
     def _append(self, data: PartitionData) -> None:
         records = data.records
         if records is not None and records.nbytes:
-            assert isinstance(records, memoryview), "what was received lies in memory"
-            self.partition.append_from_leader(records)
-        self.partition.keep_up(data.high_watermark, data.log_start_offset)
+            assert isinstance(records, memoryview), "records that were received are in memory"
+            self._append_records(records)
+        self._update_offsets(data.high_watermark, data.log_start_offset)
+
+    def _append_records(self, records: memoryview) -> None:
+        assert not self.partition.leads, "a leader does not fetch"
+        self.partition.check_open()
+        try:
+            self.partition.log.append_as_follower(records)
+        except DiskFailedError as error:
+            self.partition.fail(error)
+            raise
+
+    def _update_offsets(self, leader_high_watermark: int, leader_log_start: int) -> None:
+        """Apply the leader's high watermark and log start, as far as this log reaches."""
+        log = self.partition.log
+        high_watermark = min(leader_high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            self.partition.set_high_watermark(high_watermark)
+        if leader_log_start > log.log_start_offset:
+            log.delete_records_before(min(leader_log_start, log.high_watermark))
 
     def _cut(self, diverging: EpochEndOffset) -> None:
         log = self.partition.log
         before = (log.log_end_offset, log.leader_epochs.latest)
-        self.partition.truncate_to(cut_at(log, diverging))
+        self._truncate_to(cut_at(log, diverging))
         if (log.log_end_offset, log.leader_epochs.latest) == before:
             raise InvalidRecordError(f"{self.tp} diverges from its leader at {diverging}, and there is nothing to cut")
 
@@ -106,11 +128,19 @@ class Follower:
         """Begin where the leader's log allows it: at its end, or, where all of this one is older, at its start."""
         end = self.partition.log.log_end_offset
         if leader_end < end:
-            self.partition.truncate_to(leader_end)
+            self._truncate_to(leader_end)
         elif leader_start > end:
-            self.partition.start_anew_at(leader_start)
+            logger.warning("Restarting %s at offset %d, the leader's log start", self.tp, leader_start)
+            self.partition.log.truncate_fully_and_start_at(leader_start)
+            self.partition.log.high_watermark = leader_start
         else:
             raise OffsetOutOfRangeError(f"{self.tp}: the leader has {leader_start} to {leader_end}, and not {end}")
+
+    def _truncate_to(self, offset: int) -> None:
+        log = self.partition.log
+        level = logging.WARNING if offset < log.high_watermark else logging.INFO
+        logger.log(level, "Truncating %s to offset %d (high watermark %d)", self.tp, offset, log.high_watermark)
+        log.truncate_to(offset)
 
     def delay(self, now: float, backoff: ExponentialBackoff) -> float:
         """Fetch nothing for a while, which is returned: longer with each failure in a row."""

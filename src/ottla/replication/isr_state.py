@@ -76,7 +76,7 @@ class LeaderState:
                 lowest = replica.log_end
         return lowest
 
-    def lose(self, brokers: Iterable[int]) -> None:
+    def on_brokers_removed(self, brokers: Iterable[int]) -> None:
         """These have left the cluster: unless they are in the ISR nobody waits for what they do not have."""
         for broker in brokers:
             if broker in self.replicas:
@@ -101,7 +101,7 @@ class LeaderState:
             return None
         return (*self.image.isr, replica.id)
 
-    def readers_of(self, offset: int) -> list[Replica]:
+    def preferred_candidates(self, offset: int) -> list[Replica]:
         """The followers in sync that have what lies at `offset`."""
         in_sync = (self.replicas[i] for i in self.image.isr if i in self.replicas)
         return [r for r in in_sync if r.log_start <= offset <= r.log_end]

@@ -1,4 +1,4 @@
-"""Who waits until a partition has reached an offset."""
+"""Futures that complete when a partition has reached an offset."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class OffsetWaiters:
         return bool(self._waiting)
 
     def add(self, offset: float) -> asyncio.Future[None]:
-        """What becomes done when `offset` is reached."""
+        """Return a future that completes when `offset` is reached."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((offset, future))
         return future
 
-    def reach(self, offset: float) -> None:
-        """Everything up to `offset` is there."""
+    def complete_up_to(self, offset: float) -> None:
+        """Complete the futures of offsets up to `offset`."""
         if not self._waiting:
             return
-        still = []
-        for wanted, future in self._waiting:
+        remaining = []
+        for due, future in self._waiting:
             if future.done():
-                continue  # who waited has given up
-            if wanted > offset:
-                still.append((wanted, future))
+                continue  # cancelled
+            if due > offset:
+                remaining.append((due, future))
             else:
                 future.set_result(None)
-        self._waiting = still
+        self._waiting = remaining
 
-    def fail(self, error: KafkaError) -> None:
-        """It is in vain."""
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail every pending future with `error`."""
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # who appended need not wait, and then it is no error that nobody has heard of
+                future.exception()  # not every append is awaited, and then asyncio must not log the exception

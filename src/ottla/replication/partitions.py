@@ -163,7 +163,7 @@ class Partitions:
         gone = before.brokers.keys() - after.brokers.keys()
         if gone:
             for partition in self:
-                partition.lose_followers(gone)
+                partition.leader_replica.on_brokers_removed(gone)
 
     def reconfigure(self, image: ClusterImage) -> None:
         """The broker's own defaults have changed: every log works by the new ones."""
@@ -285,11 +285,16 @@ class Partitions:
             self._unmade.append(tp)
             return None
         self._unusable.discard(tp)
-        partition = self._partitions[tp] = Partition(found, image, 1, self._workers)
-        partition.topic_id = topic.id
-        partition.isr_updates = self.isr_updates
-        partition.lag_seconds = self.lag_seconds
-        partition.on_disk_failure = self._on_disk_failure
+        partition = self._partitions[tp] = Partition(
+            found,
+            image,
+            1,
+            self._workers,
+            topic_id=topic.id,
+            isr_updates=self.isr_updates,
+            lag_seconds=self.lag_seconds,
+            on_disk_failure=self._on_disk_failure,
+        )
         return partition
 
     def _give_role(self, partition: Partition, image: PartitionImage) -> None:

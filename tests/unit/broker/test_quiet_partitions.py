@@ -10,7 +10,8 @@ from tests.unit.replication.test_partition import Held, view, with_partition
 from ottla.broker.sessions.fetch_sessions import Wanted
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.protocol.messages.fetch import FetchPartition, PartitionData
-from ottla.replication.partition import FollowerFetch, Partition
+from ottla.replication.leader_replica import FollowerFetch
+from ottla.replication.partition import Partition
 
 IMAGE = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
 EPOCH = 7
@@ -23,7 +24,9 @@ def caught_up(partition: Partition) -> Wanted:
     log = partition.log
     wanted = Wanted(FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=log.log_end_offset))
     wanted.partition = partition
-    wanted.follower = partition.fetched(FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset))
+    wanted.follower = partition.leader_replica.on_fetch(
+        FollowerFetch(1, EPOCH, 0, log.log_end_offset, log.log_start_offset)
+    )
     wanted.news(
         PartitionData(partition_index=0, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
     )

@@ -80,7 +80,7 @@ class Broker:
         while True:
             await asyncio.sleep(LAG_SECONDS / 2)
             for partition in self.partitions:
-                partition.check_isr()
+                partition.leader_replica.check_isr()
 
     async def see(self, image: ClusterImage) -> None:
         before, self.image = self.image, replace(image, controller_id=self.id)

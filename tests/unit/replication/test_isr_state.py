@@ -44,7 +44,7 @@ def test_nobody_waits_for_a_replica_whose_broker_has_left() -> None:
     fetched(leadership, 2, 10, end=10, now=1.0)
     fetched(leadership, 1, 12, end=12, now=2.0)
     assert leadership.high_watermark(12, 1, 2.0) == 10, "it may join at any moment"
-    leadership.lose([2])
+    leadership.on_brokers_removed([2])
     assert leadership.high_watermark(12, 1, 2.0) == 12
     fetched(leadership, 2, 12, end=12, now=3.0)
     assert leadership.high_watermark(13, 1, 3.0) == 12, "it is back"
@@ -54,7 +54,7 @@ def test_a_replica_whose_broker_has_left_is_not_taken_back_before_it_fetches() -
     leadership = leading()
     fetched(leadership, 2, 10, end=10, now=1.0)
     assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)
-    leadership.lose([2])
+    leadership.on_brokers_removed([2])
     assert leadership.expanded_isr(leadership.replicas[2], 10) is None
     fetched(leadership, 2, 10, end=10, now=2.0)
     assert leadership.expanded_isr(leadership.replicas[2], 10) == (0, 1, 2)

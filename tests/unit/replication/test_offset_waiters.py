@@ -17,7 +17,7 @@ def test_who_waits_is_told_that_it_is_in_vain() -> None:
     async def test() -> None:
         waits = OffsetWaiters()
         future = waits.add(3)
-        waits.fail(NotLeaderOrFollowerError())
+        waits.fail_all(NotLeaderOrFollowerError())
         with pytest.raises(NotLeaderOrFollowerError):
             await future
 
@@ -31,7 +31,7 @@ def test_what_nobody_waits_for_may_be_in_vain_without_a_word() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
         waits = OffsetWaiters()
         waits.add(3)
-        waits.fail(NotLeaderOrFollowerError())
+        waits.fail_all(NotLeaderOrFollowerError())
         gc.collect()
 
     run(test())

@@ -24,7 +24,8 @@ from ottla.errors import (
 )
 from ottla.model import TopicPartition
 from ottla.replication import partition as partition_module
-from ottla.replication.partition import FollowerFetch, Partition
+from ottla.replication.leader_replica import FollowerFetch
+from ottla.replication.partition import Partition
 from ottla.storage.files import ResourcesExhaustedError
 from ottla.storage.recovery import open_log
 
@@ -140,22 +141,22 @@ def test_confirm_leadership_needs_a_follower_that_replied_since(tmp_path: Path) 
     # a fetch that has waited in a socket while this broker was paused is the reply to an older response
     async def test(partition: Partition, _: Held) -> None:
         before = partition.log.clock.monotonic()
-        confirmed = partition.confirm_leadership(60)
+        confirmed = partition.leader_replica.confirm(60)
         assert confirmed is not None
-        partition.fetched(fetch(float("-inf")))
-        partition.fetched(fetch(before - 1))
+        partition.leader_replica.on_fetch(fetch(float("-inf")))
+        partition.leader_replica.on_fetch(fetch(before - 1))
         assert not confirmed.done()
-        assert partition.needs_confirmation
-        partition.fetched(fetch(partition.log.clock.monotonic()))
+        assert partition.leader_replica.needs_confirmation
+        partition.leader_replica.on_fetch(fetch(partition.log.clock.monotonic()))
         await confirmed
-        assert not partition.needs_confirmation
+        assert not partition.leader_replica.needs_confirmation
 
     with_partition(test, tmp_path, image=IMAGE_OF_TWO)
 
 
 def test_confirm_leadership_without_a_reply_fails_with_not_leader(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        confirmed = partition.confirm_leadership(0.001)
+        confirmed = partition.leader_replica.confirm(0.001)
         assert confirmed is not None
         with pytest.raises(NotLeaderOrFollowerError, match="no in-sync follower"):
             await confirmed
@@ -165,7 +166,7 @@ def test_confirm_leadership_without_a_reply_fails_with_not_leader(tmp_path: Path
 
 def test_confirm_leadership_when_the_broker_resigns_fails_with_not_leader(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        confirmed = partition.confirm_leadership(60)
+        confirmed = partition.leader_replica.confirm(60)
         assert confirmed is not None
         partition.follow(replace(IMAGE_OF_TWO, leader=1, leader_epoch=1))
         with pytest.raises(NotLeaderOrFollowerError):
@@ -176,13 +177,13 @@ def test_confirm_leadership_when_the_broker_resigns_fails_with_not_leader(tmp_pa
 
 def test_confirm_leadership_alone_in_sync_needs_nobody(tmp_path: Path) -> None:
     async def test(partition: Partition, _: Held) -> None:
-        confirmed = partition.confirm_leadership(60)
+        confirmed = partition.leader_replica.confirm(60)
         assert confirmed is not None
-        partition.fetched(fetch(partition.log.clock.monotonic(), replica=2))
+        partition.leader_replica.on_fetch(fetch(partition.log.clock.monotonic(), replica=2))
         assert not confirmed.done(), "a follower that is not in sync proves nothing"
         partition.lead(replace(image, isr=(0,), state_version=1))
         await confirmed
-        assert partition.confirm_leadership(60) is None
+        assert partition.leader_replica.confirm(60) is None
 
     image = replace(IMAGE_OF_TWO, replicas=(0, 1, 2))
     with_partition(test, tmp_path, image=image)

@@ -69,7 +69,7 @@ async def _when_gone(
     for partition, gone, result in waiting:
         error = (gone.exception() if gone.done() else None) or (None if gone.done() else RequestTimedOutError())
         gone.cancel()
-        result.low_watermark = partition.low_watermark(_alive(context))
+        result.low_watermark = partition.leader_replica.low_watermark(_alive(context))
         result.error_code = code_of(error) if isinstance(error, KafkaError) else 0
     return response
 
@@ -102,7 +102,7 @@ def _answer(
             partition_index=want.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code_of(error)
         )
     result = DeleteRecordsPartitionResult(partition_index=want.partition_index, low_watermark=log.log_start_offset)
-    gone = partition.deleted(offset, lambda: _alive(context))
+    gone = partition.leader_replica.when_deleted(offset, lambda: _alive(context))
     if gone is not None:
         waiting.append(Waiting(partition, gone, result))
     return result

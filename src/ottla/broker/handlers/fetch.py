@@ -50,7 +50,8 @@ from ottla.protocol.wire import RecordData
 from ottla.records import formats
 from ottla.records.batch import MAGIC
 from ottla.records.message_set import from_batches
-from ottla.replication.partition import FollowerFetch, Partition
+from ottla.replication.leader_replica import FollowerFetch
+from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Log
@@ -355,7 +356,7 @@ class Fetch:
         data = partition.read_to_end(want.fetch_offset, size, at_least_one=first)
         if not self.is_progress_recorded:
             try:
-                wanted.follower = partition.fetched(
+                wanted.follower = partition.leader_replica.on_fetch(
                     FollowerFetch(
                         self._replica_id,
                         self._broker_epoch,
@@ -369,7 +370,11 @@ class Fetch:
                 data.release()
                 raise
         wanted.partition = partition
-        if partition.needs_confirmation and self._fetch_context.session and self._replica_id in partition.image.isr:
+        if (
+            partition.leader_replica.needs_confirmation
+            and self._fetch_context.session
+            and self._replica_id in partition.image.isr
+        ):
             self._more = True  # its next fetch is the confirmation
         return _of(log, key, data)
 

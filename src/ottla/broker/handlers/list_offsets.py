@@ -112,7 +112,11 @@ def _answer(
             )
         partition.check_epoch(want.current_leader_epoch)
         found = _look_up(partition, want.timestamp, _end(partition, request))
-        if request.replica_id == CONSUMER and partition.is_hw_behind_epoch_start and _is_late(want.timestamp, found):
+        if (
+            request.replica_id == CONSUMER
+            and partition.leader_replica.is_hw_behind_epoch_start
+            and _is_late(want.timestamp, found)
+        ):
             raise OffsetNotAvailableError if context.version >= NOT_AVAILABLE_SINCE else LeaderNotAvailableError
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=want.partition_index, error_code=code_of(error))

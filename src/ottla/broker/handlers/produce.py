@@ -380,7 +380,7 @@ def _append(
         appended = _append_in_order(partition, records, request.acks, context)
     except OutOfOrderSequenceNumberError as error:
         # librdkafka ends for good if the batch that is first in its order gets this from a broker that does not lead
-        confirmed = partition.confirm_leadership(CONFIRM_SECONDS) if request.acks else None
+        confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
         failed = _failed(data.index, error)

@@ -67,7 +67,7 @@ class Wanted:
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
             return False
-        if partition.needs_confirmation:
+        if partition.leader_replica.needs_confirmation:
             return False
         log, want = partition.log, self.want
         if (

@@ -1,0 +1,223 @@
+"""The leader's part of a partition: the fetches of followers, the ISR, and proof that this broker leads.
+
+Replication is Kafka's (KIP-101, 497, 966); the rules are in `isr_state`, without I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from ottla.cluster.image.cluster_image import PartitionImage
+from ottla.errors import KafkaError, NotLeaderOrFollowerError, UnknownLeaderEpochError
+from ottla.model import TopicPartition
+from ottla.replication.isr_state import LeaderState
+from ottla.replication.isr_updates import IsrUpdates, submit_until_settled
+from ottla.replication.offset_waiters import OffsetWaiters
+from ottla.replication.replica import Replica
+from ottla.storage.log import Log
+
+logger = logging.getLogger("ottla.replication")
+
+
+class FollowerFetch(NamedTuple):
+    """What a follower's fetch says about the follower."""
+
+    replica_id: int
+    broker_epoch: int
+    leader_epoch: int
+    offset: int
+    log_start: int
+    followed_at: float = float("-inf")
+    """When the response was created that this fetch replies to (see `Replica.followed_at`)."""
+
+
+class LedPartition(Protocol):
+    """What the leader's part uses of its `Partition`."""
+
+    log: Log
+    image: PartitionImage
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def is_older(self, image: PartitionImage) -> bool: ...
+
+    def lead(self, image: PartitionImage) -> bool: ...
+
+    def maybe_advance_high_watermark(self, gained: int) -> None: ...
+
+    def wake_followers(self) -> None: ...
+
+
+class LeaderReplica:
+    """A partition that this broker leads. Not thread-safe: event loop only."""
+
+    def __init__(self, partition: LedPartition, isr_updates: IsrUpdates | None, lag_seconds: float) -> None:
+        self._partition = partition
+        self._isr_updates = isr_updates
+        self._lag_seconds = lag_seconds
+        self.state: LeaderState | None = None
+        """What is known of the followers; None without other replicas, and while this broker follows."""
+        self._deletions = OffsetWaiters()
+        """By the log start that the followers which are alive have to reach."""
+        self._confirmations = OffsetWaiters()
+        """By the time since when an in-sync follower must have followed, as proof that this broker leads."""
+        self._alive: Callable[[], Iterable[int]] = tuple
+        self._submission: asyncio.Task[None] | None = None
+
+    def _now(self) -> float:
+        return self._partition.log.clock.monotonic()
+
+    def start_epoch(self, image: PartitionImage) -> None:
+        """Lead other replicas in a new leader epoch; nothing is known of their logs yet."""
+        log = self._partition.log
+        end = log.log_end_offset
+        # also if nothing is ever written in it: a follower may have records of an epoch that this log never saw
+        log.leader_epochs.assign(image.leader_epoch, end)
+        self.state = LeaderState(image, end, self._now(), self._lag_seconds)
+
+    def resign(self) -> None:
+        """Forget the followers, and cancel the update of the ISR."""
+        if self.state is not None:
+            self.state.withdraw()
+            self.state = None
+        if self._submission is not None:
+            self._submission.cancel()
+
+    def fail_waiters(self, error: KafkaError) -> None:
+        """Fail everything that waits for followers."""
+        self._deletions.fail_all(error)
+        self._confirmations.fail_all(error)
+
+    @property
+    def is_hw_behind_epoch_start(self) -> bool:
+        """Whether the high watermark may be below what consumers of the previous leader have seen (KIP-207)."""
+        return self.state is not None and self._partition.high_watermark < self.state.start
+
+    def high_watermark(self, local_end_offset: int, min_insync_replicas: int) -> int:
+        """Return the offset that all in-sync replicas have; -1 if the high watermark must not move."""
+        if self.state is None:
+            return local_end_offset
+        return self.state.high_watermark(local_end_offset, min_insync_replicas, self._now())
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether a response waits for proof that this broker leads; followers' fetches are then answered at once."""
+        return bool(self._confirmations)
+
+    def confirm(self, seconds: float) -> asyncio.Future[None] | None:
+        """Prove that this broker leads at this moment, before a producer gets an error that only the leader may give.
+
+        A broker that was paused, or was made the leader while it was, does not know that another one leads by now and
+        has appended what is missing here. The future completes when an in-sync follower has proved that it still
+        follows, and fails with NotLeaderOrFollowerError after `seconds`, or when this broker resigns. None if no
+        other replica is in sync: then no other broker can lead.
+        """
+        if self.state is None or len(self._partition.image.isr) <= 1:
+            return None
+        confirmed = self._confirmations.add(self._now())
+        asyncio.get_running_loop().call_later(seconds, _fail_with_not_leader, confirmed)
+        self._partition.wake_followers()
+        return confirmed
+
+    def on_fetch(self, fetch: FollowerFetch) -> Replica:
+        """Record that a follower has everything before its fetch offset. Raises if it is no follower of this leader."""
+        state = self.state
+        replica = None if state is None else state.replicas.get(fetch.replica_id)
+        if state is None or replica is None:
+            # with an epoch the follower is ahead of this leader, and has to retry
+            raise UnknownLeaderEpochError if fetch.leader_epoch >= 0 else NotLeaderOrFollowerError
+        end = self._partition.log.log_end_offset
+        replica.fetched(fetch.offset, fetch.log_start, fetch.broker_epoch, end, self._now())
+        replica.followed_at = max(replica.followed_at, fetch.followed_at)
+        if replica.id in self._partition.image.isr:
+            self._confirmations.complete_up_to(replica.followed_at)
+        self._maybe_expand_isr(state, replica)
+        self._partition.maybe_advance_high_watermark(0)
+        self._complete_deletions()
+        return replica
+
+    def check_isr(self) -> None:
+        """Shrink the ISR by replicas that lag, and expand it by replicas that were rejected before."""
+        state = self.state
+        if state is None or self._partition.closed:
+            return
+        isr = state.shrunk_isr(self._partition.log.log_end_offset, self._now())
+        if isr is not None:
+            logger.info("Shrinking ISR of %s from %s to %s", self._partition.topic_partition, state.image.isr, isr)
+            self._submit(state, isr)
+        self._maybe_expand_isr(state, *state.replicas.values())
+        self._partition.maybe_advance_high_watermark(0)
+
+    def _maybe_expand_isr(self, state: LeaderState, *replicas: Replica) -> None:
+        for replica in replicas:
+            isr = state.expanded_isr(replica, self._partition.high_watermark)
+            if isr is not None:
+                logger.info("Expanding ISR of %s from %s to %s", self._partition.topic_partition, state.image.isr, isr)
+                self._submit(state, isr)
+
+    def _submit(self, state: LeaderState, isr: tuple[int, ...]) -> None:
+        if self._isr_updates is not None:
+            state.propose(isr)
+            if self._submission is not None:
+                self._submission.cancel()  # a newer state has superseded it
+            update = submit_until_settled(self._isr_updates, self._partition.topic_partition, state, isr)
+            self._submission = asyncio.get_running_loop().create_task(self._await_answer(state, update))
+
+    async def _await_answer(self, state: LeaderState, update: Awaitable[PartitionImage | None]) -> None:
+        image = await update
+        partition = self._partition
+        if self.state is not state or partition.closed:
+            return
+        if image is not None and image.leader == partition.image.leader and not partition.is_older(image):
+            partition.lead(image)
+            state.withdraw()  # also if the state is not new, since the ISR was so already
+        partition.maybe_advance_high_watermark(0)
+
+    def on_new_state(self) -> None:
+        """Apply a new ISR: other replicas may be able to join it."""
+        if len(self._partition.image.isr) <= 1:
+            # the controller has answered, and no other broker can lead
+            self._confirmations.complete_up_to(float("inf"))
+        if self.state is not None:
+            self._maybe_expand_isr(self.state, *self.state.replicas.values())
+
+    def on_brokers_removed(self, brokers: Iterable[int]) -> None:
+        """Wait no longer for brokers that have left the cluster, unless they are in the ISR."""
+        if self.state is not None:
+            self.state.on_brokers_removed(brokers)
+            self._partition.maybe_advance_high_watermark(0)
+            self._complete_deletions()
+
+    def preferred_candidates(self, offset: int) -> list[Replica]:
+        """Return the in-sync followers that have the records at `offset`."""
+        return [] if self.state is None else self.state.preferred_candidates(offset)
+
+    def low_watermark(self, alive: Iterable[int]) -> int:
+        """Return the lowest log start of the replicas on brokers that are alive."""
+        start = self._partition.log.log_start_offset
+        return start if self.state is None else self.state.low_watermark(start, alive)
+
+    def when_deleted(self, offset: int, alive: Callable[[], Iterable[int]]) -> asyncio.Future[None] | None:
+        """Return None if no replica that is alive has records before `offset`, else a future that completes then."""
+        self._alive = alive
+        return None if self.low_watermark(alive()) >= offset else self._deletions.add(offset)
+
+    def _complete_deletions(self) -> None:
+        if self._deletions:
+            self._deletions.complete_up_to(self.low_watermark(self._alive()))
+
+
+def _fail_with_not_leader(confirmed: asyncio.Future[None]) -> None:
+    if not confirmed.done():
+        confirmed.set_exception(NotLeaderOrFollowerError("no in-sync follower has confirmed that this broker leads"))
+        confirmed.exception()  # the producer may have disconnected, so that nothing awaits it
