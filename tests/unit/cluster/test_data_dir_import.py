@@ -249,7 +249,7 @@ def test_metadata_with_wrong_options_fails(tmp_path, capsys):
     assert main(["metadata", "export", "--data", str(tmp_path)]) == 1
     assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert "--zookeeper is needed" in told
+    assert "needs --zookeeper" in told
     assert "has no registry.sqlite" in told
 
 
