@@ -15,7 +15,7 @@ from ottla.broker.apis import SUPPORTED_APIS, ApiEntry, unsupported_apis
 from ottla.broker.config.config_entries import text_of
 from ottla.cli.main import all_commands
 from ottla.client.admin.core import AdminCore
-from ottla.client.admin.driver import AdminCalls
+from ottla.client.admin.driver import AdminDriver
 from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
 from ottla.config.broker import BrokerConfig
@@ -127,7 +127,7 @@ def admin_calls() -> str:
         (f"`{name}`", (call.__doc__ or "").strip().splitlines()[0])
         for subject in AdminCore.__mro__
         for name, call in vars(subject).items()
-        if subject is not AdminCalls and inspect.iscoroutinefunction(call) and not name.startswith("_")
+        if subject is not AdminDriver and inspect.iscoroutinefunction(call) and not name.startswith("_")
     ]
     return table(("call", "what it does"), rows)
 

@@ -18,6 +18,7 @@ import pytest
 from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
 from ottla.client.admin.core import AdminCore
+from ottla.client.admin.driver import AdminDriver
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,
@@ -67,19 +68,7 @@ def calls(of: type) -> dict[str, Any]:
     return {name: member for name, member in inspect.getmembers(of, callable) if re.match("[a-z]", name)}
 
 
-NOT_OF_USERS = {"start", "stop"} | {
-    "ask_controller",
-    "ask_each",
-    "ask_for",
-    "by_coordinator",
-    "by_leader",
-    "controller",
-    "limit",
-    "limit_ms",
-    "nodes",
-    "retried",
-    "settled",
-}
+NOT_OF_USERS = set(calls(AdminDriver)) - {"metrics"}
 """`async with` starts and stops; the rest is how calls are made."""
 
 
@@ -332,7 +321,7 @@ def test_a_broker_without_describe_cluster_is_asked_for_metadata() -> None:
 def test_coordinators_are_asked_for_together_where_a_broker_can(newest: int, requests: int) -> None:
     with ScriptedBroker({"FindCoordinator": newest}) as broker:
         with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
-            found = admin._io.run(admin._core.by_coordinator(["a", "b", "c"]))
+            found = admin._io.run(admin._core.group_by_coordinator(["a", "b", "c"]))
         assert found == ({7: ["a", "b", "c"]}, {})
         assert len(broker.asked(FindCoordinatorRequest)) == requests
 

@@ -12,9 +12,9 @@ from ottla.config.admin import AdminConfig
 
 
 class KafkaAdminClient(AdminCore):
-    """Manages a cluster, as the blocking client of this name does; belongs to one event loop.
+    """Manages a cluster, as the synchronous client of this name. Bound to one event loop.
 
-    `start` and `stop`, or `async with`.
+    Use `start` and `stop`, or `async with`.
     """
 
     def __init__(self, configs: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -27,7 +27,7 @@ class KafkaAdminClient(AdminCore):
         return f"<KafkaAdminClient {self.client_id}>"
 
     async def close(self, timeout: float | None = None) -> None:
-        """End the connections, within `timeout` seconds. Calls that are going on fail."""
+        """Close the connections within `timeout` seconds. Pending calls fail."""
         async with asyncio.timeout(timeout):
             await self.stop()
 

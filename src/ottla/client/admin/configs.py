@@ -1,4 +1,4 @@
-"""Options of topics, brokers, their loggers, groups and client metrics: described, set, listed."""
+"""Configs of topics, brokers, loggers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import AdminCall, AdminDriver, Errors, Shares, failure
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ottla.protocol.messages import alter_configs as alter
 from ottla.protocol.messages import describe_configs as describe
@@ -15,7 +15,7 @@ from ottla.protocol.messages.list_config_resources import ListConfigResourcesReq
 
 
 class ConfigResourceType(IntEnum):
-    """What has options."""
+    """A type of resource with configs."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -30,7 +30,7 @@ BROKER = ConfigResourceType.BROKER
 
 
 class AlterConfigOp(IntEnum):
-    """What is done to an option. Append and subtract are for lists."""
+    """A change of a config. APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -39,7 +39,7 @@ class AlterConfigOp(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where an option's value comes from."""
+    """Where the value of a config comes from."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -53,13 +53,13 @@ class ConfigSource(IntEnum):
 
 
 Change = str | None | tuple[AlterConfigOp | int, str | None]
-"""A value to set, None to remove the option, or what to do and with what value."""
+"""A value to set, None to remove the config, or an operation with its value."""
 
 
 class ConfigResource(NamedTuple):
-    """What has options: a type and a name (a broker's is its id, empty for all of them).
+    """A resource with configs: its type and name (a broker's is its id, empty for the default of all brokers).
 
-    `configs` are the options to set, or (names only, or a mapping) to describe.
+    `configs` are the configs to set, or those to describe (names, or a mapping).
     """
 
     resource_type: ConfigResourceType | int | str
@@ -68,13 +68,13 @@ class ConfigResource(NamedTuple):
 
     @property
     def plain(self) -> ConfigResource:
-        """Type (as a number) and name alone."""
+        """The resource without configs, and with its type as a number."""
         kind = self.resource_type
         return ConfigResource(ConfigResourceType[kind.upper()] if isinstance(kind, str) else int(kind), self.name)
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that would count if those before it were removed."""
+    """A value that would apply if those before it were removed."""
 
     name: str
     value: str | None
@@ -82,7 +82,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One option. The source is a `ConfigSource`, the type Kafka's number of it (1 boolean, 2 string, 3 int…)."""
+    """A config. The source is a `ConfigSource`, the type Kafka's number of it (1 boolean, 2 string, 3 int…)."""
 
     name: str
     value: str | None
@@ -95,12 +95,12 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether it is not set anywhere."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
     @property
     def is_modified(self) -> bool:
-        """Whether the value was set on the resource itself."""
+        """Whether it is set on the resource itself."""
         return self.source not in INHERITED
 
 
@@ -115,13 +115,13 @@ FILTERS: Final[dict[str, Callable[[ConfigEntry], bool]]] = {
     "default": lambda entry: not entry.is_modified,
     "static": lambda entry: entry.source == ConfigSource.STATIC_BROKER_CONFIG,
 }
-"""What describe_configs leaves."""
+"""Filters of describe_configs."""
 
 Entries = dict[str, ConfigEntry]
 
 
-class ConfigsAdmin(AdminCalls):
-    """Calls about options."""
+class ConfigsAdmin(AdminDriver):
+    """Calls about configs."""
 
     async def describe_configs(
         self,
@@ -133,42 +133,29 @@ class ConfigsAdmin(AdminCalls):
         config_filter: str = "all",
         errors: Errors | None = None,
     ) -> dict[ConfigResource, Entries]:
-        """The options of resources (with names in `configs`: only those), by resource (without them) and name.
+        """Return the configs of resources (only those in `configs`, if set), by resource (without `configs`) and name.
 
         The filter is all, modified (set on the resource itself), default (all others) or static (of the broker's file).
         """
-        wants = FILTERS.get(config_filter.lower())
-        if wants is None:
-            raise ValueError(f"config_filter: {config_filter!r} is not allowed: one of {', '.join(FILTERS)} is wanted")
-        wanted = {resource.plain: resource for resource in config_resources}
-
-        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, Entries | KafkaError]:
-            found: dict[ConfigResource, Entries | KafkaError] = {}
-            for node, some in (await self._by_node(left)).items():
-                request = describe.DescribeConfigsRequest(
-                    resources=[_described(wanted[plain]) for plain in some],
-                    include_synonyms=include_synonyms,
-                    include_documentation=include_documentation,
-                )
-                response = await (
-                    self.connections.ask_any(request) if node is None else self.connections.ask(node, request)
-                )
-                for result in response.results:
-                    plain = ConfigResource(result.resource_type, result.resource_name)
-                    error = failure(result.error_code, result.resource_name, result.error_message)
-                    found[plain] = error or {e.name: e for e in map(_entry, result.configs) if wants(e)}
-            return found
-
-        return await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
-
-    async def _by_node(self, resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-        """Brokers answer for themselves and their loggers; everything else any of them knows."""
-        await self.nodes()
-        found: dict[int | None, list[ConfigResource]] = {}
-        for resource in resources:
-            own = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
-            found.setdefault(int(resource.name) if own and resource.name else None, []).append(resource)
-        return found
+        is_included = FILTERS.get(config_filter.lower())
+        if is_included is None:
+            raise ValueError(f"config_filter: {config_filter!r} is not allowed: expected one of {', '.join(FILTERS)}")
+        resources = {resource.plain: resource for resource in config_resources}
+        call: AdminCall[ConfigResource, Entries] = AdminCall(
+            lambda remaining: describe.DescribeConfigsRequest(
+                resources=[_to_describe(resources[plain]) for plain in remaining],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            ),
+            lambda response, *_: {
+                ConfigResource(r.resource_type, r.resource_name): _failure(r)
+                or {e.name: e for e in map(_entry, r.configs) if is_included(e)}
+                for r in response.results
+            },
+            _to_own_brokers,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        return await self.call_per_key(call, resources, timeout_ms, errors)
 
     async def alter_configs(
         self,
@@ -180,26 +167,30 @@ class ConfigsAdmin(AdminCalls):
         raise_on_unknown: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Set options: those in `configs`, None removing one, `(AlterConfigOp.APPEND, "x")` adding to a list.
+        """Set configs: those in `configs`. None removes one, `(AlterConfigOp.APPEND, "x")` appends to a list.
 
-        Others stay, unless `incremental` is False: then every option that is not named is removed. Brokers refuse
-        unknown options of their own accord; `raise_on_unknown` is kafka-python's.
+        Other configs are kept, unless `incremental` is False: then every config that is not named is removed. Brokers
+        reject unknown configs anyway; kafka-python's `raise_on_unknown` is ignored.
         """
-        wanted = _changes(config_resources)
+        changes = _changes(config_resources)
+        make_request = _incremental if incremental is not False else _complete
 
-        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
-            found: dict[ConfigResource, KafkaError | None] = {}
-            for node, some in (await self._by_node(left)).items():
-                target = await self.controller() if node is None else node
-                make = _incrementally if incremental is not False else _as_a_whole
-                request = make({plain: wanted[plain] for plain in some}, validate_only)
-                response: Any = await self.connections.ask(target, request)
-                for r in response.responses:
-                    plain = ConfigResource(r.resource_type, r.resource_name)
-                    found[plain] = failure(r.error_code, r.resource_name, r.error_message)
-            return found
+        async def lookup(driver: AdminDriver, remaining: list[ConfigResource]) -> Shares:
+            by_broker, failed = await _to_own_brokers(driver, remaining)
+            merged: dict[int | None, list[ConfigResource]] = {}
+            for broker, share in by_broker.items():
+                merged.setdefault(await driver.controller() if broker is None else broker, []).extend(share)
+            return merged, failed
 
-        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+        call: AdminCall[ConfigResource, None] = AdminCall(
+            lambda remaining: make_request({plain: changes[plain] for plain in remaining}, validate_only),
+            lambda response, *_: {
+                ConfigResource(r.resource_type, r.resource_name): _failure(r) for r in response.responses
+            },
+            lookup,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        await self.call_per_key(call, changes, timeout_ms, errors)
 
     async def incremental_alter_configs(
         self,
@@ -222,7 +213,7 @@ class ConfigsAdmin(AdminCalls):
         incremental: bool | None = True,
         errors: Errors | None = None,
     ) -> None:
-        """Remove options, so that their defaults count again: those in `configs`, a mapping or names only."""
+        """Remove configs, so that their defaults apply again: those in `configs`, names or a mapping."""
         removed = [
             ConfigResource(r.resource_type, r.name, dict.fromkeys(r.configs or (), None)) for r in config_resources
         ]
@@ -231,7 +222,7 @@ class ConfigsAdmin(AdminCalls):
     async def list_config_resources(
         self, resource_types: Collection[ConfigResourceType | int | str] = (), timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """Resources that can have options, of some types or of all. Brokers before 4.1 know client metrics only."""
+        """Return resources with configs, of some types or all. Brokers before 4.1 list client metrics only."""
         kinds = [int(ConfigResource(kind, "").plain.resource_type) for kind in resource_types]
 
         def request(version: int) -> ListConfigResourcesRequest:
@@ -239,20 +230,36 @@ class ConfigsAdmin(AdminCalls):
                 raise UnsupportedVersionError("the broker lists resources of type CLIENT_METRICS only")
             return ListConfigResourcesRequest(resource_types=kinds if version else [])
 
-        async def attempt() -> list[ConfigResource]:
-            response = await self.connections.ask_any_of(ListConfigResourcesRequest, request)
-            check(response.error_code, "config resources")
-            return sorted(ConfigResource(r.resource_type, r.resource_name) for r in response.config_resources)
-
-        return await self.retried(attempt, timeout_ms)
+        return await self.call(
+            request,
+            lambda response: sorted(
+                ConfigResource(r.resource_type, r.resource_name) for r in response.config_resources
+            ),
+            timeout_ms,
+            "config resources",
+            of=ListConfigResourcesRequest,
+        )
 
     async def list_client_metrics_resources(self, timeout_ms: float | None = None) -> list[str]:
-        """The names of client metrics subscriptions (KIP-714)."""
-        found = await self.list_config_resources([ConfigResourceType.CLIENT_METRICS], timeout_ms)
-        return [resource.name for resource in found]
+        """Return the names of client metrics subscriptions (KIP-714)."""
+        resources = await self.list_config_resources([ConfigResourceType.CLIENT_METRICS], timeout_ms)
+        return [resource.name for resource in resources]
 
 
-def _described(resource: ConfigResource) -> describe.DescribeConfigsResource:
+async def _to_own_brokers(_: AdminDriver, resources: list[ConfigResource]) -> Shares:
+    """Brokers answer for themselves and their loggers; any broker answers for everything else."""
+    by_broker: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        is_broker = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        by_broker.setdefault(int(resource.name) if is_broker and resource.name else None, []).append(resource)
+    return by_broker, {}
+
+
+def _failure(result: Any) -> KafkaError | None:
+    return failure(result.error_code, result.resource_name, result.error_message)
+
+
+def _to_describe(resource: ConfigResource) -> describe.DescribeConfigsResource:
     plain = resource.plain
     return describe.DescribeConfigsResource(
         resource_type=int(plain.resource_type),
@@ -275,16 +282,16 @@ def _entry(c: describe.DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _changes(
-    given: Iterable[ConfigResource] | Mapping[ConfigResource, Mapping[str, Change]],
+    resources: Iterable[ConfigResource] | Mapping[ConfigResource, Mapping[str, Change]],
 ) -> dict[ConfigResource, Any]:
-    if isinstance(given, Mapping):
-        return {resource.plain: dict(changes) for resource, changes in given.items()}
-    found = {}
-    for resource in given:
+    if isinstance(resources, Mapping):
+        return {resource.plain: dict(changes) for resource, changes in resources.items()}
+    by_resource = {}
+    for resource in resources:
         if not isinstance(resource.configs, Mapping):
             raise TypeError(f"{resource.name}: configs must map names to values")
-        found[resource.plain] = dict(resource.configs)
-    return found
+        by_resource[resource.plain] = dict(resource.configs)
+    return by_resource
 
 
 def _operation(change: Change) -> tuple[int, str | None]:
@@ -293,11 +300,11 @@ def _operation(change: Change) -> tuple[int, str | None]:
     return (AlterConfigOp.DELETE, None) if change is None else (AlterConfigOp.SET, change)
 
 
-def _incrementally(changes: Mapping[ConfigResource, Mapping[str, Change]], validate_only: bool) -> Any:
+def _incremental(changes: Mapping[ConfigResource, Mapping[str, Change]], validate_only: bool) -> Any:
     resources = []
-    for resource, options in changes.items():
+    for resource, updates in changes.items():
         configs = []
-        for name, change in options.items():
+        for name, change in updates.items():
             operation, value = _operation(change)
             configs.append(incremental.AlterableConfig(name=name, config_operation=operation, value=value))
         resources.append(
@@ -308,14 +315,14 @@ def _incrementally(changes: Mapping[ConfigResource, Mapping[str, Change]], valid
     return incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
 
 
-def _as_a_whole(changes: Mapping[ConfigResource, Mapping[str, Change]], validate_only: bool) -> Any:
+def _complete(changes: Mapping[ConfigResource, Mapping[str, Change]], validate_only: bool) -> Any:
     resources = []
-    for resource, options in changes.items():
+    for resource, updates in changes.items():
         configs = []
-        for name, change in options.items():
+        for name, change in updates.items():
             operation, value = _operation(change)
             if operation not in (AlterConfigOp.SET, AlterConfigOp.DELETE):
-                raise UnsupportedVersionError(f"{name}: lists are appended to with incremental=True only")
+                raise UnsupportedVersionError(f"{name}: APPEND and SUBTRACT need incremental=True")
             if operation == AlterConfigOp.SET:
                 configs.append(alter.AlterableConfig(name=name, value=value))
         resources.append(

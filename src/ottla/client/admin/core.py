@@ -1,4 +1,4 @@
-"""The admin client's work, as coroutines, from all subjects. Both faces are made of it: `admin` and `ottla.aio`."""
+"""The calls of the admin client, as coroutines. The synchronous and the asynchronous client are made of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ottla.client.admin.partitions import PartitionsAdmin
 from ottla.client.admin.quorum import QuorumAdmin
 from ottla.client.admin.quotas import QuotasAdmin
 from ottla.client.admin.scram import ScramAdmin
-from ottla.client.admin.topic_partitions import TopicPagesAdmin
+from ottla.client.admin.topic_partitions import TopicPartitionsAdmin
 from ottla.client.admin.topics import TopicsAdmin
 from ottla.client.admin.transactions import TransactionsAdmin
 
 
 class AdminCore(
     TopicsAdmin,
-    TopicPagesAdmin,
+    TopicPartitionsAdmin,
     RecordsAdmin,
     PartitionsAdmin,
     ConfigsAdmin,
@@ -36,4 +36,4 @@ class AdminCore(
     LogDirsAdmin,
     QuorumAdmin,
 ):
-    """Manages a cluster. Every call has a time limit (default.api.timeout.ms) and raises what the brokers answer."""
+    """Manages a cluster. Every call has a time limit (default.api.timeout.ms) and raises the errors of the brokers."""

@@ -1,11 +1,11 @@
-"""Delegation tokens: made, renewed, ended, told."""
+"""Delegation tokens: creation, renewal, expiry, description."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, check
+from ottla.client.admin.driver import AdminDriver, to_controller
 from ottla.protocol.messages import create_delegation_token as create_token
 from ottla.protocol.messages import describe_delegation_token as tokens
 from ottla.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -13,7 +13,7 @@ from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenR
 
 
 class DelegationToken(NamedTuple):
-    """A token that stands in for its owner. Times in milliseconds."""
+    """A delegation token. Times in milliseconds since 1970."""
 
     token_id: str
     hmac: bytes
@@ -25,8 +25,8 @@ class DelegationToken(NamedTuple):
     max_timestamp: int
 
 
-class TokensAdmin(AdminCalls):
-    """Calls about tokens that stand in for users."""
+class TokensAdmin(AdminDriver):
+    """Calls about delegation tokens."""
 
     async def create_delegation_token(
         self,
@@ -35,7 +35,7 @@ class TokensAdmin(AdminCalls):
         owner: str | None = None,
         timeout_ms: float | None = None,
     ) -> DelegationToken:
-        """A token for this client's user, or for `owner`. Principals are written `User:name`."""
+        """Create a token for this client's user, or for `owner`. Principals have the form `User:name`."""
         allowed = list(renewers)
         owner_type, owner_name = _principal(owner) if owner is not None else (None, None)
         request = create_token.CreateDelegationTokenRequest(
@@ -47,70 +47,44 @@ class TokensAdmin(AdminCalls):
             ],
             max_lifetime_ms=max_lifetime_ms,
         )
-
-        async def attempt() -> DelegationToken:
-            t = await self.ask_controller(request)
-            check(t.error_code, "delegation token")
-            return DelegationToken(
-                t.token_id,
-                bytes(t.hmac),
-                f"{t.principal_type}:{t.principal_name}",
-                f"{t.token_requester_principal_type}:{t.token_requester_principal_name}",
-                tuple(allowed),
-                t.issue_timestamp_ms,
-                t.expiry_timestamp_ms,
-                t.max_timestamp_ms,
-            )
-
-        return await self.retried(attempt, timeout_ms)
+        return await self.call(
+            request,
+            lambda t: _token(t, allowed, t.issue_timestamp_ms, t.expiry_timestamp_ms, t.max_timestamp_ms),
+            timeout_ms,
+            "delegation token",
+            to_controller,
+        )
 
     async def renew_delegation_token(
         self, hmac: bytes, renew_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """Let a token live longer; when it expires now, in milliseconds."""
-
-        async def attempt() -> int:
-            request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-            response = await self.ask_controller(request)
-            check(response.error_code, "delegation token")
-            return int(response.expiry_timestamp_ms)
-
-        return await self.retried(attempt, timeout_ms)
+        """Renew a token; returns its new expiry in milliseconds since 1970."""
+        request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+        return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 
     async def expire_delegation_token(
         self, hmac: bytes, expiry_time_period_ms: int = -1, timeout_ms: float | None = None
     ) -> int:
-        """End a token, at once (-1) or after a time; when it expires, in milliseconds."""
-
-        async def attempt() -> int:
-            request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_time_period_ms)
-            response = await self.ask_controller(request)
-            check(response.error_code, "delegation token")
-            return int(response.expiry_timestamp_ms)
-
-        return await self.retried(attempt, timeout_ms)
+        """Expire a token, at once (-1) or after a period; returns its expiry in milliseconds since 1970."""
+        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_time_period_ms)
+        return await self.call(request, _expiry, timeout_ms, "delegation token", to_controller)
 
     async def describe_delegation_token(
         self, owners: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> list[DelegationToken]:
-        """The tokens of owners (`User:name`; None: of all) that this client may see."""
-        wanted = None
+        """Return the tokens of owners (`User:name`, None: all) that this client may describe."""
+        principals = None
         if owners is not None:
-            wanted = [
+            principals = [
                 tokens.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
                 for kind, name in map(_principal, owners)
             ]
 
-        async def attempt() -> list[DelegationToken]:
-            response = await self.connections.ask_any(tokens.DescribeDelegationTokenRequest(owners=wanted))
-            check(response.error_code, "delegation tokens")
+        def parse(response: tokens.DescribeDelegationTokenResponse) -> list[DelegationToken]:
             return [
-                DelegationToken(
-                    t.token_id,
-                    bytes(t.hmac),
-                    f"{t.principal_type}:{t.principal_name}",
-                    f"{t.token_requester_principal_type}:{t.token_requester_principal_name}",
-                    tuple(f"{r.principal_type}:{r.principal_name}" for r in t.renewers),
+                _token(
+                    t,
+                    [f"{r.principal_type}:{r.principal_name}" for r in t.renewers],
                     t.issue_timestamp,
                     t.expiry_timestamp,
                     t.max_timestamp,
@@ -118,11 +92,29 @@ class TokensAdmin(AdminCalls):
                 for t in response.tokens
             ]
 
-        return await self.retried(attempt, timeout_ms)
+        request = tokens.DescribeDelegationTokenRequest(owners=principals)
+        return await self.call(request, parse, timeout_ms, "delegation tokens")
+
+
+def _token(t: Any, renewers: Iterable[str], issued: int, expires: int, max_timestamp: int) -> DelegationToken:
+    return DelegationToken(
+        t.token_id,
+        bytes(t.hmac),
+        f"{t.principal_type}:{t.principal_name}",
+        f"{t.token_requester_principal_type}:{t.token_requester_principal_name}",
+        tuple(renewers),
+        issued,
+        expires,
+        max_timestamp,
+    )
+
+
+def _expiry(response: Any) -> int:
+    return int(response.expiry_timestamp_ms)
 
 
 def _principal(text: str) -> tuple[str, str]:
     kind, colon, name = text.partition(":")
     if not colon:
-        raise ValueError(f"{text!r}: a principal is written User:name")
+        raise ValueError(f"{text!r}: expected a principal in the form User:name")
     return kind, name

@@ -1,55 +1,82 @@
-"""How the admin client asks: which broker, how often and for how long. What it asks stands in the files beside.
+"""How admin calls reach brokers: lookup of the right broker, retries, time limits. The calls are in the files beside.
 
-A call works on many resources at once. What can pass is tried again for those that it hit; the others keep what they
-got. At the end the first failure is raised, with a note where there are more; or, where the caller gives a dictionary
-`errors`, each failure is put in there by its resource, and what is returned are the successes.
+A call is about many keys (topics, partitions, groups…). Retriable failures are retried for their keys only. At the end
+the first failure is raised, with a note if there are more; or, if the caller passes a dictionary `errors`, failures are
+put into it by key, and the successes are returned. Kafka's `AdminApiDriver`, `AdminApiHandler` and
+`AdminApiLookupStrategy`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
 
 from ottla import errors
-from ottla.client.admin.controllers import Controllers
+from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.client.core.client_metrics import metrics_of
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
-from ottla.config.admin import AdminConfig
+from ottla.config.admin import CONTROLLERS, AdminConfig
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import Node, TopicPartition
 from ottla.net.client.channel_metrics import ChannelMetrics
-from ottla.protocol.message import Request, Response
+from ottla.protocol.message import Request
+from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
 K = TypeVar("K")
-R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 V = TypeVar("V")
 
 Errors = dict[Any, KafkaError]
-"""Failures by resource, where a caller wants them so."""
+"""Failures by key."""
+Shares = tuple[Mapping[int | None, list[Any]], Errors]
+"""Keys by the broker to send them to (None: any broker), and failed lookups by key."""
+Lookup = Callable[["AdminDriver", list[Any]], Awaitable[Shares]]
+"""Finds the brokers of keys."""
+AnyRequest = Any
+"""A request, or a function that returns it for a version."""
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-SHARE: Final = 2
-"""What a coordinator coordinates; a share group has the coordinator of other groups, this one keeps its progress."""
+"""Kinds of coordinators. Share groups have the coordinator of other groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""Leaders of a topic's partitions are kept up to date for so long after a call that asked them."""
+"""How long the leaders of a topic are kept up to date after a call that needed them."""
 
-DOUBTS: Final = 5
-"""How often an answer that may be out of date is asked for again: with the default pauses 1.5 seconds."""
+MAX_DOUBTS: Final = 5
+"""How often an error that may be due to outdated metadata is retried: 1.5 seconds with the default backoff."""
 
 _numbers = itertools.count(1)
 
 
-class AdminCalls:
-    """The connections of one admin client, and the rules of its calls."""
+@dataclass(frozen=True)
+class AdminCall(Generic[K, V]):
+    """A call about keys: which broker it is sent to, its request for some of the keys, and their results."""
+
+    request: Callable[[list[K]], AnyRequest]
+    """Returns a request for keys, or a function that returns it for a version; then `of` is its class."""
+    parse: Callable[[Any, list[K], int], Mapping[K, V | KafkaError]]
+    """Returns results from a response, the keys of its request and the broker."""
+    lookup: Lookup
+    name: str = ""
+    """What the error code of the response as a whole is about, if it has one."""
+    of: type[Request[Any]] | None = None
+    at_most: int | None = None
+    """The highest version to use."""
+    final: tuple[type[KafkaError], ...] = ()
+    """Errors that are not retried."""
+    doubted: tuple[type[KafkaError], ...] = ()
+    """Errors that are retried a few times only: a topic that is unknown may be too new for the broker."""
+
+
+class AdminDriver:
+    """The connections of an admin client, and how its calls use them. Not thread-safe: event loop only."""
 
     def __init__(self, config: AdminConfig) -> None:
         self.config = config
@@ -58,7 +85,7 @@ class AdminCalls:
         channels = ChannelMetrics(self.registry, "admin-client")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = Metadata(
-            Controllers(self.connections) if config.bootstrap_controllers else self.connections,
+            ControllerMetadata(self.connections) if config.bootstrap_controllers else self.connections,
             max_age_ms=config.metadata_max_age_ms,
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
@@ -67,38 +94,126 @@ class AdminCalls:
             rebootstrap=self.connections.rebootstrap if config.metadata_recovery_strategy == "rebootstrap" else None,
             rebootstrap_trigger_ms=config.metadata_recovery_rebootstrap_trigger_ms,
         )
+        self._backoff = ExponentialBackoff(
+            config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, jitter=JITTER
+        )
 
     async def start(self) -> None:
-        """Begin to work; nothing is connected before it is needed."""
+        """Start background tasks. Connections are opened when they are needed."""
         self.metadata.start()
 
     async def stop(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self.metadata.close()
         await self.connections.close()
         self.registry.close()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What the client measures: `{group: {name: value}}`, or (`raw`) MetricName → KafkaMetric."""
+        """Return the client's metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
         return dict(self.registry.metrics) if raw else dict(self.registry.values())
 
-    # How often, for how long
+    # Calls
 
-    def limit(self, timeout_ms: float | None) -> float:
-        """Seconds for a call."""
+    async def call(
+        self,
+        request: AnyRequest,
+        parse: Callable[[Any], T],
+        timeout_ms: float | None,
+        name: str = "",
+        lookup: Lookup | None = None,
+        *,
+        key: object = None,
+        of: type[Request[Any]] | None = None,
+        at_most: int | None = None,
+    ) -> T:
+        """Send one request, by default to any broker, and return the parsed response.
+
+        `name` is what an error code of the response is about; `lookup` finds the broker of `key`.
+        """
+
+        async def attempt() -> T:
+            by_broker, failed = await (lookup or any_broker)(self, [key])
+            for error in failed.values():
+                raise error
+            response = await self._send(next(iter(by_broker)), request, of, at_most)
+            if name:
+                check(response.error_code, name, getattr(response, "error_message", None))
+            return parse(response)
+
+        return await self.retry(attempt, timeout_ms)
+
+    async def call_per_key(
+        self, call: AdminCall[K, V], keys: Iterable[K], timeout_ms: float | None, failed: Errors | None = None
+    ) -> dict[K, V]:
+        """Return the result of each key; failures are put into `failed`, or the first one is raised."""
+
+        async def attempt(remaining: list[K]) -> Mapping[K, V | KafkaError]:
+            return await self.attempt(call, remaining)
+
+        return await self.retry_per_key(keys, attempt, timeout_ms, failed, call.final, call.doubted)
+
+    async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | KafkaError]:
+        """Make a call once; a broker that fails does so for all keys of its request."""
+        by_broker, failed = await call.lookup(self, keys)
+        outcomes: dict[K, V | KafkaError] = {**failed}
+        requests = {broker: call.request(share) for broker, share in by_broker.items()}
+        responses = await self.fan_out(requests, call.of, call.at_most)
+        for broker, response in responses.items():
+            if isinstance(response, KafkaError):
+                outcomes |= dict.fromkeys(by_broker[broker], response)
+                continue
+            if call.name:
+                check(response.error_code, call.name, getattr(response, "error_message", None))
+            outcomes |= call.parse(response, by_broker[broker], -1 if broker is None else broker)
+        return outcomes
+
+    async def fan_out(
+        self,
+        requests: Mapping[int | None, AnyRequest],
+        of: type[Request[Any]] | None = None,
+        at_most: int | None = None,
+    ) -> dict[int | None, Any | KafkaError]:
+        """Send requests to all brokers at once; returns the response or the error of each."""
+
+        async def send(broker: int | None, request: AnyRequest) -> Any:
+            try:
+                return await self._send(broker, request, of, at_most)
+            except KafkaError as error:
+                if error.refresh_metadata:
+                    self.metadata.request_update()
+                return error
+
+        if any(broker is not None for broker in requests):
+            await self.nodes()  # the addresses of brokers are unknown before the first call
+        responses = await asyncio.gather(*(send(broker, request) for broker, request in requests.items()))
+        return dict(zip(requests, responses, strict=True))
+
+    async def _send(
+        self, broker: int | None, request: AnyRequest, of: type[Request[Any]] | None, at_most: int | None
+    ) -> Any:
+        if broker is not None:
+            return await self.connections.ask(broker, request, of=of, at_most=at_most)
+        if of is None:
+            return await self.connections.ask_any(request)
+        return await self.connections.ask_any_of(of, request)
+
+    # Retries
+
+    def seconds(self, timeout_ms: float | None) -> float:
+        """Return the time limit of a call in seconds; by default that of `default.api.timeout.ms`."""
         return (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
-    def limit_ms(self, timeout_ms: float | None) -> int:
-        """The same in milliseconds, as brokers are told."""
-        return int(self.limit(timeout_ms) * 1000)
+    def milliseconds(self, timeout_ms: float | None) -> int:
+        """Return the time limit of a call in milliseconds, for requests."""
+        return int(self.seconds(timeout_ms) * 1000)
 
-    async def retried(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None) -> T:
+    async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: float | None) -> T:
         """Return the result of an attempt, repeated while its error is retriable, time is left and so are `retries`.
 
         A step that times out earlier (metadata, after request.timeout.ms) is repeated like any other failure: only the
         time limit of the call ends the call. Then KafkaTimeoutError is raised, with the last failure as its cause.
         """
-        limit = self.limit(timeout_ms)
+        limit = self.seconds(timeout_ms)
         deadline = time.monotonic() + limit
         last: KafkaError | None = None
         for failures in itertools.count(1):
@@ -115,74 +230,71 @@ class AdminCalls:
                 if not error.retriable or failures > self.config.retries:
                     raise
             throttled = getattr(last, "throttled", 0.0)
-            pause = max(self._pause(failures), throttled)
-            if time.monotonic() + pause > deadline:
-                # A quota's violation stays what it is, as in Kafka: the client knows how long it has to wait.
+            delay = max(self._backoff.backoff(failures - 1), throttled)
+            if time.monotonic() + delay > deadline:
+                # A quota violation is raised as such, as in Kafka: it says how long the client has to wait.
                 if throttled:
                     raise last
                 raise _timed_out(limit, last) from last
             if last.refresh_metadata:
                 self.metadata.request_update()
-            await asyncio.sleep(pause)
-        raise AssertionError("it counts for ever")
+            await asyncio.sleep(delay)
+        raise AssertionError("unreachable")
 
-    def _pause(self, failures: int) -> float:
-        """How long to wait after so many failures: doubling, and a bit random, as in Kafka."""
-        longest = self.config.retry_backoff_max_ms
-        pause = min(self.config.retry_backoff_ms * 2 ** min(failures - 1, 30), longest) / 1000
-        return min(float(pause * random.uniform(0.8, 1.2)), longest / 1000)
-
-    async def settled(
+    async def retry_per_key(
         self,
         keys: Iterable[K],
         attempt: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
         timeout_ms: float | None,
         failed: Errors | None = None,
-        final: type[KafkaError] | tuple[type[KafkaError], ...] = (),
-        doubted: type[KafkaError] | tuple[type[KafkaError], ...] = (),
+        final: tuple[type[KafkaError], ...] = (),
+        doubted: tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
-        """The outcome of each key. `attempt` is given those that are left, and tells a value or an error for each.
+        """Return the result of each key. `attempt` gets the remaining keys, and returns a value or an error for each.
 
-        Errors of the types `final` stay, whatever others may think of them; those that are `doubted` (a topic that is
-        unknown may be too new for the broker that was asked) are believed after a few tries.
+        Errors of the types `final` are not retried; those that are `doubted` are retried a few times only.
         """
-        tries = itertools.count(1)
-        # One name instead of a list of names is meant as such, and not as a list of letters.
-        wanted = [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
+        attempts = itertools.count(1)
+        # A single name instead of a list of names means this name, not a list of letters.
+        all_keys = [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
         done: dict[K, V | KafkaError] = {}
-        again: dict[K, KafkaError] = {}
+        retriable: dict[K, KafkaError] = {}
 
-        async def once() -> None:
-            believed = final if next(tries) < DOUBTS else (*_tuple(final), *_tuple(doubted))
-            answers = await attempt([key for key in wanted if key not in done])
-            again.clear()
-            for key, answer in answers.items():
-                if isinstance(answer, KafkaError) and answer.retriable and not isinstance(answer, believed):
-                    again[key] = answer
+        async def attempt_remaining() -> None:
+            accepted = final if next(attempts) < MAX_DOUBTS else (*final, *doubted)
+            outcomes = await attempt([key for key in all_keys if key not in done])
+            retriable.clear()
+            for key, outcome in outcomes.items():
+                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, accepted):
+                    retriable[key] = outcome
                 else:
-                    done[key] = answer
-            if again:
-                raise next(iter(again.values()))
+                    done[key] = outcome
+            if retriable:
+                raise next(iter(retriable.values()))
 
         try:
-            if wanted:
-                await self.retried(once, timeout_ms)
+            if all_keys:
+                await self.retry(attempt_remaining, timeout_ms)
         except KafkaError as error:
-            for key in wanted:
+            for key in all_keys:
                 if key not in done:
-                    done[key] = _of_key(error, again.get(key), self.limit(timeout_ms))
-        return _told({key: done[key] for key in wanted if key in done}, failed)
+                    done[key] = _error_of_key(error, retriable.get(key), self.seconds(timeout_ms))
+        return successes({key: done[key] for key in all_keys if key in done}, failed)
 
-    # Whom
+    # Lookups
 
     async def nodes(self) -> dict[int, Node]:
-        """The brokers."""
+        """Return the brokers."""
         if not self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         return self.metadata.cluster.nodes
 
+    async def broker_ids(self, ids: Iterable[int] | None, timeout_ms: float | None) -> list[int]:
+        """Return these ids, or those of all brokers."""
+        return list(ids if ids is not None else await self.retry(self.nodes, timeout_ms))
+
     async def controller(self) -> int:
-        """The broker that makes changes, or hands them on to who makes them."""
+        """Return the broker that makes changes, or forwards them to the one that does."""
         if self.metadata.cluster.controller_id not in self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         controller = self.metadata.cluster.controller_id
@@ -190,68 +302,20 @@ class AdminCalls:
             raise errors.NotControllerError("the cluster has no controller at the moment")
         return controller
 
-    async def ask_controller(
-        self, request: Request[R] | Callable[[int], Request[R]], of: type[Request[R]] | None = None
-    ) -> R:
-        """The controller's response."""
-        return await self.connections.ask(await self.controller(), request, of=of)
-
-    async def ask_each(
-        self,
-        requests: Mapping[int, Request[R] | Callable[[int], Request[R]]],
-        of: type[Request[R]] | None = None,
-        at_most: int | None = None,
-    ) -> dict[int, R | KafkaError]:
-        """The response of each broker, or why there is none; all are asked at once."""
-
-        async def one(node: int, request: Request[R] | Callable[[int], Request[R]]) -> R | KafkaError:
-            try:
-                return await self.connections.ask(node, request, of=of, at_most=at_most)
-            except KafkaError as error:
-                if error.refresh_metadata:
-                    self.metadata.request_update()
-                return error
-
-        await self.nodes()  # before the first call nobody knows where brokers are
-        answers = await asyncio.gather(*(one(node, request) for node, request in requests.items()))
-        return dict(zip(requests, answers, strict=True))
-
-    async def ask_for(
-        self,
-        shares: tuple[Mapping[int, list[K]], Errors],
-        request: Callable[[list[K]], Request[R] | Callable[[int], Request[R]]],
-        read: Callable[[int, R], Mapping[K, V | KafkaError]],
-        of: type[Request[R]] | None = None,
-    ) -> dict[K, V | KafkaError]:
-        """What each broker tells of its share of the keys; one that fails does so for all of them.
-
-        `shares` are the keys of each broker and those that have none, as `by_leader` and `by_coordinator` find them.
-        """
-        by_node, missing = shares
-        found: dict[K, V | KafkaError] = {**missing}
-        answers = await self.ask_each({node: request(some) for node, some in by_node.items()}, of)
-        for node, answer in answers.items():
-            if isinstance(answer, KafkaError):
-                found |= dict.fromkeys(by_node[node], answer)
-            else:
-                found |= read(node, answer)
-        return found
-
-    async def by_leader(self, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], Errors]:
-        """The partitions of each leader, and those without one."""
-        wanted = list(partitions)
-        self.metadata.add_topics({tp.topic for tp in wanted})
-        if any(self.metadata.cluster.leader(tp) < 0 for tp in wanted):
+    async def group_by_leader(self, partitions: list[TopicPartition]) -> Shares:
+        """Return the partitions of each leader, and errors of those without one."""
+        self.metadata.add_topics({tp.topic for tp in partitions})
+        if any(self.metadata.cluster.leader(tp) < 0 for tp in partitions):
             await self.metadata.refresh(self.connections.request_timeout)
-        found: dict[int, list[TopicPartition]] = {}
-        missing: Errors = {}
-        for tp in wanted:
+        by_leader: dict[int | None, list[TopicPartition]] = {}
+        failed: Errors = {}
+        for tp in partitions:
             leader = self.metadata.cluster.leader(tp)
             if leader >= 0:
-                found.setdefault(leader, []).append(tp)
+                by_leader.setdefault(leader, []).append(tp)
             else:
-                missing[tp] = self._without_leader(tp)
-        return found, missing
+                failed[tp] = self._without_leader(tp)
+        return by_leader, failed
 
     def _without_leader(self, tp: TopicPartition) -> KafkaError:
         self.metadata.request_update()
@@ -260,30 +324,30 @@ class AdminCalls:
             return info.error(f"{tp}: {info.error.__doc__}")
         if info is None or self.metadata.cluster.partition(tp) is None:
             return errors.UnknownTopicOrPartitionError(f"{tp}: there is no such partition")
-        return errors.LeaderNotAvailableError(f"{tp} has no leader, as far as is known")
+        return errors.LeaderNotAvailableError(f"{tp} has no leader at the moment")
 
-    async def by_coordinator(self, keys: Iterable[str], kind: int = GROUP) -> tuple[dict[int, list[str]], Errors]:
-        """The keys (groups or transactional ids) of each coordinator, and those that none was found of."""
-        found: dict[int, list[str]] = {}
-        missing: Errors = {}
-        for key, answer in await self._coordinators(list(keys), kind):
-            if isinstance(answer, KafkaError):
-                missing[key] = answer
+    async def group_by_coordinator(self, keys: list[str], kind: int = GROUP) -> Shares:
+        """Return the keys (groups or transactional ids) of each coordinator, and errors of failed lookups."""
+        by_coordinator: dict[int | None, list[str]] = {}
+        failed: Errors = {}
+        for key, coordinator in await self._coordinators(keys, kind):
+            if isinstance(coordinator, KafkaError):
+                failed[key] = coordinator
             else:
-                found.setdefault(answer, []).append(key)
-        if not set(found) <= set(await self.nodes()):
+                by_coordinator.setdefault(coordinator, []).append(key)
+        if not by_coordinator.keys() <= set(await self.nodes()):
             await self.metadata.refresh(self.connections.request_timeout)
-        return found, missing
+        return by_coordinator, failed
 
     async def _coordinators(self, keys: list[str], kind: int) -> list[tuple[str, int | KafkaError]]:
-        """The coordinator of each key: asked all at once, or of brokers before 3.0 one by one."""
+        """Look up the coordinators of all keys at once; brokers before 3.0 are sent one request per key."""
 
-        def together(version: int) -> FindCoordinatorRequest:
+        def batch(version: int) -> FindCoordinatorRequest:
             if version < 4:
-                raise errors.UnsupportedVersionError("the broker is asked for one coordinator at a time")
+                raise errors.UnsupportedVersionError("the broker takes one key per request")
             return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
 
-        async def alone(key: str) -> tuple[str, int | KafkaError]:
+        async def single(key: str) -> tuple[str, int | KafkaError]:
             request = FindCoordinatorRequest(key=key, key_type=kind)
             response = await self.connections.ask_any_of(FindCoordinatorRequest, lambda _: request)
             return key, failure(response.error_code, key, response.error_message) or response.node_id
@@ -291,14 +355,88 @@ class AdminCalls:
         if not keys:
             return []
         try:
-            found = (await self.connections.ask_any_of(FindCoordinatorRequest, together)).coordinators
+            coordinators = (await self.connections.ask_any_of(FindCoordinatorRequest, batch)).coordinators
         except errors.UnsupportedVersionError:
-            return [await alone(key) for key in keys]
-        return [(c.key, failure(c.error_code, c.key, c.error_message) or c.node_id) for c in found]
+            return [await single(key) for key in keys]
+        return [(c.key, failure(c.error_code, c.key, c.error_message) or c.node_id) for c in coordinators]
+
+
+async def any_broker(_: AdminDriver, keys: list[Any]) -> Shares:
+    """Send all keys to any broker."""
+    return {None: keys}, {}
+
+
+async def to_controller(driver: AdminDriver, keys: list[Any]) -> Shares:
+    """Send all keys to the controller."""
+    return {await driver.controller(): keys}, {}
+
+
+async def to_brokers(_: AdminDriver, keys: list[Any]) -> Shares:
+    """Send each key, which is the id of a broker, to this broker."""
+    return {key: [key] for key in keys}, {}
+
+
+async def to_leaders(driver: AdminDriver, keys: list[Any]) -> Shares:
+    """Send partitions to their leaders."""
+    return await driver.group_by_leader(keys)
+
+
+async def to_group_coordinators(driver: AdminDriver, keys: list[Any]) -> Shares:
+    """Send groups to their coordinators."""
+    return await driver.group_by_coordinator(keys)
+
+
+async def to_transaction_coordinators(driver: AdminDriver, keys: list[Any]) -> Shares:
+    """Send transactional ids to their coordinators."""
+    return await driver.group_by_coordinator(keys, TRANSACTION)
+
+
+def to_broker(broker: int) -> Lookup:
+    """Send all keys to one broker."""
+
+    async def lookup(_: AdminDriver, keys: list[Any]) -> Shares:
+        return {broker: keys}, {}
+
+    return lookup
+
+
+def to_coordinator_of(group_id: str) -> Lookup:
+    """Send all keys to the coordinator of one group."""
+
+    async def lookup(driver: AdminDriver, keys: list[Any]) -> Shares:
+        by_coordinator, failed = await driver.group_by_coordinator([group_id])
+        for error in failed.values():
+            raise error
+        return dict.fromkeys(by_coordinator, keys), {}
+
+    return lookup
+
+
+class ControllerMetadata:
+    """Metadata from Kafka's controllers (bootstrap.controllers, KIP-919): controllers as brokers, and no topics."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def ask_any(self, request: MetadataRequest) -> MetadataResponse:
+        """Return the controllers in the form of a Metadata response."""
+        response = await self._connections.ask_any(DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        return MetadataResponse(
+            error_code=response.error_code,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            brokers=[
+                MetadataResponseBroker(node_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
+                for b in response.brokers
+            ],
+        )
+
+
+# Requests and responses
 
 
 def failure(code: int, name: object, message: str | None = None) -> KafkaError | None:
-    """The error of a number, saying what it belongs to; None for 0."""
+    """Return the error of a code, with the name of what failed; None for 0."""
     if not code:
         return None
     error = errors.for_code(code)
@@ -306,22 +444,76 @@ def failure(code: int, name: object, message: str | None = None) -> KafkaError |
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
-    """Raise the error of a number, if it is one."""
+    """Raise the error of a code unless it is 0."""
     error = failure(code, name, message)
     if error is not None:
         raise error
 
 
-def throttled(error: KafkaError, milliseconds: int, again: bool) -> KafkaError:
-    """An error of a quota: tried again after the time that the broker said, or (not `again`) raised."""
-    if isinstance(error, errors.ThrottlingQuotaExceededError):
-        vars(error)["throttled"] = milliseconds / 1000
-        vars(error)["retriable"] = again
-    return error
+def results(
+    items: Iterable[Any], key: Callable[[Any], K], value: Callable[[Any], V] | None = None, topic: str | None = None
+) -> dict[K, V | KafkaError]:
+    """Return the value or error of each item of a response; without `value` only errors matter."""
+    outcomes: dict[K, Any] = {}
+    for item in items:
+        name = key(item)
+        label = name if topic is None else f"{topic}-{name}"
+        error = failure(item.error_code, label, getattr(item, "error_message", None))
+        outcomes[name] = error if error is not None or value is None else value(item)
+    return outcomes
 
 
-def _tuple(types: type[KafkaError] | tuple[type[KafkaError], ...]) -> tuple[type[KafkaError], ...]:
-    return types if isinstance(types, tuple) else (types,)
+def partition_results(topics: Iterable[Any], value: Callable[[Any], V] | None = None) -> dict[TopicPartition, Any]:
+    """Return the value or error of each partition of a response."""
+    outcomes: dict[TopicPartition, Any] = {}
+    for topic in topics:
+        name = topic.name if hasattr(topic, "name") else topic.topic_name
+        by_number = results(topic.partitions, lambda p: int(p.partition_index), value, name)
+        outcomes |= {TopicPartition(name, number): outcome for number, outcome in by_number.items()}
+    return outcomes
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by topic."""
+    return by_topic({tp: tp[1] for tp in partitions})
+
+
+def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[V]]:
+    """Return values of partitions by topic."""
+    grouped: dict[str, list[V]] = {}
+    for tp, value in values.items():
+        grouped.setdefault(tp[0], []).append(value)
+    return grouped
+
+
+def with_throttle(
+    outcomes: Mapping[K, V | KafkaError], milliseconds: int, *, retry: bool
+) -> Mapping[K, V | KafkaError]:
+    """Let quota violations be retried after the time that the broker demands, or raised at once."""
+    for error in outcomes.values():
+        if isinstance(error, errors.ThrottlingQuotaExceededError):
+            vars(error)["throttled"] = milliseconds / 1000
+            vars(error)["retriable"] = retry
+    return outcomes
+
+
+def successes(outcomes: Mapping[K, V | KafkaError], failed: Errors | None) -> dict[K, V]:
+    """Return the successes; failures are put into `failed`, or the first one is raised."""
+    values: dict[K, V] = {}
+    failures: Errors = {}
+    for key, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            failures[key] = outcome
+        else:
+            values[key] = outcome
+    if failed is not None:
+        failed.update(failures)
+    elif failures:
+        first = next(iter(failures.values()))
+        if len(outcomes) > 1:
+            first.add_note(f"{len(failures)} of {len(outcomes)} failed: {', '.join(map(str, failures))}")
+        raise first
+    return values
 
 
 def _timed_out(limit: float, cause: KafkaError | None) -> KafkaTimeoutError:
@@ -332,27 +524,8 @@ def _timed_out(limit: float, cause: KafkaError | None) -> KafkaTimeoutError:
     return timed_out
 
 
-def _of_key(error: KafkaError, own: KafkaError | None, limit: float) -> KafkaError:
+def _error_of_key(error: KafkaError, own: KafkaError | None, limit: float) -> KafkaError:
     """Return the error of one key when the call ended with `error`; `own` is the last failure of this key."""
     if own is None:
         return error
     return _timed_out(limit, own) if isinstance(error, KafkaTimeoutError) else own
-
-
-def _told(outcomes: Mapping[K, V | KafkaError], failed: Errors | None) -> dict[K, V]:
-    """The successes; failures are put into `failed`, or the first one is raised."""
-    found: dict[K, V] = {}
-    wrong: Errors = {}
-    for key, outcome in outcomes.items():
-        if isinstance(outcome, KafkaError):
-            wrong[key] = outcome
-        else:
-            found[key] = outcome
-    if failed is not None:
-        failed.update(wrong)
-    elif wrong:
-        first = next(iter(wrong.values()))
-        if len(outcomes) > 1:
-            first.add_note(f"{len(wrong)} of {len(outcomes)} failed: {', '.join(map(str, wrong))}")
-        raise first
-    return found

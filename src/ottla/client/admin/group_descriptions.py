@@ -1,4 +1,4 @@
-"""Groups as the admin client tells of them, made from what brokers answer about each kind."""
+"""Descriptions of groups, from the responses for each type of group."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from ottla.protocol.versioned import decode_versioned
 
 DEAD: Final = "Dead"
-"""The state of a group that is not there, and, in DescribeGroups' answers, of one that is of another kind."""
+"""The state of a group that does not exist, and, in DescribeGroups, of a group of another type."""
 
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers' groups."""
+"""The protocol type of consumer groups."""
 
 
 class GroupState(StrEnum):
-    """States of groups, of all kinds."""
+    """States of groups, of all types."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -35,7 +35,7 @@ class GroupState(StrEnum):
 
 
 class GroupType(StrEnum):
-    """Kinds of groups."""
+    """Types of groups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -44,7 +44,7 @@ class GroupType(StrEnum):
 
 
 class GroupListing(NamedTuple):
-    """One group as a list shows it; state and type are empty where the broker does not tell."""
+    """A group in a list; state and type are empty if the broker does not report them."""
 
     group_id: str
     protocol_type: str
@@ -53,12 +53,12 @@ class GroupListing(NamedTuple):
 
     @property
     def is_simple_consumer_group(self) -> bool:
-        """Whether it only keeps offsets: its consumers are assigned their partitions by hand."""
+        """Whether it only has committed offsets: its consumers assign partitions themselves."""
         return not self.protocol_type
 
 
 class GroupMember(NamedTuple):
-    """One member of a group, and the partitions it reads (and shall read, where the broker says so)."""
+    """A member of a group with its current and, if the broker reports it, its target assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -71,7 +71,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group with its members; `protocol` is the assignor. Epochs are those of KIP-848 and share groups."""
+    """A group with its members; `protocol` is the assignor. Epochs are those of KIP-848 and share groups."""
 
     group_id: str
     state: str
@@ -86,7 +86,7 @@ class GroupDescription(NamedTuple):
 
 
 def classic_group(group: classic.DescribedGroup, coordinator: int = -1) -> GroupDescription:
-    """A classic group; what its members say to each other is read where it is the consumers' protocol."""
+    """Return the description of a classic group; assignments are decoded for groups of consumers."""
     return GroupDescription(
         group.group_id,
         group.group_state or DEAD,
@@ -108,7 +108,7 @@ def _classic_member(protocol_type: str, member: classic.DescribedGroupMember) ->
 
 
 def epoch_group(group: consumer.DescribedGroup | share.DescribedGroup, coordinator: int = -1) -> GroupDescription:
-    """A group whose broker assigns: `group.protocol=consumer` (KIP-848), or a share group."""
+    """Return the description of a group of KIP-848, or of a share group."""
     kind = GroupType.CONSUMER if isinstance(group, consumer.DescribedGroup) else GroupType.SHARE
     return GroupDescription(
         group.group_id,

@@ -1,11 +1,20 @@
-"""Offsets that groups have committed, and where share groups are: told, set, forgotten."""
+"""Committed offsets of groups, and start offsets of share groups."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ottla.client.admin.driver import Errors, check, failure
+from ottla.client.admin.driver import (
+    AdminCall,
+    Errors,
+    by_topic,
+    check,
+    numbers_by_topic,
+    partition_results,
+    results,
+    to_coordinator_of,
+)
 from ottla.client.admin.offsets import OffsetsAdmin, OffsetSpec
 from ottla.client.consumer.offsets.committed_offsets import NEWEST_COMMIT, NEWEST_OFFSET_FETCH
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError
@@ -32,23 +41,19 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> Committed:
-        """The offsets that a group has committed (of `partitions` only, when given).
+        """Return the committed offsets of a group (only of `partitions`, if set). Errors are by partition.
 
-        With `require_stable` those that an open transaction may change are waited for. `errors` are by partition.
+        With `require_stable`, waits for offsets that an open transaction may change.
         """
-        wanted = None if partitions is None else {TopicPartition(*tp) for tp in partitions}
-
-        async def attempt() -> Committed:
-            node = await self._coordinator_of(group_id)
-            request = _fetch_request(group_id, wanted, require_stable)
-            response: Any = await self.connections.ask(
-                node, request, of=fetch.OffsetFetchRequest, at_most=NEWEST_OFFSET_FETCH
-            )
-            answer = response.groups[0] if response.groups else response
-            check(answer.error_code, group_id)
-            return _committed(answer, wanted, errors)
-
-        return await self.retried(attempt, timeout_ms)
+        requested = None if partitions is None else {TopicPartition(*tp) for tp in partitions}
+        return await self.call(
+            _fetch_request(group_id, requested, require_stable),
+            lambda response: _committed(group_id, response, requested, errors),
+            timeout_ms,
+            lookup=to_coordinator_of(group_id),
+            of=fetch.OffsetFetchRequest,
+            at_most=NEWEST_OFFSET_FETCH,
+        )
 
     async def list_group_offsets(
         self,
@@ -58,22 +63,22 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[str, Committed]:
-        """The committed offsets of several groups: by id, the partitions wanted (None: all); or ids (or one) only."""
+        """Return the committed offsets of groups: partitions (None: all) by group id, or only ids, or one id."""
         names = [group_specs] if isinstance(group_specs, str) else group_specs
         specs = names if isinstance(names, Mapping) else dict.fromkeys(names)
 
-        async def attempt(left: list[str]) -> dict[str, Committed | KafkaError]:
-            found: dict[str, Committed | KafkaError] = {}
-            for group in left:
+        async def attempt(remaining: list[str]) -> dict[str, Committed | KafkaError]:
+            outcomes: dict[str, Committed | KafkaError] = {}
+            for group in remaining:
                 try:
-                    found[group] = await self.list_consumer_group_offsets(
+                    outcomes[group] = await self.list_consumer_group_offsets(
                         group, specs[group], timeout_ms, require_stable
                     )
                 except KafkaError as error:
-                    found[group] = error
-            return found
+                    outcomes[group] = error
+            return outcomes
 
-        return await self.settled(specs, attempt, timeout_ms, errors)
+        return await self.retry_per_key(specs, attempt, timeout_ms, errors)
 
     async def alter_consumer_group_offsets(
         self,
@@ -83,21 +88,25 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set committed offsets of a group that has no members. Raises UnknownMemberIdError while it has some."""
-        wanted = {
+        """Commit offsets for a group without members. Raises UnknownMemberIdError if it has some."""
+        entries = {
             TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for tp, offset in offsets.items()
         }
 
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            node = await self._coordinator_of(group_id)
-            topics = _by_topic({tp: _commit(tp, wanted[tp]) for tp in left})
-            parts = [commit.OffsetCommitRequestTopic(name=name, partitions=some) for name, some in topics.items()]
-            request = commit.OffsetCommitRequest(group_id=group_id, topics=parts)
-            response = await self.connections.ask(node, request, at_most=NEWEST_COMMIT)
-            return _outcomes(response.topics)
+        def request(remaining: list[TopicPartition]) -> commit.OffsetCommitRequest:
+            topics = by_topic({tp: _to_commit(tp, entries[tp]) for tp in remaining})
+            parts = [commit.OffsetCommitRequestTopic(name=name, partitions=p) for name, p in topics.items()]
+            return commit.OffsetCommitRequest(group_id=group_id, topics=parts)
 
-        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+        call: AdminCall[TopicPartition, None] = AdminCall(
+            request,
+            lambda response, *_: partition_results(response.topics),
+            to_coordinator_of(group_id),
+            at_most=NEWEST_COMMIT,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        await self.call_per_key(call, entries, timeout_ms, errors)
 
     async def alter_group_offsets(
         self,
@@ -108,7 +117,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for alter_consumer_group_offsets. The coordinator is looked up, whichever is given."""
+        """kafka-python's name for alter_consumer_group_offsets. `group_coordinator_id` is ignored."""
         await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
 
     async def reset_group_offsets(
@@ -120,13 +129,16 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Set committed offsets to moments of the log (where no record is that late: to its end); what they are now."""
-        found = await self.list_offsets(offset_specs, timeout_ms, errors=errors)
-        late = {tp: OffsetSpec.latest() for tp, place in found.items() if place.offset < 0}
-        found |= await self.list_offsets(late, timeout_ms, errors=errors)
-        new = {tp: place.offset for tp, place in found.items()}
-        await self.alter_consumer_group_offsets(group_id, new, timeout_ms, errors=errors)
-        return {tp: offset for tp, offset in new.items() if errors is None or tp not in errors}
+        """Reset committed offsets to positions in the log; returns the new ones.
+
+        If there is no record at or after a time, the latest offset is committed.
+        """
+        listed = await self.list_offsets(offset_specs, timeout_ms, errors=errors)
+        late = {tp: OffsetSpec.latest() for tp, entry in listed.items() if entry.offset < 0}
+        listed |= await self.list_offsets(late, timeout_ms, errors=errors)
+        offsets = {tp: entry.offset for tp, entry in listed.items()}
+        await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
+        return {tp: offset for tp, offset in offsets.items() if errors is None or tp not in errors}
 
     async def delete_consumer_group_offsets(
         self,
@@ -136,23 +148,23 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Forget committed offsets of partitions that no member reads. Raises GroupSubscribedToTopicError otherwise."""
+        """Delete committed offsets of partitions. GroupSubscribedToTopicError if a member reads them."""
 
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            node = await self._coordinator_of(group_id)
-            topics = _by_topic({tp: delete.OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in left})
-            parts = [delete.OffsetDeleteRequestTopic(name=name, partitions=some) for name, some in topics.items()]
-            response = await self.connections.ask(node, delete.OffsetDeleteRequest(group_id=group_id, topics=parts))
-            check(response.error_code, group_id)
-            return _outcomes(response.topics)
+        def request(remaining: list[TopicPartition]) -> delete.OffsetDeleteRequest:
+            topics = by_topic(
+                {tp: delete.OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in remaining}
+            )
+            parts = [delete.OffsetDeleteRequestTopic(name=name, partitions=p) for name, p in topics.items()]
+            return delete.OffsetDeleteRequest(group_id=group_id, topics=parts)
 
-        await self.settled(
-            [TopicPartition(*tp) for tp in partitions],
-            attempt,
-            timeout_ms,
-            errors,
-            doubted=UnknownTopicOrPartitionError,
+        call: AdminCall[TopicPartition, None] = AdminCall(
+            request,
+            lambda response, *_: partition_results(response.topics),
+            to_coordinator_of(group_id),
+            name=group_id,
+            doubted=(UnknownTopicOrPartitionError,),
         )
+        await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
     async def delete_group_offsets(
         self,
@@ -163,16 +175,8 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_group_offsets. The coordinator is looked up, whichever is given."""
+        """kafka-python's name for delete_consumer_group_offsets. `group_coordinator_id` is ignored."""
         await self.delete_consumer_group_offsets(group_id, partitions, timeout_ms, errors=errors)
-
-    async def _coordinator_of(self, group_id: str) -> int:
-        by_node, missing = await self.by_coordinator([group_id])
-        for error in missing.values():
-            raise error
-        return next(iter(by_node))
-
-    # Share groups
 
     async def list_share_group_offsets(
         self,
@@ -182,32 +186,28 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Where a share group is in partitions (in all of its own with None): the first offset not yet done with."""
+        """Return the start offsets of a share group (None: in all of its partitions). Errors are by partition."""
         topics = None
         if partitions is not None:
             topics = [
                 describe_share.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-                for name, numbers in _by_topic({tp: tp[1] for tp in partitions}).items()
+                for name, numbers in numbers_by_topic(partitions).items()
             ]
         group = describe_share.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
 
-        async def attempt() -> dict[TopicPartition, int]:
-            node = await self._coordinator_of(group_id)
-            request = describe_share.DescribeShareGroupOffsetsRequest(groups=[group])
-            (answer,) = (await self.connections.ask(node, request)).groups
-            check(answer.error_code, group_id, answer.error_message)
-            found: dict[TopicPartition, int] = {}
-            for topic in answer.topics:
-                for p in topic.partitions:
-                    tp = TopicPartition(topic.topic_name, p.partition_index)
-                    error = failure(p.error_code, tp, p.error_message)
-                    if error is None and p.start_offset >= 0:
-                        found[tp] = p.start_offset
-                    elif error is not None:
-                        _collect(errors, tp, error)
-            return found
+        def parse(response: describe_share.DescribeShareGroupOffsetsResponse) -> dict[TopicPartition, int]:
+            (result,) = response.groups
+            check(result.error_code, group_id, result.error_message)
+            outcomes = partition_results(result.topics, lambda p: p.start_offset)
+            _collect(errors, outcomes)
+            return {tp: start for tp, start in outcomes.items() if not isinstance(start, KafkaError) and start >= 0}
 
-        return await self.retried(attempt, timeout_ms)
+        return await self.call(
+            describe_share.DescribeShareGroupOffsetsRequest(groups=[group]),
+            parse,
+            timeout_ms,
+            lookup=to_coordinator_of(group_id),
+        )
 
     async def alter_share_group_offsets(
         self,
@@ -217,111 +217,102 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set where a share group without members begins. Raises NonEmptyGroupError while it has some."""
-        wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        """Set the start offsets of a share group without members. Raises NonEmptyGroupError if it has some."""
+        starts = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
 
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            node = await self._coordinator_of(group_id)
-            topics = _by_topic(
+        def request(remaining: list[TopicPartition]) -> alter_share.AlterShareGroupOffsetsRequest:
+            topics = by_topic(
                 {
                     tp: alter_share.AlterShareGroupOffsetsRequestPartition(
-                        partition_index=tp.partition, start_offset=wanted[tp]
+                        partition_index=tp.partition, start_offset=starts[tp]
                     )
-                    for tp in left
+                    for tp in remaining
                 }
             )
             parts = [
-                alter_share.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=some)
-                for name, some in topics.items()
+                alter_share.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=p)
+                for name, p in topics.items()
             ]
-            request = alter_share.AlterShareGroupOffsetsRequest(group_id=group_id, topics=parts)
-            response = await self.connections.ask(node, request)
-            check(response.error_code, group_id, response.error_message)
-            return {
-                TopicPartition(t.topic_name, p.partition_index): failure(
-                    p.error_code, f"{t.topic_name}-{p.partition_index}", p.error_message
-                )
-                for t in response.responses
-                for p in t.partitions
-            }
+            return alter_share.AlterShareGroupOffsetsRequest(group_id=group_id, topics=parts)
 
-        await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+        call: AdminCall[TopicPartition, None] = AdminCall(
+            request,
+            lambda response, *_: partition_results(response.responses),
+            to_coordinator_of(group_id),
+            name=group_id,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        await self.call_per_key(call, starts, timeout_ms, errors)
 
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Forget how far a share group without members is in topics."""
+        """Delete the offsets of a share group without members in topics."""
+        call: AdminCall[str, None] = AdminCall(
+            lambda names: delete_share.DeleteShareGroupOffsetsRequest(
+                group_id=group_id,
+                topics=[delete_share.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names],
+            ),
+            lambda response, *_: results(response.responses, lambda topic: str(topic.topic_name)),
+            to_coordinator_of(group_id),
+            name=group_id,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        await self.call_per_key(call, topics, timeout_ms, errors)
 
-        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
-            node = await self._coordinator_of(group_id)
-            names = [delete_share.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in left]
-            request = delete_share.DeleteShareGroupOffsetsRequest(group_id=group_id, topics=names)
-            response = await self.connections.ask(node, request)
-            check(response.error_code, group_id, response.error_message)
-            return {t.topic_name: failure(t.error_code, t.topic_name, t.error_message) for t in response.responses}
 
-        await self.settled(topics, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+def _fetch_request(
+    group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
+) -> Callable[[int], fetch.OffsetFetchRequest]:
+    numbers = None if partitions is None else numbers_by_topic(partitions)
 
+    def topics(kind: type[Any]) -> list[Any] | None:
+        return None if numbers is None else [kind(name=name, partition_indexes=n) for name, n in numbers.items()]
 
-def _fetch_request(group_id: str, wanted: Collection[TopicPartition] | None, require_stable: bool) -> Any:
     def make(version: int) -> fetch.OffsetFetchRequest:
         stable = require_stable and version >= 7
-        numbers = None if wanted is None else _by_topic({tp: tp.partition for tp in wanted})
         if version >= 8:
-            topics = None
-            if numbers is not None:
-                topics = [
-                    fetch.OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in numbers.items()
-                ]
-            group = fetch.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+            group = fetch.OffsetFetchRequestGroup(group_id=group_id, topics=topics(fetch.OffsetFetchRequestTopics))
             return fetch.OffsetFetchRequest(groups=[group], require_stable=stable)
-        old = None
-        if numbers is not None:
-            old = [fetch.OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in numbers.items()]
-        return fetch.OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
+        return fetch.OffsetFetchRequest(
+            group_id=group_id, topics=topics(fetch.OffsetFetchRequestTopic), require_stable=stable
+        )
 
     return make
 
 
-def _committed(answer: Any, wanted: Collection[TopicPartition] | None, failed: Errors | None) -> Committed:
-    found: Committed = {}
-    for topic in answer.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            error = failure(p.error_code, tp)
-            if error is not None:
-                _collect(failed, tp, error)
-            elif p.committed_offset >= 0 and (wanted is None or tp in wanted):
-                found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-    return found
+def _committed(
+    group_id: str,
+    response: fetch.OffsetFetchResponse,
+    partitions: Collection[TopicPartition] | None,
+    failed: Errors | None,
+) -> Committed:
+    result: Any = response.groups[0] if response.groups else response
+    check(result.error_code, group_id)
+    outcomes = partition_results(
+        result.topics, lambda p: OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+    )
+    _collect(failed, outcomes)
+    return {
+        tp: entry
+        for tp, entry in outcomes.items()
+        if not isinstance(entry, KafkaError) and entry.offset >= 0 and (partitions is None or tp in partitions)
+    }
 
 
-def _collect(failed: Errors | None, key: object, error: KafkaError) -> None:
-    """Keep an error where the caller wants it; raise it otherwise, or when it may pass."""
-    if failed is None or error.retriable:
-        raise error
-    failed[key] = error
+def _collect(failed: Errors | None, outcomes: Mapping[TopicPartition, Any]) -> None:
+    """Put errors into `failed`; raise the first one that may pass, or if there is no `failed`."""
+    for tp, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            if failed is None or outcome.retriable:
+                raise outcome
+            failed[tp] = outcome
 
 
-def _commit(tp: TopicPartition, offset: OffsetAndMetadata) -> commit.OffsetCommitRequestPartition:
+def _to_commit(tp: TopicPartition, offset: OffsetAndMetadata) -> commit.OffsetCommitRequestPartition:
     return commit.OffsetCommitRequestPartition(
         partition_index=tp.partition,
         committed_offset=offset.offset,
         committed_leader_epoch=offset.leader_epoch,
         committed_metadata=offset.metadata,
     )
-
-
-def _outcomes(topics: Iterable[Any]) -> dict[TopicPartition, KafkaError | None]:
-    return {
-        TopicPartition(topic.name, p.partition_index): failure(p.error_code, f"{topic.name}-{p.partition_index}")
-        for topic in topics
-        for p in topic.partitions
-    }
-
-
-def _by_topic(wanted: Mapping[TopicPartition, Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for tp, one in wanted.items():
-        found.setdefault(tp[0], []).append(one)
-    return found

@@ -1,11 +1,20 @@
-"""Groups of every kind (classic, consumer, share): listed, described, forgotten; members sent away."""
+"""Groups of every kind (classic, consumer, share): lists, descriptions, deletion, removal of members."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.driver import GROUP, AdminCalls, Errors, check, failure
+from ottla.client.admin.driver import (
+    AdminCall,
+    AdminDriver,
+    Errors,
+    failure,
+    results,
+    to_brokers,
+    to_coordinator_of,
+    to_group_coordinators,
+)
 from ottla.client.admin.group_descriptions import (
     CONSUMER,
     DEAD,
@@ -21,23 +30,21 @@ from ottla.protocol.messages import describe_groups as classic
 from ottla.protocol.messages import leave_group as leave
 from ottla.protocol.messages import share_group_describe as share
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
-from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 
 REMOVED_BY_ADMIN: Final = "member was removed by an admin"
 
 
 class MemberToRemove(NamedTuple):
-    """A member to send away: by its own id, or a static one by its instance id."""
+    """A member to remove: by its id, or a static one by its instance id."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
     reason: str | None = None
 
 
-class GroupsAdmin(AdminCalls):
+class GroupsAdmin(AdminDriver):
     """Calls about groups."""
-
-    # Lists
 
     async def list_groups(
         self,
@@ -49,32 +56,35 @@ class GroupsAdmin(AdminCalls):
         protocol_types: Collection[str] | None = None,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """The groups of brokers (of all of them), in some states (of brokers from 2.6 on), of some types (3.7)."""
+        """Return the groups of brokers (None: all), in some states (brokers from 2.6 on), of some types (from 3.7 on).
+
+        Errors are by broker id.
+        """
         states, types = [str(s) for s in states_filter or ()], [str(t) for t in types_filter or ()]
 
         def request(version: int) -> ListGroupsRequest:
             if version < 4 and states:
-                raise UnsupportedVersionError("the broker does not select groups by their state")
+                raise UnsupportedVersionError("the broker cannot filter groups by state")
             if version < 5 and set(types) - {GroupType.CLASSIC}:
-                raise UnsupportedVersionError("the broker does not select groups by their type")
+                raise UnsupportedVersionError("the broker cannot filter groups by type")
             return ListGroupsRequest(states_filter=states, types_filter=types if version >= 5 else [])
 
-        async def attempt(left: list[int]) -> dict[int, list[ListedGroup] | KafkaError]:
-            answers = await self.ask_each(dict.fromkeys(left, request), ListGroupsRequest)
-            return {node: _listed(node, answer) for node, answer in answers.items()}
-
-        brokers = list(broker_ids) if broker_ids is not None else await self.retried(self._broker_ids, timeout_ms)
-        found = await self.settled(brokers, attempt, timeout_ms, errors)
+        call: AdminCall[int, list[ListedGroup]] = AdminCall(
+            lambda _: request,
+            lambda response, _, broker: {
+                broker: failure(response.error_code, f"broker {broker}") or list(response.groups)
+            },
+            to_brokers,
+            of=ListGroupsRequest,
+        )
+        by_broker = await self.call_per_key(call, await self.broker_ids(broker_ids, timeout_ms), timeout_ms, errors)
         listings = {
             g.group_id: GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
-            for groups in found.values()
+            for groups in by_broker.values()
             for g in groups
             if protocol_types is None or g.protocol_type in protocol_types
         }
         return sorted(listings.values())
-
-    async def _broker_ids(self) -> list[int]:
-        return list(await self.nodes())
 
     async def list_consumer_groups(
         self,
@@ -84,17 +94,15 @@ class GroupsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """The groups of consumers, classic and KIP-848, and those that only keep offsets."""
-        found = await self.list_groups(None, states_filter, types_filter, timeout_ms, errors=errors)
-        return [g for g in found if g.protocol_type in ("", CONSUMER) and g.group_type != GroupType.SHARE]
+        """Return the groups of consumers: classic ones, those of KIP-848, and those that only commit offsets."""
+        groups = await self.list_groups(None, states_filter, types_filter, timeout_ms, errors=errors)
+        return [g for g in groups if g.protocol_type in ("", CONSUMER) and g.group_type != GroupType.SHARE]
 
     async def list_share_groups(
         self, timeout_ms: float | None = None, states_filter: Collection[str] = (), *, errors: Errors | None = None
     ) -> list[GroupListing]:
-        """The share groups (KIP-932)."""
+        """Return the share groups (KIP-932)."""
         return await self.list_groups(None, states_filter, (GroupType.SHARE,), timeout_ms, errors=errors)
-
-    # Descriptions
 
     async def describe_consumer_groups(
         self,
@@ -104,20 +112,17 @@ class GroupsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Consumers' groups with their members, by id. A group that does not exist is in the state Dead."""
+        """Return groups of consumers with their members, by id. A group that does not exist is in the state Dead."""
+        classic_call = _classic_call(include_authorized_operations)
+        consumer_call = _epoch_call(consumer.ConsumerGroupDescribeRequest, include_authorized_operations)
 
-        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            found = await self._describe_classic(left, include_authorized_operations)
-            dead = [g for g, told in found.items() if isinstance(told, GroupDescription) and told.state == DEAD]
-            others = await self._described(
-                dead,
-                consumer.ConsumerGroupDescribeRequest(
-                    group_ids=[], include_authorized_operations=include_authorized_operations
-                ),
-            )
-            return found | {g: told for g, told in others.items() if isinstance(told, GroupDescription)}
+        async def attempt(remaining: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            outcomes = await self.attempt(classic_call, remaining)
+            dead = [g for g, outcome in outcomes.items() if _is_dead(outcome)]
+            others = await self.attempt(consumer_call, dead) if dead else {}
+            return outcomes | {g: outcome for g, outcome in others.items() if isinstance(outcome, GroupDescription)}
 
-        return await self.settled(group_ids, attempt, timeout_ms, errors)
+        return await self.retry_per_key(group_ids, attempt, timeout_ms, errors)
 
     async def describe_groups(
         self,
@@ -128,7 +133,7 @@ class GroupsAdmin(AdminCalls):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """kafka-python's name for describe_consumer_groups. The coordinator is looked up, whichever is given."""
+        """kafka-python's name for describe_consumer_groups. `group_coordinator_id` is ignored."""
         return await self.describe_consumer_groups(group_ids, timeout_ms, include_authorized_operations, errors=errors)
 
     async def describe_classic_groups(
@@ -139,18 +144,18 @@ class GroupsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Groups of the classic protocol, of consumers or others (Connect…). Raises GroupIdNotFoundError."""
+        """Return groups of the classic protocol, of consumers or others (Connect…). Raises GroupIdNotFoundError."""
+        call = _classic_call(include_authorized_operations)
 
-        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            found = await self._describe_classic(left, include_authorized_operations)
+        async def attempt(remaining: list[str]) -> dict[str, GroupDescription | KafkaError]:
             return {
                 g: GroupIdNotFoundError(f"{g}: there is no classic group of this name")
-                if isinstance(told, GroupDescription) and told.state == DEAD
-                else told
-                for g, told in found.items()
+                if _is_dead(outcome)
+                else outcome
+                for g, outcome in (await self.attempt(call, remaining)).items()
             }
 
-        return await self.settled(group_ids, attempt, timeout_ms, errors)
+        return await self.retry_per_key(group_ids, attempt, timeout_ms, errors)
 
     async def describe_share_groups(
         self,
@@ -160,61 +165,20 @@ class GroupsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[str, GroupDescription]:
-        """Share groups (KIP-932). Raises GroupIdNotFoundError."""
-
-        async def attempt(left: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            request = share.ShareGroupDescribeRequest(
-                group_ids=[], include_authorized_operations=include_authorized_operations
-            )
-            return await self._described(left, request)
-
-        return await self.settled(group_ids, attempt, timeout_ms, errors)
-
-    async def _describe_classic(self, groups: list[str], operations: bool) -> dict[str, GroupDescription | KafkaError]:
-        def request(some: list[str]) -> classic.DescribeGroupsRequest:
-            return classic.DescribeGroupsRequest(groups=some, include_authorized_operations=operations)
-
-        def one(node: int, group: classic.DescribedGroup) -> GroupDescription | KafkaError:
-            unknown = group.error_code == GroupIdNotFoundError.code
-            error = None if unknown else failure(group.error_code, group.group_id, group.error_message)
-            return error or classic_group(group, node)
-
-        return await self.ask_for(
-            await self.by_coordinator(groups),
-            request,
-            lambda node, answer: {group.group_id: one(node, group) for group in answer.groups},
-        )
-
-    async def _described(self, groups: list[str], request: Any) -> dict[str, GroupDescription | KafkaError]:
-        """Groups of the kind that the request asks for."""
-        kind, operations = type(request), request.include_authorized_operations
-
-        def one(node: int, group: Any) -> GroupDescription | KafkaError:
-            return failure(group.error_code, group.group_id, group.error_message) or epoch_group(group, node)
-
-        return await self.ask_for(
-            await self.by_coordinator(groups),
-            lambda some: kind(group_ids=some, include_authorized_operations=operations),
-            lambda node, answer: {group.group_id: one(node, group) for group in answer.groups},
-        )
-
-    # Ends
+        """Return share groups (KIP-932). Raises GroupIdNotFoundError."""
+        call = _epoch_call(share.ShareGroupDescribeRequest, include_authorized_operations)
+        return await self.call_per_key(call, group_ids, timeout_ms, errors)
 
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Forget groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
-
-        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
-            return await self.ask_for(
-                await self.by_coordinator(left),
-                lambda some: DeleteGroupsRequest(groups_names=some),
-                lambda _, answer: {
-                    r.group_id: failure(r.error_code, r.group_id, r.error_message) for r in answer.results
-                },
-            )
-
-        await self.settled(group_ids, attempt, timeout_ms, errors)
+        """Delete groups without members, with their offsets. Raises NonEmptyGroupError, GroupIdNotFoundError…"""
+        call: AdminCall[str, None] = AdminCall(
+            lambda groups: DeleteGroupsRequest(groups_names=groups),
+            lambda response, *_: results(response.results, _group_id),
+            to_group_coordinators,
+        )
+        await self.call_per_key(call, group_ids, timeout_ms, errors)
 
     async def delete_groups(
         self,
@@ -224,13 +188,13 @@ class GroupsAdmin(AdminCalls):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for delete_consumer_groups. The coordinator is looked up, whichever is given."""
+        """kafka-python's name for delete_consumer_groups. `group_coordinator_id` is ignored."""
         await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
 
     async def delete_share_groups(
         self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Forget share groups without members."""
+        """Delete share groups without members."""
         await self.delete_consumer_groups(group_ids, timeout_ms, errors=errors)
 
     async def remove_members_from_consumer_group(
@@ -242,29 +206,27 @@ class GroupsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Send members away (None: all of them): MemberToRemove, or instance ids of static members.
+        """Remove members from a group (None: all): MemberToRemove, or instance ids of static members.
 
         Raises UnknownMemberIdError for one that the group does not have.
         """
         if members is None:
-            described = (await self.describe_consumer_groups([group_id], timeout_ms))[group_id]
-            wanted = [MemberToRemove(m.member_id, m.group_instance_id) for m in described.members]
+            description = (await self.describe_consumer_groups([group_id], timeout_ms))[group_id]
+            leaving = [MemberToRemove(m.member_id, m.group_instance_id) for m in description.members]
         else:
-            wanted = [MemberToRemove(None, m) if isinstance(m, str) else m for m in members]
-
-        async def attempt(left: list[MemberToRemove]) -> dict[MemberToRemove, KafkaError | None]:
-            by_node, missing = await self.by_coordinator([group_id], GROUP)
-            for error in missing.values():
-                raise error
-            request = leave.LeaveGroupRequest(group_id=group_id, members=[_leaving(m, reason) for m in left])
-            response = await self.connections.ask(next(iter(by_node)), request)
-            check(response.error_code, group_id)
-            return {
-                member: failure(answer.error_code, f"{group_id}, member {member.group_instance_id or member.member_id}")
-                for member, answer in zip(left, response.members, strict=True)
-            }
-
-        await self.settled(wanted, attempt, timeout_ms, errors)
+            leaving = [MemberToRemove(None, m) if isinstance(m, str) else m for m in members]
+        call: AdminCall[MemberToRemove, None] = AdminCall(
+            lambda remaining: leave.LeaveGroupRequest(
+                group_id=group_id, members=[_leaving(m, reason) for m in remaining]
+            ),
+            lambda response, remaining, _: {
+                m: failure(r.error_code, f"{group_id}, member {m.group_instance_id or m.member_id}")
+                for m, r in zip(remaining, response.members, strict=True)
+            },
+            to_coordinator_of(group_id),
+            name=group_id,
+        )
+        await self.call_per_key(call, leaving, timeout_ms, errors)
 
     async def remove_group_members(
         self,
@@ -275,14 +237,38 @@ class GroupsAdmin(AdminCalls):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> None:
-        """kafka-python's name for remove_members_from_consumer_group. The coordinator is looked up anyway."""
+        """kafka-python's name for remove_members_from_consumer_group. `group_coordinator_id` is ignored."""
         await self.remove_members_from_consumer_group(group_id, members, timeout_ms, errors=errors)
 
 
-def _listed(node: int, answer: ListGroupsResponse | KafkaError) -> list[ListedGroup] | KafkaError:
-    if isinstance(answer, KafkaError):
-        return answer
-    return failure(answer.error_code, f"broker {node}") or list(answer.groups)
+def _group_id(group: Any) -> str:
+    return str(group.group_id)
+
+
+def _is_dead(outcome: GroupDescription | KafkaError) -> bool:
+    return isinstance(outcome, GroupDescription) and outcome.state == DEAD
+
+
+def _classic_call(operations: bool) -> AdminCall[str, GroupDescription]:
+    def outcome(group: classic.DescribedGroup, broker: int) -> GroupDescription | KafkaError:
+        is_unknown = group.error_code == GroupIdNotFoundError.code
+        error = None if is_unknown else failure(group.error_code, group.group_id, group.error_message)
+        return error or classic_group(group, broker)
+
+    return AdminCall(
+        lambda groups: classic.DescribeGroupsRequest(groups=groups, include_authorized_operations=operations),
+        lambda response, _, broker: {group.group_id: outcome(group, broker) for group in response.groups},
+        to_group_coordinators,
+    )
+
+
+def _epoch_call(request: type[Any], operations: bool) -> AdminCall[str, GroupDescription]:
+    """Return the call that describes groups with epochs: of KIP-848, or share groups."""
+    return AdminCall(
+        lambda groups: request(group_ids=groups, include_authorized_operations=operations),
+        lambda response, _, broker: results(response.groups, _group_id, lambda group: epoch_group(group, broker)),
+        to_group_coordinators,
+    )
 
 
 def _leaving(member: MemberToRemove, reason: str) -> leave.MemberIdentity:

@@ -1,12 +1,20 @@
-"""Data directories of brokers, and the replicas in them."""
+"""Log directories of brokers, and the replicas in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, Errors, failure
-from ottla.client.admin.partitions import Partitions, numbers_by_topic, partitions_of
+from ottla.client.admin.driver import (
+    AdminCall,
+    AdminDriver,
+    Errors,
+    Shares,
+    failure,
+    numbers_by_topic,
+    to_brokers,
+)
+from ottla.client.admin.partitions import Partitions, partitions_of
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.protocol.messages import alter_replica_log_dirs as move
@@ -14,7 +22,7 @@ from ottla.protocol.messages import describe_log_dirs as dirs
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a directory: its bytes, and how far one that is moved there is behind."""
+    """A replica in a log directory: its size in bytes; its lag, if it is being moved there (`is_future`)."""
 
     size: int
     offset_lag: int
@@ -22,7 +30,7 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A data directory; `error` where it is out of order, bytes None where the broker does not tell."""
+    """A log directory; `error` if it is offline, bytes are None if the broker does not report them."""
 
     error: KafkaError | None
     replicas: dict[TopicPartition, ReplicaInfo]
@@ -32,7 +40,7 @@ class LogDirDescription(NamedTuple):
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica: a partition on a broker."""
+    """A replica: a partition on a broker."""
 
     topic: str
     partition: int
@@ -40,7 +48,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaLogDirInfo(NamedTuple):
-    """Where a replica lies, and where it is being moved to; None where that is nowhere."""
+    """The log directory of a replica, and the one it is being moved to; None if there is none."""
 
     current_log_dir: str | None = None
     current_offset_lag: int = -1
@@ -48,8 +56,8 @@ class ReplicaLogDirInfo(NamedTuple):
     future_offset_lag: int = -1
 
 
-class LogDirsAdmin(AdminCalls):
-    """Calls about data directories."""
+class LogDirsAdmin(AdminDriver):
+    """Calls about log directories."""
 
     async def describe_log_dirs(
         self,
@@ -59,21 +67,20 @@ class LogDirsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The data directories of brokers (of all of them with None) and the replicas (of these partitions) in them."""
+        """Return the log directories of brokers (None: all) and the replicas (None: of all partitions) in them."""
         topics = None
         if topic_partitions is not None:
-            by_topic = numbers_by_topic(partitions_of(topic_partitions))
-            topics = [dirs.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
-
-        async def attempt(left: list[int]) -> dict[int, dict[str, LogDirDescription] | KafkaError]:
-            answers = await self.ask_each(dict.fromkeys(left, dirs.DescribeLogDirsRequest(topics=topics)))
-            return {node: _dirs_of(node, answer) for node, answer in answers.items()}
-
-        async def every() -> list[int]:
-            return list(await self.nodes())
-
-        wanted = list(brokers) if brokers is not None else await self.retried(every, timeout_ms)
-        return await self.settled(wanted, attempt, timeout_ms, errors)
+            by_name = numbers_by_topic(partitions_of(topic_partitions))
+            topics = [dirs.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in by_name.items()]
+        call: AdminCall[int, dict[str, LogDirDescription]] = AdminCall(
+            lambda _: dirs.DescribeLogDirsRequest(topics=topics),
+            lambda response, _, broker: {
+                broker: failure(response.error_code, f"broker {broker}")
+                or {r.log_dir: _dir(r) for r in response.results}
+            },
+            to_brokers,
+        )
+        return await self.call_per_key(call, await self.broker_ids(brokers, timeout_ms), timeout_ms, errors)
 
     async def describe_replica_log_dirs(
         self,
@@ -82,11 +89,11 @@ class LogDirsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartitionReplica, ReplicaLogDirInfo]:
-        """Where replicas lie in their brokers. Errors are by broker."""
-        wanted = [TopicPartitionReplica(*replica) for replica in replicas]
-        partitions = {TopicPartition(r.topic, r.partition) for r in wanted}
-        found = await self.describe_log_dirs(partitions, {r.broker_id for r in wanted}, timeout_ms, errors=errors)
-        return {r: _place(r, found[r.broker_id]) for r in wanted if r.broker_id in found}
+        """Return the log directories of replicas. Errors are by broker id."""
+        targets = [TopicPartitionReplica(*replica) for replica in replicas]
+        partitions = {TopicPartition(r.topic, r.partition) for r in targets}
+        log_dirs = await self.describe_log_dirs(partitions, {r.broker_id for r in targets}, timeout_ms, errors=errors)
+        return {r: _log_dirs_of(r, log_dirs[r.broker_id]) for r in targets if r.broker_id in log_dirs}
 
     async def alter_replica_log_dirs(
         self,
@@ -95,31 +102,26 @@ class LogDirsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Move replicas to other data directories of their brokers, given as absolute paths."""
-        wanted = {TopicPartitionReplica(*replica): path for replica, path in replica_assignments.items()}
-
-        async def attempt(left: list[TopicPartitionReplica]) -> dict[TopicPartitionReplica, KafkaError | None]:
-            by_node: dict[int, list[TopicPartitionReplica]] = {}
-            for replica in left:
-                by_node.setdefault(replica.broker_id, []).append(replica)
-            return await self.ask_for((by_node, {}), lambda some: _move({r: wanted[r] for r in some}), _moved)
-
-        await self.settled(wanted, attempt, timeout_ms, errors)
-
-
-def _moved(node: int, answer: move.AlterReplicaLogDirsResponse) -> dict[TopicPartitionReplica, KafkaError | None]:
-    replicas = (
-        (TopicPartitionReplica(topic.topic_name, p.partition_index, node), p.error_code)
-        for topic in answer.results
-        for p in topic.partitions
-    )
-    return {replica: failure(code, replica) for replica, code in replicas}
+        """Move replicas to other log directories of their brokers: absolute paths by replica."""
+        paths = {TopicPartitionReplica(*replica): path for replica, path in replica_assignments.items()}
+        call: AdminCall[TopicPartitionReplica, None] = AdminCall(
+            lambda replicas: _move({r: paths[r] for r in replicas}),
+            lambda response, _, broker: {
+                replica: failure(p.error_code, replica)
+                for topic in response.results
+                for p in topic.partitions
+                for replica in (TopicPartitionReplica(topic.topic_name, p.partition_index, broker),)
+            },
+            _to_brokers_of_replicas,
+        )
+        await self.call_per_key(call, paths, timeout_ms, errors)
 
 
-def _dirs_of(node: int, answer: dirs.DescribeLogDirsResponse | KafkaError) -> dict[str, LogDirDescription] | KafkaError:
-    if isinstance(answer, KafkaError):
-        return answer
-    return failure(answer.error_code, f"broker {node}") or {r.log_dir: _dir(r) for r in answer.results}
+async def _to_brokers_of_replicas(_: AdminDriver, replicas: list[TopicPartitionReplica]) -> Shares:
+    by_broker: dict[int | None, list[TopicPartitionReplica]] = {}
+    for replica in replicas:
+        by_broker.setdefault(replica.broker_id, []).append(replica)
+    return by_broker, {}
 
 
 def _dir(result: dirs.DescribeLogDirsResult) -> LogDirDescription:
@@ -137,20 +139,20 @@ def _dir(result: dirs.DescribeLogDirsResult) -> LogDirDescription:
     )
 
 
-def _place(replica: TopicPartitionReplica, found: Mapping[str, LogDirDescription]) -> ReplicaLogDirInfo:
-    place = ReplicaLogDirInfo()
-    for path, described in found.items():
-        info = described.replicas.get(TopicPartition(replica.topic, replica.partition))
+def _log_dirs_of(replica: TopicPartitionReplica, log_dirs: Mapping[str, LogDirDescription]) -> ReplicaLogDirInfo:
+    result = ReplicaLogDirInfo()
+    for path, log_dir in log_dirs.items():
+        info = log_dir.replicas.get(TopicPartition(replica.topic, replica.partition))
         if info is not None and info.is_future:
-            place = place._replace(future_log_dir=path, future_offset_lag=info.offset_lag)
+            result = result._replace(future_log_dir=path, future_offset_lag=info.offset_lag)
         elif info is not None:
-            place = place._replace(current_log_dir=path, current_offset_lag=info.offset_lag)
-    return place
+            result = result._replace(current_log_dir=path, current_offset_lag=info.offset_lag)
+    return result
 
 
-def _move(wanted: Mapping[TopicPartitionReplica, str]) -> move.AlterReplicaLogDirsRequest:
+def _move(paths: Mapping[TopicPartitionReplica, str]) -> move.AlterReplicaLogDirsRequest:
     by_path: dict[str, list[TopicPartition]] = {}
-    for replica, path in wanted.items():
+    for replica, path in paths.items():
         by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
     return move.AlterReplicaLogDirsRequest(
         dirs=[

@@ -1,4 +1,4 @@
-"""Offsets of partitions: the first, the last, the first at or after a time."""
+"""Offsets of partitions: the earliest, the latest, the first at or after a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, Errors, failure
+from ottla.client.admin.driver import AdminCall, AdminDriver, Errors, by_topic, partition_results, to_leaders
 from ottla.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, TopicPartition
 from ottla.protocol.messages import list_offsets as api
@@ -14,33 +14,30 @@ from ottla.protocol.messages import list_offsets as api
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-NEEDS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The first version of ListOffsets that knows a moment."""
-
-
-Make = Callable[[int], api.ListOffsetsRequest]
+FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""Special timestamp → first version of ListOffsets that knows it."""
 
 
 class IsolationLevel(IntEnum):
-    """Whether the end of a partition is that of committed reads."""
+    """Whether the latest offset is the high watermark or, for committed reads, the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetSpec(NamedTuple):
-    """A moment in a log."""
+    """A position in a log, by time or a special timestamp."""
 
     timestamp: int
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """Behind the last record."""
+        """The latest offset: after the last record."""
         return cls(LATEST_TIMESTAMP)
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The first record."""
+        """The earliest offset: the first record."""
         return cls(EARLIEST_TIMESTAMP)
 
     @classmethod
@@ -70,14 +67,14 @@ class OffsetSpec(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """What was found; offset -1 where no record is that late."""
+    """The offset; -1 if there is no such record."""
 
     offset: int
     timestamp: int
     leader_epoch: int
 
 
-class OffsetsAdmin(AdminCalls):
+class OffsetsAdmin(AdminDriver):
     """Calls about offsets of partitions."""
 
     async def list_offsets(
@@ -88,33 +85,28 @@ class OffsetsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """The offset of a moment in each partition. Raises UnknownTopicOrPartitionError and its like."""
-        moments = {TopicPartition(*tp): _moment(spec) for tp, spec in topic_partition_offsets.items()}
+        """Return the offset of a position in each partition. Raises UnknownTopicOrPartitionError and others."""
+        timestamps = {
+            TopicPartition(*tp): int(spec[0] if isinstance(spec, tuple) else spec)
+            for tp, spec in topic_partition_offsets.items()
+        }
 
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, ListedOffset | KafkaError]:
-            return await self.ask_for(
-                await self.by_leader(left),
-                lambda some: _request(
-                    {tp: moments[tp] for tp in some}, int(isolation_level), self.limit_ms(timeout_ms)
-                ),
-                lambda _, answer: self._listed(answer),
-                api.ListOffsetsRequest,
-            )
+        def parse(response: api.ListOffsetsResponse, *_: object) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            outcomes = partition_results(response.topics, lambda p: ListedOffset(p.offset, p.timestamp, p.leader_epoch))
+            if any(isinstance(outcome, KafkaError) and outcome.refresh_metadata for outcome in outcomes.values()):
+                self.metadata.request_update()
+            return outcomes
 
-        return await self.settled(moments, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
-
-    def _listed(self, answer: api.ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | KafkaError]:
-        found: dict[TopicPartition, ListedOffset | KafkaError] = {}
-        for topic in answer.topics:
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                found[tp] = failure(p.error_code, tp) or ListedOffset(p.offset, p.timestamp, p.leader_epoch)
-                self._noted(found[tp])
-        return found
-
-    def _noted(self, outcome: object) -> None:
-        if isinstance(outcome, KafkaError) and outcome.refresh_metadata:
-            self.metadata.request_update()
+        call: AdminCall[TopicPartition, ListedOffset] = AdminCall(
+            lambda remaining: _request(
+                {tp: timestamps[tp] for tp in remaining}, int(isolation_level), self.milliseconds(timeout_ms)
+            ),
+            parse,
+            to_leaders,
+            of=api.ListOffsetsRequest,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        return await self.call_per_key(call, timestamps, timeout_ms, errors)
 
     async def list_partition_offsets(
         self,
@@ -128,26 +120,24 @@ class OffsetsAdmin(AdminCalls):
         return await self.list_offsets(topic_partition_specs, timeout_ms, isolation_level, errors=errors)
 
 
-def _moment(spec: OffsetSpec | int) -> int:
-    return int(spec[0] if isinstance(spec, tuple) else spec)
-
-
-def _request(moments: Mapping[TopicPartition, int], isolation: int, timeout_ms: int) -> Make:
-    needed = max((NEEDS.get(moment, 1) for moment in moments.values()), default=1)
+def _request(
+    timestamps: Mapping[TopicPartition, int], isolation: int, timeout_ms: int
+) -> Callable[[int], api.ListOffsetsRequest]:
+    needed = max((FIRST_VERSIONS.get(timestamp, 1) for timestamp in timestamps.values()), default=1)
 
     def make(version: int) -> api.ListOffsetsRequest:
         if version < max(needed, 2 if isolation else 1):
             raise UnsupportedVersionError(
-                f"the broker speaks ListOffsets {version}; {needed} is needed for what is asked"
+                f"the broker supports ListOffsets up to version {version}, {needed} is needed"
             )
-        topics: dict[str, list[api.ListOffsetsPartition]] = {}
-        for tp, moment in moments.items():
-            one = api.ListOffsetsPartition(partition_index=tp.partition, timestamp=moment)
-            topics.setdefault(tp.topic, []).append(one)
+        partitions = {
+            tp: api.ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp)
+            for tp, timestamp in timestamps.items()
+        }
         return api.ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation,
-            topics=[api.ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+            topics=[api.ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic(partitions).items()],
             timeout_ms=timeout_ms,
         )
 

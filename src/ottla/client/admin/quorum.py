@@ -1,4 +1,4 @@
-"""Kafka's metadata quorum: its controllers, and which of them vote."""
+"""Kafka's metadata quorum (KRaft): its controllers, and which of them are voters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ottla.client.admin.driver import AdminCalls, check
+from ottla.client.admin.driver import AdminDriver, check, to_controller
 from ottla.protocol.messages import add_raft_voter as add_voter
 from ottla.protocol.messages import describe_quorum as quorum
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -16,7 +16,7 @@ METADATA_TOPIC = "__cluster_metadata"
 
 
 class QuorumMember(NamedTuple):
-    """How far a member of the metadata quorum is. Times in milliseconds, None where they are not known."""
+    """The progress of a quorum member. Times in milliseconds since 1970, None if unknown."""
 
     replica_id: int
     directory_id: UUID
@@ -26,7 +26,7 @@ class QuorumMember(NamedTuple):
 
 
 class QuorumInfo(NamedTuple):
-    """Kafka's metadata quorum; `nodes` are the addresses of its members by id and listener."""
+    """The metadata quorum; `nodes` are the addresses of its members by id and listener."""
 
     leader_id: int
     leader_epoch: int
@@ -37,47 +37,28 @@ class QuorumInfo(NamedTuple):
 
 
 class RaftVoterEndpoint(NamedTuple):
-    """Where a controller listens."""
+    """A listener of a controller."""
 
     listener: str
     host: str
     port: int
 
 
-class QuorumAdmin(AdminCalls):
+class QuorumAdmin(AdminDriver):
     """Calls about Kafka's controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
-        """Have Kafka's controllers forget a broker that will not come back."""
-
-        async def attempt() -> None:
-            response = await self.ask_controller(UnregisterBrokerRequest(broker_id=broker_id))
-            check(response.error_code, f"broker {broker_id}", response.error_message)
-
-        await self.retried(attempt, timeout_ms)
+        """Remove the registration of a broker that will not come back from Kafka's controllers."""
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        await self.call(request, _ignore, timeout_ms, f"broker {broker_id}", to_controller)
 
     async def describe_metadata_quorum(self, timeout_ms: float | None = None) -> QuorumInfo:
-        """The members of Kafka's metadata quorum and how far they are."""
+        """Return the members of the metadata quorum and their progress."""
         partition = quorum.PartitionRequest(partition_index=0)
         request = quorum.DescribeQuorumRequest(
             topics=[quorum.TopicRequest(topic_name=METADATA_TOPIC, partitions=[partition])]
         )
-
-        async def attempt() -> QuorumInfo:
-            response = await self.ask_controller(request)
-            check(response.error_code, "quorum", response.error_message)
-            p = response.topics[0].partitions[0]
-            check(p.error_code, "quorum", p.error_message)
-            return QuorumInfo(
-                p.leader_id,
-                p.leader_epoch,
-                p.high_watermark,
-                tuple(map(_member, p.current_voters)),
-                tuple(map(_member, p.observers)),
-                {n.node_id: {at.name: (at.host, at.port) for at in n.listeners} for n in response.nodes},
-            )
-
-        return await self.retried(attempt, timeout_ms)
+        return await self.call(request, _quorum_info, timeout_ms, "quorum", to_controller)
 
     async def add_raft_voter(
         self,
@@ -87,21 +68,15 @@ class QuorumAdmin(AdminCalls):
         timeout_ms: float | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        """Let a controller vote (KIP-853)."""
-        listeners = [add_voter.Listener(name=e[0], host=e[1], port=e[2]) for e in endpoints]
-
-        async def attempt() -> None:
-            request = add_voter.AddRaftVoterRequest(
-                cluster_id=cluster_id,
-                timeout_ms=self.limit_ms(timeout_ms),
-                voter_id=voter_id,
-                voter_directory_id=voter_directory_id,
-                listeners=listeners,
-            )
-            response = await self.ask_controller(request)
-            check(response.error_code, f"voter {voter_id}", response.error_message)
-
-        await self.retried(attempt, timeout_ms)
+        """Make a controller a voter (KIP-853)."""
+        request = add_voter.AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=self.milliseconds(timeout_ms),
+            voter_id=voter_id,
+            voter_directory_id=voter_directory_id,
+            listeners=[add_voter.Listener(name=e[0], host=e[1], port=e[2]) for e in endpoints],
+        )
+        await self.call(request, _ignore, timeout_ms, f"voter {voter_id}", to_controller)
 
     async def remove_raft_voter(
         self,
@@ -110,16 +85,31 @@ class QuorumAdmin(AdminCalls):
         timeout_ms: float | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        """Let a controller vote no more (KIP-853)."""
+        """Remove a controller from the voters (KIP-853)."""
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=voter_directory_id
         )
+        await self.call(request, _ignore, timeout_ms, f"voter {voter_id}", to_controller)
 
-        async def attempt() -> None:
-            response = await self.ask_controller(request)
-            check(response.error_code, f"voter {voter_id}", response.error_message)
 
-        await self.retried(attempt, timeout_ms)
+def _ignore(_: object) -> None:
+    """A response without content."""
+
+
+def _quorum_info(response: quorum.DescribeQuorumResponse) -> QuorumInfo:
+    p = response.topics[0].partitions[0]
+    check(p.error_code, "quorum", p.error_message)
+    return QuorumInfo(
+        p.leader_id,
+        p.leader_epoch,
+        p.high_watermark,
+        tuple(map(_member, p.current_voters)),
+        tuple(map(_member, p.observers)),
+        {
+            n.node_id: {listener.name: (listener.host, listener.port) for listener in n.listeners}
+            for n in response.nodes
+        },
+    )
 
 
 def _member(state: Any) -> QuorumMember:

@@ -1,24 +1,23 @@
-"""Quotas of users, clients and addresses."""
+"""Quotas of users, clients and IP addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, Errors, check, failure
-from ottla.errors import KafkaError
+from ottla.client.admin.driver import AdminCall, AdminDriver, Errors, failure, to_controller
 from ottla.protocol.messages import alter_client_quotas as alter_quotas
 from ottla.protocol.messages import describe_client_quotas as quotas
 
 EXACT, DEFAULT, SPECIFIED = range(3)
-"""How a part of a filter matches: a name, the default entity, any that is specified."""
+"""How a component of a filter matches: a name, the default entity, any specified name."""
 
 Entity = tuple[tuple[str, str | None], ...]
-"""What has quotas: (type, name) pairs, such as (("user", "alice"), ("client-id", None)); None is the default."""
+"""An entity with quotas: (type, name) pairs, such as (("user", "alice"), ("client-id", None)); None is the default."""
 
 
 class ClientQuotaFilterComponent(NamedTuple):
-    """A part of an entity: of this type and name (None: the default one), or (`any_name`) of any name."""
+    """A component of an entity: of this type and name (None: the default entity), or (`any_name`) of any name."""
 
     entity_type: str
     name: str | None = None
@@ -26,20 +25,20 @@ class ClientQuotaFilterComponent(NamedTuple):
 
 
 class ClientQuotaFilter(NamedTuple):
-    """Entities with all of these parts and (`strict`) no others; no parts and not strict: all."""
+    """Matches entities with all of these components and, if `strict`, no others."""
 
     components: tuple[ClientQuotaFilterComponent, ...] = ()
     strict: bool = False
 
 
 class ClientQuotaAlteration(NamedTuple):
-    """Quotas to set of an entity, or (None) to remove: `{"producer_byte_rate": 1024.0}`."""
+    """Quotas of an entity to set, or (None) to remove: `{"producer_byte_rate": 1024.0}`."""
 
     entity: Entity | Mapping[str, str | None]
     ops: Mapping[str, float | None]
 
 
-class QuotasAdmin(AdminCalls):
+class QuotasAdmin(AdminDriver):
     """Calls about quotas."""
 
     async def describe_client_quotas(
@@ -47,21 +46,19 @@ class QuotasAdmin(AdminCalls):
         quota_filter: ClientQuotaFilter | None = None,
         timeout_ms: float | None = None,
     ) -> dict[Entity, dict[str, float]]:
-        """The quotas of entities (of all of them with None), by entity and name."""
-        wanted = quota_filter or ClientQuotaFilter()
-        request = quotas.DescribeClientQuotasRequest(
-            components=[_component(part) for part in wanted.components], strict=wanted.strict
-        )
-
-        async def attempt() -> dict[Entity, dict[str, float]]:
-            response = await self.connections.ask_any(request)
-            check(response.error_code, "quotas", response.error_message)
-            return {
+        """Return the quotas of entities that match a filter (None: all), by entity and name."""
+        parts = quota_filter or ClientQuotaFilter()
+        return await self.call(
+            quotas.DescribeClientQuotasRequest(
+                components=[_component(part) for part in parts.components], strict=parts.strict
+            ),
+            lambda response: {
                 tuple((e.entity_type, e.entity_name) for e in entry.entity): {v.key: v.value for v in entry.values}
                 for entry in response.entries or ()
-            }
-
-        return await self.retried(attempt, timeout_ms)
+            },
+            timeout_ms,
+            "quotas",
+        )
 
     async def alter_client_quotas(
         self,
@@ -71,29 +68,28 @@ class QuotasAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set and remove quotas."""
-        wanted = {_entity(entry.entity): dict(entry.ops) for entry in entries}
-
-        async def attempt(left: list[Entity]) -> dict[Entity, KafkaError | None]:
-            request = alter_quotas.AlterClientQuotasRequest(
-                entries=[_quota_entry(entity, wanted[entity]) for entity in left], validate_only=validate_only
-            )
-            response = await self.ask_controller(request)
-            found: dict[Entity, KafkaError | None] = {}
-            for entry in response.entries:
-                entity = _entity(tuple((e.entity_type, e.entity_name) for e in entry.entity))
-                found[entity] = failure(entry.error_code, _told(entity), entry.error_message)
-            return found
-
-        await self.settled(wanted, attempt, timeout_ms, errors)
-
-
-def _entity(given: Entity | Mapping[str, str | None]) -> Entity:
-    """The parts in one order, whoever tells them."""
-    return tuple(sorted(given.items() if isinstance(given, Mapping) else given, key=lambda part: part[0]))
+        """Set and remove quotas. Errors are by entity."""
+        changes = {_entity(entry.entity): dict(entry.ops) for entry in entries}
+        call: AdminCall[Entity, None] = AdminCall(
+            lambda entities: alter_quotas.AlterClientQuotasRequest(
+                entries=[_quota_entry(entity, changes[entity]) for entity in entities], validate_only=validate_only
+            ),
+            lambda response, *_: {
+                entity: failure(entry.error_code, _label(entity), entry.error_message)
+                for entry in response.entries
+                for entity in (_entity(tuple((e.entity_type, e.entity_name) for e in entry.entity)),)
+            },
+            to_controller,
+        )
+        await self.call_per_key(call, changes, timeout_ms, errors)
 
 
-def _told(entity: Entity) -> str:
+def _entity(entity: Entity | Mapping[str, str | None]) -> Entity:
+    """Return the entity with its components in a fixed order."""
+    return tuple(sorted(entity.items() if isinstance(entity, Mapping) else entity, key=lambda part: part[0]))
+
+
+def _label(entity: Entity) -> str:
     return ", ".join(f"default {kind}" if name is None else f"{kind} {name}" for kind, name in entity)
 
 

@@ -1,25 +1,25 @@
-"""Topics with all that Metadata leaves out, page by page."""
+"""Topics with eligible leader replicas, page by page (KIP-966)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.admin.driver import AdminCalls, check
+from ottla.client.admin.driver import AdminDriver, check
 from ottla.client.core.metadata import TopicInfo, partition_info
 from ottla.model import TopicPartition
 from ottla.protocol.messages import describe_topic_partitions as pages
 
 
 class Cursor(NamedTuple):
-    """Where the next page begins."""
+    """The start of the next page."""
 
     topic_name: str
     partition_index: int
 
 
 class TopicPartitionsPage(NamedTuple):
-    """Some partitions of some topics; `next_cursor` None at the end."""
+    """A page of partitions; `next_cursor` is None on the last page."""
 
     topics: list[TopicInfo]
     eligible_leader_replicas: dict[TopicPartition, tuple[int, ...]]
@@ -27,8 +27,8 @@ class TopicPartitionsPage(NamedTuple):
     next_cursor: Cursor | None
 
 
-class TopicPagesAdmin(AdminCalls):
-    """The call about them."""
+class TopicPartitionsAdmin(AdminDriver):
+    """The call about pages of partitions."""
 
     async def describe_topic_partitions(
         self,
@@ -37,18 +37,13 @@ class TopicPagesAdmin(AdminCalls):
         cursor: Cursor | None = None,
         timeout_ms: float | None = None,
     ) -> TopicPartitionsPage:
-        """One page of topics with the replicas that may be elected though not in sync (KIP-966); brokers from 3.7."""
-        names = sorted(topics)
-
-        async def attempt() -> TopicPartitionsPage:
-            request = pages.DescribeTopicPartitionsRequest(
-                topics=[pages.TopicRequest(name=name) for name in names],
-                response_partition_limit=response_partition_limit,
-                cursor=None if cursor is None else pages.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
-            )
-            return _page(await self.connections.ask_any(request))
-
-        return await self.retried(attempt, timeout_ms)
+        """Return a page of topics with replicas that are eligible although out of sync; brokers from 3.7 on."""
+        request = pages.DescribeTopicPartitionsRequest(
+            topics=[pages.TopicRequest(name=name) for name in sorted(topics)],
+            response_partition_limit=response_partition_limit,
+            cursor=None if cursor is None else pages.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+        )
+        return await self.call(request, _page, timeout_ms)
 
 
 def _page(response: pages.DescribeTopicPartitionsResponse) -> TopicPartitionsPage:

@@ -1,4 +1,4 @@
-"""Topics: made, removed, listed, described; given more partitions."""
+"""Topics: creation, deletion, lists and descriptions; more partitions for topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from uuid import UUID
 
 from ottla import errors
 from ottla.client.admin.configs import ConfigEntry
-from ottla.client.admin.driver import AdminCalls, Errors, failure, throttled
+from ottla.client.admin.driver import (
+    AdminCall,
+    AdminDriver,
+    Errors,
+    any_broker,
+    failure,
+    results,
+    to_controller,
+    with_throttle,
+)
 from ottla.client.core.metadata import TopicInfo, partition_info
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from ottla.protocol.messages import create_partitions as partitions_api
@@ -17,14 +26,14 @@ from ottla.protocol.messages import create_topics as create
 from ottla.protocol.messages import delete_topics as delete
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
-NO_ID: Final = UUID(int=0)
 UNKNOWN: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
-"""Elsewhere the news may not have arrived; here it will not come."""
+"""Errors that are final: the controller's metadata is up to date."""
+NO_LEADER: Final = errors.LeaderNotAvailableError.code
 POLL_SECONDS: Final = 0.1
 
 
 class NewTopic(NamedTuple):
-    """A topic to make. -1 partitions or replicas: the broker's default; or every partition's replicas by hand."""
+    """A topic to create. -1 partitions or replicas: the broker's default. `replica_assignments`: brokers by number."""
 
     name: str
     num_partitions: int = -1
@@ -34,14 +43,14 @@ class NewTopic(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """How many partitions a topic shall have, and where the replicas of each new one go (None: the broker decides)."""
+    """The new number of partitions, and the replicas of each new one (None: the controller places them)."""
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was made; -1 and None where the broker does not say (before 2.4, or not permitted)."""
+    """A topic that was created; -1 and None if the broker does not say (before 2.4, or without authorization)."""
 
     name: str
     topic_id: UUID
@@ -51,14 +60,14 @@ class CreatedTopic(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """One topic in a list."""
+    """A topic in a list."""
 
     name: str
     topic_id: UUID
     is_internal: bool
 
 
-class TopicsAdmin(AdminCalls):
+class TopicsAdmin(AdminDriver):
     """Calls about topics."""
 
     async def create_topics(
@@ -72,49 +81,40 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> dict[str, CreatedTopic]:
-        """Make topics, or only check that they could be made. Raises TopicAlreadyExistsError and its like.
+        """Create topics, or only validate the request. Raises TopicAlreadyExistsError and others.
 
         Topics are NewTopic, names, or (as in kafka-python) a mapping from names to `num_partitions`,
-        `replication_factor`, `assignments` and `configs`. Others are made even where one fails.
+        `replication_factor`, `assignments` and `configs`. A failure of one does not affect the others.
         """
-        wanted = {topic.name: topic for topic in _new_topics(new_topics)}
-
-        async def attempt(left: list[str]) -> dict[str, CreatedTopic | KafkaError]:
-            request = create.CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in left],
-                timeout_ms=self.limit_ms(timeout_ms),
+        topics = {topic.name: topic for topic in _new_topics(new_topics)}
+        call: AdminCall[str, CreatedTopic] = AdminCall(
+            lambda names: create.CreateTopicsRequest(
+                topics=[_creatable(topics[name]) for name in names],
+                timeout_ms=self.milliseconds(timeout_ms),
                 validate_only=validate_only,
-            )
-            response = await self.ask_controller(request)
-            found: dict[str, CreatedTopic | KafkaError] = {}
-            for topic in response.topics:
-                error = failure(topic.error_code, topic.name, topic.error_message)
-                if error is not None:
-                    error = throttled(error, response.throttle_time_ms, retry_on_quota_violation)
-                found[topic.name] = error or _created(topic)
-            return found
-
-        failed = _collector(errors, raise_errors)
-        made = await self.settled(wanted, attempt, timeout_ms, failed)
+            ),
+            lambda response, *_: with_throttle(
+                results(response.topics, _name, _created), response.throttle_time_ms, retry=retry_on_quota_violation
+            ),
+            to_controller,
+        )
+        created = await self.call_per_key(call, topics, timeout_ms, _collector(errors, raise_errors))
         if wait_for_metadata and not validate_only:
-            await self.wait_for_topics(made, timeout_ms)
-        return made
+            await self.wait_for_topics(created, timeout_ms)
+        return created
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float | None = None) -> None:
-        """Wait until every partition of topics has a leader. KafkaTimeoutError when they do not get there."""
+        """Wait until every partition of topics has a leader. Raises KafkaTimeoutError if that takes too long."""
         names = list(topic_names)
 
         async def attempt() -> None:
             while names:
-                found = await self._topics([MetadataRequestTopic(name=name) for name in names])
-                if all(self._is_led(topic) for topic in found):
+                topics = await self._topics([MetadataRequestTopic(name=name) for name in names])
+                if all(not topic.error_code and all(p.leader_id >= 0 for p in topic.partitions) for topic in topics):
                     return
                 await asyncio.sleep(POLL_SECONDS)
 
-        await self.retried(attempt, timeout_ms)
-
-    def _is_led(self, topic: MetadataResponseTopic) -> bool:
-        return not topic.error_code and all(p.leader_id >= 0 for p in topic.partitions)
+        await self.retry(attempt, timeout_ms)
 
     async def delete_topics(
         self,
@@ -125,31 +125,30 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Remove topics, by name or id, with all their records. Raises UnknownTopicOrPartitionError and its like."""
+        """Delete topics, by name or id, with all their records. Raises UnknownTopicOrPartitionError and others."""
 
-        async def attempt(left: list[str | UUID]) -> dict[str | UUID, KafkaError | None]:
-            def request(version: int) -> delete.DeleteTopicsRequest:
-                if version < 6:
-                    return delete.DeleteTopicsRequest(
-                        topic_names=_names_only(left), timeout_ms=self.limit_ms(timeout_ms)
-                    )
-                states = [
-                    delete.DeleteTopicState(topic_id=t) if isinstance(t, UUID) else delete.DeleteTopicState(name=t)
-                    for t in left
-                ]
-                return delete.DeleteTopicsRequest(topics=states, timeout_ms=self.limit_ms(timeout_ms))
+        def request(remaining: list[str | UUID], version: int) -> delete.DeleteTopicsRequest:
+            limit_ms = self.milliseconds(timeout_ms)
+            if version < 6:
+                return delete.DeleteTopicsRequest(topic_names=_names_only(remaining), timeout_ms=limit_ms)
+            states = [
+                delete.DeleteTopicState(topic_id=t) if isinstance(t, UUID) else delete.DeleteTopicState(name=t)
+                for t in remaining
+            ]
+            return delete.DeleteTopicsRequest(topics=states, timeout_ms=limit_ms)
 
-            response = await self.ask_controller(request, delete.DeleteTopicsRequest)
-            found: dict[str | UUID, KafkaError | None] = {}
-            for topic in response.responses:
-                key: str | UUID = topic.topic_id if topic.topic_id in left else topic.name or ""
-                error = failure(topic.error_code, key, topic.error_message)
-                if error is not None:
-                    error = throttled(error, response.throttle_time_ms, retry_on_quota_violation)
-                found[key] = error
-            return found
-
-        await self.settled(topics, attempt, timeout_ms, _collector(errors, raise_errors), UNKNOWN)
+        call: AdminCall[str | UUID, None] = AdminCall(
+            lambda remaining: lambda version: request(remaining, version),
+            lambda response, remaining, _: with_throttle(
+                results(response.responses, lambda topic: _key(topic, remaining)),
+                response.throttle_time_ms,
+                retry=retry_on_quota_violation,
+            ),
+            to_controller,
+            of=delete.DeleteTopicsRequest,
+            final=UNKNOWN,
+        )
+        await self.call_per_key(call, topics, timeout_ms, _collector(errors, raise_errors))
 
     async def create_partitions(
         self,
@@ -161,38 +160,31 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         errors: Errors | None = None,
     ) -> None:
-        """Give topics more partitions: by topic, how many there shall be. Raises InvalidPartitionsError…"""
-        wanted = {name: _new_partitions(new) for name, new in topic_partitions.items()}
-
-        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
-            request = partitions_api.CreatePartitionsRequest(
-                topics=[_more_partitions(name, wanted[name]) for name in left],
-                timeout_ms=self.limit_ms(timeout_ms),
+        """Add partitions: the new number of partitions by topic. Raises InvalidPartitionsError and others."""
+        targets = {name: _new_partitions(new) for name, new in topic_partitions.items()}
+        call: AdminCall[str, None] = AdminCall(
+            lambda names: partitions_api.CreatePartitionsRequest(
+                topics=[_more_partitions(name, targets[name]) for name in names],
+                timeout_ms=self.milliseconds(timeout_ms),
                 validate_only=validate_only,
-            )
-            response = await self.ask_controller(request)
-            found = {}
-            for result in response.results:
-                error = failure(result.error_code, result.name, result.error_message)
-                if error is not None:
-                    error = throttled(error, response.throttle_time_ms, retry_on_quota_violation)
-                found[result.name] = error
-            return found
-
-        await self.settled(wanted, attempt, timeout_ms, _collector(errors, raise_errors), UNKNOWN)
+            ),
+            lambda response, *_: with_throttle(
+                results(response.results, _name), response.throttle_time_ms, retry=retry_on_quota_violation
+            ),
+            to_controller,
+            final=UNKNOWN,
+        )
+        await self.call_per_key(call, targets, timeout_ms, _collector(errors, raise_errors))
 
     async def list_topics(self, timeout_ms: float | None = None, *, list_internal: bool = True) -> list[str]:
-        """The names of all topics; without the brokers' own ones if not `list_internal`."""
-        return [topic.name for topic in await self.list_topic_listings(timeout_ms) if list_internal or not topic[2]]
+        """Return the names of all topics, without internal ones unless `list_internal`."""
+        listings = await self.list_topic_listings(timeout_ms)
+        return [topic.name for topic in listings if list_internal or not topic.is_internal]
 
     async def list_topic_listings(self, timeout_ms: float | None = None) -> list[TopicListing]:
-        """All topics with their ids, in the order of their names."""
-
-        async def attempt() -> list[TopicListing]:
-            found = await self._topics(None)
-            return sorted(TopicListing(topic.name or "", topic.topic_id, topic.is_internal) for topic in found)
-
-        return await self.retried(attempt, timeout_ms)
+        """Return all topics with their ids, sorted by name."""
+        topics = await self.retry(lambda: self._topics(None), timeout_ms)
+        return sorted(TopicListing(topic.name or "", topic.topic_id, topic.is_internal) for topic in topics)
 
     async def describe_topics(
         self,
@@ -201,43 +193,57 @@ class TopicsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[str, TopicInfo]:
-        """Topics (by name or id; all of them with None) with partitions, leaders and replicas, by name.
+        """Return topics (by name or id, None: all) with partitions, leaders and replicas, by name.
 
         Raises UnknownTopicOrPartitionError or UnknownTopicIdError for one that does not exist.
         """
         if topics is None:
-            every = await self.retried(lambda: self._topics(None), timeout_ms)
+            every = await self.retry(lambda: self._topics(None), timeout_ms)
             return {info.name: info for info in sorted(map(_topic_info, every))}
 
-        async def attempt(left: list[str | UUID]) -> dict[str | UUID, TopicInfo | KafkaError]:
-            wanted = [
-                MetadataRequestTopic(topic_id=t, name=None) if isinstance(t, UUID) else MetadataRequestTopic(name=t)
-                for t in left
-            ]
-            found: dict[str | UUID, TopicInfo | KafkaError] = {}
-            for topic in await self._topics(wanted):
-                key: str | UUID = topic.topic_id if topic.topic_id in left else topic.name or ""
-                code = topic.error_code
-                found[key] = (None if code == NO_LEADER else failure(code, key)) or _topic_info(topic)
-            return found
+        def outcome(key: str | UUID, topic: MetadataResponseTopic) -> TopicInfo | KafkaError:
+            error = None if topic.error_code == NO_LEADER else failure(topic.error_code, key)
+            return error or _topic_info(topic)
 
-        described = await self.settled(topics, attempt, timeout_ms, errors, UNKNOWN)
+        call: AdminCall[str | UUID, TopicInfo] = AdminCall(
+            lambda remaining: _metadata_request(
+                [
+                    MetadataRequestTopic(topic_id=t, name=None) if isinstance(t, UUID) else MetadataRequestTopic(name=t)
+                    for t in remaining
+                ]
+            ),
+            lambda response, remaining, _: {
+                key: outcome(key, topic) for topic in response.topics for key in (_key(topic, remaining),)
+            },
+            any_broker,
+            final=UNKNOWN,
+        )
+        described = await self.call_per_key(call, topics, timeout_ms, errors)
         return {info.name: info for info in described.values()}
 
-    async def _topics(self, wanted: list[MetadataRequestTopic] | None) -> list[MetadataResponseTopic]:
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        return list((await self.connections.ask_any(request)).topics)
+    async def _topics(self, topics: list[MetadataRequestTopic] | None) -> list[MetadataResponseTopic]:
+        return list((await self.connections.ask_any(_metadata_request(topics))).topics)
 
 
-NO_LEADER: Final = errors.LeaderNotAvailableError.code
+def _metadata_request(topics: list[MetadataRequestTopic] | None) -> MetadataRequest:
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def _name(item: Any) -> str:
+    return str(item.name)
+
+
+def _key(topic: Any, keys: Collection[str | UUID]) -> str | UUID:
+    """Return the id of a topic in a response if it was requested by id, otherwise its name."""
+    return topic.topic_id if topic.topic_id in keys else topic.name or ""
 
 
 def _collector(failed: Errors | None, raise_errors: bool) -> Errors | None:
     return {} if failed is None and not raise_errors else failed
 
 
-def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
-    if isinstance(given, Mapping):
+def _new_topics(topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
+    if isinstance(topics, Mapping):
         return [
             NewTopic(
                 name,
@@ -246,11 +252,11 @@ def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]
                 options.get("assignments"),
                 options.get("configs"),
             )
-            for name, options in given.items()
+            for name, options in topics.items()
         ]
-    if isinstance(given, (str, NewTopic)):
-        raise TypeError("a list of topics is wanted")
-    return [NewTopic(topic) if isinstance(topic, str) else topic for topic in given]
+    if isinstance(topics, (str, NewTopic)):
+        raise TypeError("expected a list of topics")
+    return [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
 
 
 def _creatable(topic: NewTopic) -> create.CreatableTopic:
@@ -283,10 +289,10 @@ def _names_only(topics: Collection[str | UUID]) -> list[str]:
     return names
 
 
-def _new_partitions(wanted: NewPartitions | int | Mapping[str, Any]) -> NewPartitions:
-    if isinstance(wanted, Mapping):
-        return NewPartitions(wanted["count"], wanted.get("assignments"))
-    return NewPartitions(wanted) if isinstance(wanted, int) else wanted
+def _new_partitions(target: NewPartitions | int | Mapping[str, Any]) -> NewPartitions:
+    if isinstance(target, Mapping):
+        return NewPartitions(target["count"], target.get("assignments"))
+    return NewPartitions(target) if isinstance(target, int) else target
 
 
 def _more_partitions(name: str, new: NewPartitions) -> partitions_api.CreatePartitionsTopic:

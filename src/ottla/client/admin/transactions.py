@@ -1,13 +1,25 @@
-"""Transactions and their producers: told, fenced, and aborted where they hang."""
+"""Transactions and their producers: lists, descriptions, fencing, and the end of hanging transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin.driver import TRANSACTION, AdminCalls, Errors, failure
-from ottla.client.admin.partitions import numbers_by_topic
+from ottla.client.admin.driver import (
+    TRANSACTION,
+    AdminCall,
+    AdminDriver,
+    Errors,
+    failure,
+    numbers_by_topic,
+    partition_results,
+    results,
+    to_broker,
+    to_brokers,
+    to_leaders,
+    to_transaction_coordinators,
+)
 from ottla.errors import (
     KafkaError,
     TransactionalIdNotFoundError,
@@ -18,7 +30,7 @@ from ottla.model import TopicPartition
 from ottla.protocol.messages import describe_producers as producers
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -26,7 +38,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 FENCING_TIMEOUT_MS: Final = 1
-"""The transaction timeout of a producer that is only made to fence another."""
+"""The transaction timeout of a producer that only fences another one."""
 HANGING_AFTER_MS: Final = 15 * 60 * 1000
 
 
@@ -44,7 +56,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionListing(NamedTuple):
-    """One transactional id as a list shows it."""
+    """A transactional id in a list."""
 
     transactional_id: str
     producer_id: int
@@ -52,7 +64,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """One transactional id; `start_time_ms` None where no transaction is open."""
+    """A transactional id; `start_time_ms` is None if no transaction is open."""
 
     coordinator_id: int
     state: str
@@ -64,7 +76,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a partition knows of a producer; `current_txn_start_offset` None where it has no open transaction."""
+    """A partition's state of a producer; `current_txn_start_offset` is None if it has no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -75,7 +87,7 @@ class ProducerState(NamedTuple):
 
 
 class AbortTransactionSpec(NamedTuple):
-    """A transaction that hangs in a partition, as describe_producers tells it."""
+    """A hanging transaction in a partition, with the values from describe_producers."""
 
     topic_partition: TopicPartition
     producer_id: int
@@ -84,13 +96,13 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class FencedProducer(NamedTuple):
-    """The id and epoch that the next producer will follow."""
+    """The producer id and epoch that the fencing has allocated."""
 
     producer_id: int
     producer_epoch: int
 
 
-class TransactionsAdmin(AdminCalls):
+class TransactionsAdmin(AdminDriver):
     """Calls about transactions."""
 
     async def list_transactions(
@@ -104,13 +116,16 @@ class TransactionsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of brokers: with these producer ids, in these states, open for longer than a time…"""
+        """Return the transactional ids of brokers (None: all), filtered by producer id, state, age and pattern.
+
+        Errors are by broker id.
+        """
 
         def request(version: int) -> ListTransactionsRequest:
             if version < 1 and duration_filter_ms is not None:
-                raise UnsupportedVersionError("the broker does not select transactions by their duration")
+                raise UnsupportedVersionError("the broker cannot filter transactions by duration")
             if version < 2 and transactional_id_pattern:
-                raise UnsupportedVersionError("the broker does not select transactions by a pattern")
+                raise UnsupportedVersionError("the broker cannot filter transactions by pattern")
             return ListTransactionsRequest(
                 state_filters=[str(state) for state in state_filters or ()],
                 producer_id_filters=list(producer_id_filters or ()),
@@ -118,33 +133,34 @@ class TransactionsAdmin(AdminCalls):
                 transactional_id_pattern=transactional_id_pattern,
             )
 
-        async def attempt(left: list[int]) -> dict[int, list[TransactionListing] | KafkaError]:
-            answers = await self.ask_each(dict.fromkeys(left, request), ListTransactionsRequest)
-            return {node: _listed(node, answer) for node, answer in answers.items()}
-
-        async def every() -> list[int]:
-            return list(await self.nodes())
-
-        brokers = list(broker_ids) if broker_ids is not None else await self.retried(every, timeout_ms)
-        found = await self.settled(brokers, attempt, timeout_ms, errors)
-        return sorted(listing for some in found.values() for listing in some)
+        call: AdminCall[int, list[TransactionListing]] = AdminCall(
+            lambda _: request,
+            lambda response, _, broker: {
+                broker: failure(response.error_code, f"broker {broker}")
+                or [
+                    TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
+                    for t in response.transaction_states
+                ]
+            },
+            to_brokers,
+            of=ListTransactionsRequest,
+        )
+        by_broker = await self.call_per_key(call, await self.broker_ids(broker_ids, timeout_ms), timeout_ms, errors)
+        return sorted(listing for listings in by_broker.values() for listing in listings)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, TransactionDescription]:
-        """Transactions, by id. Raises TransactionalIdNotFoundError for one that does not exist."""
-
-        async def attempt(left: list[str]) -> dict[str, TransactionDescription | KafkaError]:
-            return await self.ask_for(
-                await self.by_coordinator(left, TRANSACTION),
-                lambda some: DescribeTransactionsRequest(transactional_ids=some),
-                lambda node, answer: {
-                    t.transactional_id: failure(t.error_code, t.transactional_id) or _description(node, t)
-                    for t in answer.transaction_states
-                },
-            )
-
-        return await self.settled(transactional_ids, attempt, timeout_ms, errors, TransactionalIdNotFoundError)
+        """Return transactions by transactional id. Raises TransactionalIdNotFoundError for one that does not exist."""
+        call: AdminCall[str, TransactionDescription] = AdminCall(
+            lambda ids: DescribeTransactionsRequest(transactional_ids=ids),
+            lambda response, _, broker: results(
+                response.transaction_states, lambda t: t.transactional_id, lambda t: _description(broker, t)
+            ),
+            to_transaction_coordinators,
+            final=(TransactionalIdNotFoundError,),
+        )
+        return await self.call_per_key(call, transactional_ids, timeout_ms, errors)
 
     async def describe_producers(
         self,
@@ -154,17 +170,24 @@ class TransactionsAdmin(AdminCalls):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """The producers that partitions remember, as their leaders (or one broker with a replica) tell."""
-
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-            shares = ({broker_id: left}, {}) if broker_id is not None else await self.by_leader(left)
-            return await self.ask_for(shares, _producers_request, lambda _, answer: _producers(answer))
-
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return await self.settled(wanted, attempt, timeout_ms, errors, doubted=UnknownTopicOrPartitionError)
+        """Return the producer states of partitions, from their leaders or from one broker with a replica."""
+        call: AdminCall[TopicPartition, list[ProducerState]] = AdminCall(
+            lambda remaining: producers.DescribeProducersRequest(
+                topics=[
+                    producers.TopicRequest(name=name, partition_indexes=numbers)
+                    for name, numbers in numbers_by_topic(remaining).items()
+                ]
+            ),
+            lambda response, *_: partition_results(
+                response.topics, lambda p: [_producer(state) for state in p.active_producers]
+            ),
+            to_leaders if broker_id is None else to_broker(broker_id),
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        return await self.call_per_key(call, [TopicPartition(*tp) for tp in partitions], timeout_ms, errors)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, timeout_ms: float | None = None) -> None:
-        """Write the end of a transaction that nobody will end any more. Raises InvalidProducerEpochError…"""
+        """Abort a hanging transaction in a partition. Raises InvalidProducerEpochError…"""
         tp = TopicPartition(*spec.topic_partition)
         marker = WritableTxnMarker(
             producer_id=spec.producer_id,
@@ -173,43 +196,34 @@ class TransactionsAdmin(AdminCalls):
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
         )
-
-        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            by_leader, missing = await self.by_leader(left)
-            if missing:
-                return {**missing}
-            response = await self.connections.ask(next(iter(by_leader)), WriteTxnMarkersRequest(markers=[marker]))
-            return {tp: failure(response.markers[0].topics[0].partitions[0].error_code, tp)}
-
-        await self.settled([tp], attempt, timeout_ms, None, doubted=UnknownTopicOrPartitionError)
+        call: AdminCall[TopicPartition, None] = AdminCall(
+            lambda _: WriteTxnMarkersRequest(markers=[marker]),
+            lambda response, *_: partition_results(response.markers[0].topics),
+            to_leaders,
+            doubted=(UnknownTopicOrPartitionError,),
+        )
+        await self.call_per_key(call, [tp], timeout_ms)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, FencedProducer]:
-        """Shut out the producers that use these ids now; their open transactions are aborted."""
+        """Fence the current producers of transactional ids; their open transactions are aborted."""
 
-        async def attempt(left: list[str]) -> dict[str, FencedProducer | KafkaError]:
-            by_node, missing = await self.by_coordinator(left, TRANSACTION)
-            found: dict[str, FencedProducer | KafkaError] = {**missing}
-            for node, some in by_node.items():
-                for name in some:
-                    found[name] = await self._fence(node, name)
-            return found
+        async def attempt(remaining: list[str]) -> dict[str, FencedProducer | KafkaError]:
+            by_coordinator, failed = await self.group_by_coordinator(remaining, TRANSACTION)
+            outcomes: dict[str, FencedProducer | KafkaError] = {**failed}
+            for broker, names in by_coordinator.items():
+                for name in names:
+                    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=FENCING_TIMEOUT_MS)
+                    response = (await self.fan_out({broker: request}))[broker]
+                    outcomes[name] = response if isinstance(response, KafkaError) else _fenced(name, response)
+            return outcomes
 
-        return await self.settled(transactional_ids, attempt, timeout_ms, errors)
+        return await self.retry_per_key(transactional_ids, attempt, timeout_ms, errors)
 
     async def force_terminate_transaction(self, transactional_id: str, timeout_ms: float | None = None) -> None:
-        """Abort whatever transaction an id has open, prepared ones as well (KIP-939), and shut out its producer."""
+        """Abort the open transaction of a transactional id, prepared ones too (KIP-939), and fence its producer."""
         await self.fence_producers([transactional_id], timeout_ms)
-
-    async def _fence(self, node: int, name: str) -> FencedProducer | KafkaError:
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=FENCING_TIMEOUT_MS)
-        try:
-            response = await self.connections.ask(node, request)
-        except KafkaError as lost:
-            return lost
-        error = failure(response.error_code, name)
-        return error or FencedProducer(response.producer_id, response.producer_epoch)
 
     async def find_hanging_transactions(
         self,
@@ -217,7 +231,7 @@ class TransactionsAdmin(AdminCalls):
         max_transaction_timeout_ms: int = HANGING_AFTER_MS,
         timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """Transactions that have been open for longer than any may be."""
+        """Return transactions that have been open for longer than the maximum transaction timeout."""
         return await self.list_transactions(
             broker_ids,
             state_filters=(TransactionState.ONGOING,),
@@ -226,22 +240,9 @@ class TransactionsAdmin(AdminCalls):
         )
 
 
-def _listed(node: int, answer: ListTransactionsResponse | KafkaError) -> list[TransactionListing] | KafkaError:
-    if isinstance(answer, KafkaError):
-        return answer
-    return failure(answer.error_code, f"broker {node}") or [
-        TransactionListing(t.transactional_id, t.producer_id, t.transaction_state) for t in answer.transaction_states
-    ]
-
-
-def _producers(answer: Any) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-    found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
-    for topic in answer.topics:
-        for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
-            error = failure(p.error_code, tp, p.error_message)
-            found[tp] = error or [_producer(state) for state in p.active_producers]
-    return found
+def _fenced(name: str, response: Any) -> FencedProducer | KafkaError:
+    error = failure(response.error_code, name)
+    return error or FencedProducer(response.producer_id, response.producer_epoch)
 
 
 def _description(node: int, t: Any) -> TransactionDescription:
@@ -254,12 +255,6 @@ def _description(node: int, t: Any) -> TransactionDescription:
         None if t.transaction_start_time_ms < 0 else t.transaction_start_time_ms,
         frozenset(TopicPartition(topic.topic, number) for topic in t.topics for number in topic.partitions),
     )
-
-
-def _producers_request(partitions: Iterable[TopicPartition]) -> producers.DescribeProducersRequest:
-    by_topic: Mapping[str, list[int]] = numbers_by_topic(partitions)
-    topics = [producers.TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic.items()]
-    return producers.DescribeProducersRequest(topics=topics)
 
 
 def _producer(state: producers.ProducerState) -> ProducerState:
