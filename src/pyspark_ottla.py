@@ -1,10 +1,11 @@
-"""Spark finds `format("ottla")` here by itself: it looks into each top-level module whose name begins with pyspark_.
+"""Entry point of `format("ottla")` for Spark, which imports each top-level module whose name starts with pyspark_.
 
-So sessions that nobody calls `ottla.spark.register` on (declarative pipelines, Spark Connect servers, spark-submit of a
-job as it is) know the format wherever ottla is installed. `register` adds filter pushdown, which a session must allow.
+Sessions without a call of `ottla.spark.register` (declarative pipelines, Spark Connect servers, spark-submit of
+existing jobs) thus know the format wherever Ottla is installed. `register` adds filter pushdown, which a session must
+enable.
 
-Spark looks at the start of every session and query, and an error here would hide every other Python source, too. So
-nothing else is imported before the format is used; what is missing then is named.
+Spark imports this at the start of every session and query, and an error here would hide all other Python sources. So
+nothing else is imported before the format is used; missing packages are reported then.
 """
 
 from collections.abc import MutableMapping
@@ -14,10 +15,10 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Stands for `ottla.spark.source.OttlaDataSource` until it is used."""
+    """Placeholder of `ottla.spark.source.OttlaDataSource` until it is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
-        """The source itself. ImportError, naming the extra to install, where a package is missing."""
+        """Return the source itself. Raises ImportError, which names the extra to install, if a package is missing."""
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("ottla", extra="spark"):
@@ -26,5 +27,5 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "ottla"

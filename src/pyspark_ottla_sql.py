@@ -1,4 +1,4 @@
-"""Spark finds `format("ottla.sql")` here by itself, as `pyspark_ottla` tells."""
+"""Entry point of `format("ottla.sql")` for Spark; see `pyspark_ottla`."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -7,10 +7,12 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Stands for `ottla.spark.sql_sink.SqlSource` until it is used."""
+    """Placeholder of `ottla.spark.sql_sink.SqlSource` until it is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
-        """The source itself. ConfigurationError, naming the extra to install, where sqlalchemy is missing."""
+        """Return the source itself. Raises ConfigurationError, which names the extra to install, if sqlalchemy is
+        missing.
+        """
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("ottla.sql", extra="sql"):
@@ -19,5 +21,5 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "ottla.sql"

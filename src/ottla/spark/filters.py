@@ -1,6 +1,6 @@
-"""What a query's WHERE says about topic, partition, offset and timestamp: ranges that need not be read.
+"""Filter pushdown: a query's conditions on topic, partition, offset and timestamp as ranges that need not be read.
 
-Pure, but for the look-up of times. Spark evaluates every filter again, so this only ever has to leave out what cannot
+Pure, except for lookups by timestamp. Spark evaluates every filter again, so ranges may only lose rows that cannot
 match.
 """
 
@@ -20,17 +20,17 @@ EVER: Final = 1 << 63
 
 @dataclass(frozen=True)
 class Bounds:
-    """What rows can match: all conditions together."""
+    """Bounds on matching rows: all conditions combined."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     first_offset: int = 0
     behind_offset: int = EVER
     first_time_ms: int | None = None
-    """Only a lower bound cuts: records need not lie in the order of their times."""
+    """Only a lower bound is possible: records need not be in timestamp order."""
 
     def narrowed_by(self, filters: Iterable[Filter]) -> Bounds:
-        """With some more conditions; those that say nothing here are passed over."""
+        """Return bounds with more conditions; conditions on other columns are ignored."""
         bounds = self
         for one in filters:
             bounds = bounds._and(one)
@@ -42,7 +42,7 @@ class Bounds:
         return self if narrow is None else narrow(self, one)
 
     def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
-        """The ranges without what cannot match."""
+        """Return the ranges without offsets that cannot match."""
         remaining = [
             OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))
             for tp, start, end in ranges
@@ -64,7 +64,7 @@ def _from_time(ranges: list[OffsetRange], first_ms: int, lookup: Lookup) -> list
 
 
 def _values(one: Filter) -> frozenset[Any] | None:
-    """The values that a column may have, where they are named."""
+    """Return the values that a column may have, if the condition lists them."""
     match one:
         case EqualTo():
             return frozenset([one.value])
@@ -111,9 +111,9 @@ def _timestamp(bounds: Bounds, one: Filter) -> Bounds:
         return bounds
     if one.value.tzinfo is None:
         return bounds
-    millis = int(one.value.timestamp() * 1000) - 1  # one less: the time may have been rounded
+    millis = int(one.value.timestamp() * 1000) - 1  # one less: the timestamp may have been rounded
     if millis < 0:
-        # Records may be older than 1970 (those without a time have -1), and brokers take no such time.
+        # Records may be older than 1970 (-1 without a timestamp), and brokers reject such timestamps.
         return bounds
     return replace(bounds, first_time_ms=max(millis, bounds.first_time_ms or 0))
 
@@ -124,4 +124,4 @@ _COLUMNS: Final[dict[str, Callable[[Bounds, Filter], Bounds]]] = {
     "offset": _offset,
     "timestamp": _timestamp,
 }
-"""The columns whose conditions say what need not be read."""
+"""The columns whose conditions restrict the ranges."""

@@ -1,6 +1,6 @@
-"""`option("ottla.log.dirs", …)`: a batch read from data directories, for backfills and audits.
+"""`option("ottla.log.dirs", …)`: batch reads straight from data directories, for backfills and audits.
 
-No broker is asked; one may be writing there meanwhile. The executors have to see the directories under the same paths.
+No broker is involved; one may be writing at the same time. Executors must see the directories under the same paths.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.storage.producer_state import ABORT, read_marker
 
 
 class Aborted(NamedTuple):
-    """A transaction that was rolled back: the producer's batches from `first` to the marker are not to be seen."""
+    """An aborted transaction: the producer's batches from `first` up to the marker are not visible."""
 
     producer_id: int
     first: int
@@ -39,7 +39,7 @@ class Aborted(NamedTuple):
 
 
 class LogDirPartition(InputPartition):
-    """One task's range, as Spark passes it around."""
+    """The range of one task, as Spark serializes it."""
 
     def __init__(self, offsets: OffsetRange, directory: Path, aborted: Sequence[Aborted]) -> None:
         super().__init__(offsets)

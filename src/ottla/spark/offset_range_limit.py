@@ -1,6 +1,7 @@
-"""Where a read starts and ends, as the user said it: five forms, one class each, and their JSON.
+"""Where a read starts and ends, as users specify it: five forms with a class each, and their JSON. Spark's
+`KafkaOffsetRangeLimit`.
 
-Offsets are "next to read", as everywhere in Kafka. In JSON, -2 stands for the earliest and -1 for the latest offset.
+Offsets are those of the next record to read. In JSON, -2 is the earliest and -1 the latest offset.
 """
 
 from __future__ import annotations
@@ -22,44 +23,44 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class Earliest:
-    """The first offset that each partition still holds."""
+    """The first offset of each partition."""
 
 
 @dataclass(frozen=True)
 class Latest:
-    """The end of each partition at the time of planning."""
+    """The end of each partition at planning time."""
 
 
 @dataclass(frozen=True)
 class Specific:
-    """An offset per partition; -2 and -1 stand for earliest and latest. Must name every partition that is read."""
+    """An offset per partition; -2 is earliest, -1 latest. Must name every partition of the read."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """A time per partition, in milliseconds since 1970: the first record that is at least as late."""
+    """A timestamp per partition (ms since 1970): the first record that is at least as late."""
 
     timestamps: Mapping[TopicPartition, int]
     latest_if_none: bool
-    """A partition without such a record: its end, or an error."""
+    """Without such a record: the partition's end if true, an error if false."""
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """One time for all partitions, in milliseconds since 1970."""
+    """One timestamp (ms since 1970) for all partitions."""
 
     timestamp: int
     latest_if_none: bool
-    """A partition without such a record: its end, or an error."""
+    """Without such a record: the partition's end if true, an error if false."""
 
 
 OffsetRangeLimit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
 
 
 def moves(bound: OffsetRangeLimit) -> bool:
-    """Whether new records move where it is: then a second look might find another place."""
+    """Return whether new records change the position, so that a second lookup could return another one."""
     match bound:
         case Earliest():
             return False
@@ -72,7 +73,7 @@ def moves(bound: OffsetRangeLimit) -> bool:
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As in Spark's checkpoints: {"topic": {"0": 12}}. Sorted, because Spark compares two offsets by their text."""
+    """Return offsets as in Spark's checkpoints: {"topic": {"0": 12}}. Sorted, because Spark compares the text."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -80,12 +81,12 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of `offsets_to_json`."""
+    """Return the offsets of `offsets_to_json`."""
     return {TopicPartition(t, int(p)): int(n) for t, partitions in nested.items() for p, n in partitions.items()}
 
 
 def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
-    """Reads `{"topic": {"0": 12, "1": -2}}`; ConfigurationError names option and text."""
+    """Parse `{"topic": {"0": 12, "1": -2}}`. Raises ConfigurationError with option and text."""
     example = '{"topicA": {"0": 23, "1": -2}, "topicB": {"0": -1}}'
     try:
         return offsets_from_json({t: _integers(p) for t, p in _object(text).items()})
@@ -94,7 +95,7 @@ def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(option: str, text: str) -> frozenset[TopicPartition]:
-    """Reads `{"topic": [0, 1]}`; ConfigurationError names option and text."""
+    """Parse `{"topic": [0, 1]}`. Raises ConfigurationError with option and text."""
     try:
         partitions_by_topic = {
             TopicPartition(topic, p) for topic, partitions in _object(text).items() for p in _list(partitions)
@@ -119,14 +120,14 @@ def _list(value: Any) -> list[int]:
         raise ValueError("not a list of partition numbers")
     for number in value:
         if not _is_whole(number):
-            raise ValueError(f"{number!r} is no partition number")
+            raise ValueError(f"{number!r} is not a partition number")
     return value
 
 
 def _integers(partitions: Mapping[str, Any]) -> dict[str, int]:
     for partition, number in partitions.items():
         if not _is_whole(number):
-            raise ValueError(f"partition {partition} has {number!r}, a whole number is wanted")
+            raise ValueError(f"partition {partition} has {number!r}, not an integer")
     return dict(partitions)
 
 
@@ -135,5 +136,5 @@ def _is_whole(number: Any) -> bool:
 
 
 def partition_list(partitions: Iterable[TopicPartition]) -> str:
-    """For messages: `a-0, a-1`."""
+    """Return partitions for messages: `a-0, a-1`."""
     return ", ".join(map(str, sorted(partitions)))

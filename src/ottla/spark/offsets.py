@@ -1,6 +1,6 @@
-"""Planning, pure: from bounds and what the brokers hold to ranges of offsets. No network, no Spark, no clock.
+"""Planning: from offset limits and the partitions' current offsets to ranges. Pure: no network, no Spark, no clock.
 
-The reader asks the brokers and hands the answers in; so every rule here is tested with plain dictionaries.
+The reader looks the offsets up and passes them in, so tests use plain dictionaries.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ottla.spark.offset_range_limit import (
 )
 
 ReportLoss = Callable[[str], None]
-"""Called where records that should be read are gone; raises or warns, as failOnDataLoss says."""
+"""Called with a message if records are missing; raises or logs, as failOnDataLoss says."""
 
 
 class Lookup(Protocol):
-    """What planning asks of the brokers."""
+    """The lookups that planning needs."""
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that each partition holds."""
+        """Return the first offset of each partition."""
         ...
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end that a consumer may read up to."""
+        """Return the offset of each partition up to which a consumer may read."""
         ...
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after each time in ms; None where a partition has no such record."""
+        """Return the first offset at or after each timestamp (ms); None if the partition has no such record."""
         ...
 
 
 class OffsetRange(NamedTuple):
-    """What one Spark task reads: the offsets from `start` up to, not including, `end`."""
+    """The offsets of one Spark task, from `start` inclusive to `end` exclusive."""
 
     topic_partition: TopicPartition
     start: int
@@ -53,12 +53,12 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets; compaction and transaction markers may make the records fewer."""
+        """The number of offsets; compaction and transaction markers may leave fewer records."""
         return self.end - self.start
 
 
 def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
-    """An offset for each partition. `option` names the user's option in errors (ConfigurationError)."""
+    """Return an offset for each partition. Raises ConfigurationError that names the user's `option`."""
     match bound:
         case Earliest():
             return lookup.earliest(partitions)
@@ -109,9 +109,9 @@ def _resolve_times(
 
 
 def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """The ranges of a batch read, cut to what the partitions hold; what was cut is reported.
+    """Return the ranges of a batch read, restricted to existing offsets; missing ones are reported.
 
-    Raises ConfigurationError for a start behind the end.
+    Raises ConfigurationError for a start after the end.
     """
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     ranges = []
@@ -133,7 +133,7 @@ def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: Re
 
 
 def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Offsets:
-    """The first offsets of a stream, moved into what the partitions hold; a move is reported."""
+    """Return a stream's first offsets, moved into the existing offsets; moves are reported."""
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     checked = {}
     for tp, start in starts.items():
@@ -144,7 +144,7 @@ def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Off
 
 
 def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """The ranges of a micro-batch. New partitions are read from their beginning; vanished ones are reported."""
+    """Return the ranges of a micro-batch. New partitions are read from their start; removed ones are reported."""
     new = end.keys() - start.keys()
     earliest = lookup.earliest(new)
     for tp in sorted(new):
@@ -163,10 +163,10 @@ def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: Rep
 
 
 def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: Offsets) -> Offsets:
-    """Share `limit` offsets among the partitions in proportion to what each has to read.
+    """Share `limit` offsets among the partitions in proportion to their available offsets.
 
-    Rounded down, but a partition with anything to read gets at least one, so that none starves. So limit 100 over three
-    equal partitions moves each by 33.
+    Rounded down, but a partition with any available offset gets at least one, so that none starves: limit 100 over
+    three equal partitions advances each by 33.
     """
     begins = {tp: start[tp] if tp in start else earliest_of_new[tp] for tp in latest}
     waiting = {tp: latest[tp] - begins[tp] for tp in latest if latest[tp] > begins[tp]}
@@ -180,26 +180,28 @@ def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: 
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """One task per range, or more: until each has at most `max_records`, then about `min_partitions` in proportion."""
+    """Return one task per range, or more: at most `max_records` each, then about `min_partitions` in proportion to
+    size.
+    """
     if max_records is not None:
         ranges = [part for r in ranges for part in _cut(r, -(-r.size // max_records))]
     if min_partitions is None or len(ranges) >= min_partitions:
         return list(ranges)
     total = sum(r.size for r in ranges)
     small = {r for r in ranges if _tasks(r.size, total, min_partitions) == 1}
-    # Small ranges stay whole, and only what is left of tasks and data is shared among the others.
+    # Small ranges stay whole; the remaining tasks are shared among the others.
     left_total = total - sum(r.size for r in small)
     left_tasks = max(min_partitions - len(small), 1)
     return [p for r in ranges for p in ([r] if r in small else _cut(r, _tasks(r.size, left_total, left_tasks)))]
 
 
 def _tasks(size: int, total: int, task_count: int) -> int:
-    # Half rounds up, as in Java; Python's round() would go to the even neighbour.
+    # Round half up, as Java does; Python's round() rounds half to even.
     return max((2 * size * task_count + total) // (2 * total), 1)
 
 
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
-    """`parts` pieces of nearly equal size, the larger ones last; pieces without an offset are left out."""
+    """Return `parts` pieces of nearly equal size, the larger ones last, without empty ones."""
     bounds, left = [r.start], r.size
     parts = min(parts, r.size)  # minPartitions may be any number
     for i in range(parts):

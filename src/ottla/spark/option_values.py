@@ -1,4 +1,4 @@
-"""How the texts of options are read: functions take what the user wrote, and raise ValueError with what is wanted."""
+"""Parsers of option values. Each takes the user's text and raises ValueError with a description of valid values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """The value of an option, None where it is not set. ConfigurationError names option, value and what is wanted."""
+    """Return the parsed value of an option, None if it is not set. Raises ConfigurationError with option, value and
+    reason.
+    """
     text = lowered.get(name.lower())
     if text is None:
         return None
@@ -23,53 +25,53 @@ def get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T |
 
 
 def get_or(lowered: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
-    """The same, with a default."""
+    """Return the parsed value of an option, `default` if it is not set."""
     value = get(lowered, name, parse)
     return default if value is None else value
 
 
 def _whole(text: str, at_least: int) -> int:
     if not re.fullmatch(r"[+-]?\d+", text) or int(text) < at_least:
-        raise ValueError(f"a whole number of at least {at_least} is wanted")
+        raise ValueError(f"expected an integer of at least {at_least}")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Parse an integer of at least 1."""
     return _whole(text, 1)
 
 
 def not_negative(text: str) -> int:
-    """A whole number of at least 0."""
+    """Parse an integer of at least 0."""
     return _whole(text, 0)
 
 
 def boolean(text: str) -> bool:
-    """true or false, in any case."""
+    """Parse true or false, case-insensitively."""
     if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return text.lower() == "true"
 
 
 def group(text: str) -> str:
-    """The id of a consumer group."""
+    """Parse the id of a consumer group."""
     if not text:
-        raise ValueError("the id of a consumer group is wanted")
+        raise ValueError("expected the id of a consumer group")
     return text
 
 
 def paths(text: str) -> tuple[str, ...]:
-    """Directories, separated by commas."""
+    """Parse directories separated by commas."""
     paths = tuple(path.strip() for path in text.split(",") if path.strip())
     if not paths:
-        raise ValueError("one or more directories are wanted, as in a broker's log.dirs")
+        raise ValueError("expected one or more directories, as in a broker's log.dirs")
     return paths
 
 
 def strategy(text: str) -> str:
-    """error or latest."""
+    """Parse error or latest."""
     if text.lower() not in ("error", "latest"):
-        raise ValueError("error or latest is wanted")
+        raise ValueError("expected error or latest")
     return text.lower()
 
 
@@ -77,8 +79,8 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 def duration_ms(text: str) -> int:
-    """Spark's notation of durations, such as 15m, as milliseconds."""
+    """Parse a duration in Spark's notation, such as 15m. Returns milliseconds."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match or match[2] not in _UNITS_MS:
-        raise ValueError("a duration such as 500ms, 30s, 15m or 1h is wanted")
+        raise ValueError("expected a duration such as 500ms, 30s, 15m or 1h")
     return int(int(match[1]) * _UNITS_MS[match[2]])

@@ -1,4 +1,4 @@
-"""What of Ottla's extras is missing, told by the name of the extra."""
+"""Errors for packages of Ottla's extras that are not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def optional_dependency(name: str, *, extra: str) -> Iterator[None]:
-    """Around imports: what is missing is an ImportError that names the format (or call) and the extra to install."""
+    """Turn a missing import in the `with` block into an ImportError that names the caller and the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

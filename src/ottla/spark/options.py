@@ -1,6 +1,6 @@
-"""The options of `format("ottla")`: those of Spark's Kafka connector, read once into one frozen value.
+"""Options of `format("ottla")`: those of Spark's Kafka connector, validated into one frozen value.
 
-`OPTIONS` is the table that the docs and the check for unknown names are made from.
+`OPTIONS` is the table from which the docs and the check for unknown names are derived.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.spark")
 
 
 class OptionRow(NamedTuple):
-    """One line of the options' documentation."""
+    """A row of the options' documentation."""
 
     name: str
     default: str
@@ -42,9 +42,9 @@ class OptionRow(NamedTuple):
 
 
 OPTIONS = (
-    OptionRow("assign", "", "both", 'The partitions to read: {"topicA": [0, 1]}.'),
-    OptionRow("subscribe", "", "both", "The topics to read, separated by commas."),
-    OptionRow("subscribePattern", "", "both", "Reads every topic in whose name this regular expression is found."),
+    OptionRow("assign", "", "both", 'Partitions to read: {"topicA": [0, 1]}.'),
+    OptionRow("subscribe", "", "both", "Topics to read, separated by commas."),
+    OptionRow("subscribePattern", "", "both", "Regular expression: topics that contain a match are read."),
     OptionRow("startingOffsets", "earliest (batch), latest (stream)", "both", "earliest, latest or offsets as JSON."),
     OptionRow("endingOffsets", "latest", "batch", "latest or offsets as JSON; a stream has no end."),
     OptionRow("startingTimestamp", "", "both", "Milliseconds since 1970; wins over the two other starts."),
@@ -54,28 +54,60 @@ OPTIONS = (
     ),
     OptionRow("endingOffsetsByTimestamp", "", "batch", "Milliseconds per partition as JSON; wins over endingOffsets."),
     OptionRow(
-        "startingOffsetsByTimestampStrategy", "error", "both", "error or latest, for partitions without such a record."
+        "startingOffsetsByTimestampStrategy",
+        "error",
+        "both",
+        "For partitions without such a record: error, or latest (the partition's end).",
     ),
-    OptionRow("minPartitions", "", "both", "Splits large ranges until Spark has about this many tasks."),
-    OptionRow("maxRecordsPerPartition", "", "stream", "Splits ranges so that no task has more records than this."),
-    OptionRow("maxOffsetsPerTrigger", "", "stream", "The most offsets in a micro-batch, shared out pro rata."),
-    OptionRow("minOffsetsPerTrigger", "", "stream", "Waits for this many offsets, at most maxTriggerDelay."),
-    OptionRow("maxTriggerDelay", "15m", "stream", "How long minOffsetsPerTrigger may hold a micro-batch back."),
-    OptionRow("commitGroupId", "", "stream", "Commits what was read to this group, for tools that show lag."),
-    OptionRow("includeHeaders", "false", "both", "Adds the column headers."),
-    OptionRow("failOnDataLoss", "true", "both", "Fails where offsets are gone; false warns and reads on."),
-    OptionRow("filterPushdown", "false", "batch", "Conditions save reading: for a DataFrame that is used only once."),
-    OptionRow("ottla.log.dirs", "", "batch", "Reads data directories, separated by commas, instead of asking brokers."),
-    OptionRow("groupIdPrefix", "", "both", "Accepted without effect: nothing is read through a group."),
     OptionRow(
-        "kafkaConsumer.pollTimeoutMs", "120000", "both", "How long a task waits for the next record, in milliseconds."
+        "minPartitions",
+        "",
+        "both",
+        "Minimum number of Spark tasks: large ranges are split until there are about as many.",
     ),
-    OptionRow("fetchOffset.numRetries", "3", "both", "How often a look-up of offsets is tried again."),
-    OptionRow("fetchOffset.retryIntervalMs", "10", "both", "The pause before it, in milliseconds."),
+    OptionRow("maxRecordsPerPartition", "", "stream", "Maximum records per task: larger ranges are split."),
+    OptionRow(
+        "maxOffsetsPerTrigger",
+        "",
+        "stream",
+        "Maximum offsets per micro-batch, shared among the partitions in proportion.",
+    ),
+    OptionRow(
+        "minOffsetsPerTrigger",
+        "",
+        "stream",
+        "Minimum offsets per micro-batch; waits for them, but no longer than maxTriggerDelay.",
+    ),
+    OptionRow("maxTriggerDelay", "15m", "stream", "Longest time that minOffsetsPerTrigger may delay a micro-batch."),
+    OptionRow(
+        "commitGroupId", "", "stream", "Consumer group to which read offsets are committed, for tools that show lag."
+    ),
+    OptionRow("includeHeaders", "false", "both", "Whether rows have the column headers."),
+    OptionRow(
+        "failOnDataLoss", "true", "both", "Whether missing offsets fail the query; false logs a warning and reads on."
+    ),
+    OptionRow(
+        "filterPushdown",
+        "false",
+        "batch",
+        "Whether conditions on topic, partition, offset and timestamp skip ranges; for DataFrames used once.",
+    ),
+    OptionRow("ottla.log.dirs", "", "batch", "Data directories to read instead of brokers, separated by commas."),
+    OptionRow(
+        "groupIdPrefix", "", "both", "Accepted for compatibility, without effect: nothing is read through a group."
+    ),
+    OptionRow(
+        "kafkaConsumer.pollTimeoutMs",
+        "120000",
+        "both",
+        "Longest time in milliseconds that a task waits for the next record.",
+    ),
+    OptionRow("fetchOffset.numRetries", "3", "both", "Number of retries of a lookup of offsets."),
+    OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
-"""Every option but kafka.*, which are handed to the consumer as they are."""
+"""All options except kafka.*, which are passed to the consumer unchanged."""
 
-# Options of the connector for what this source does not have: accepted, so that a job need only change its format.
+# Options of the connector for features that this source lacks: accepted, so that jobs need only change the format.
 _WITHOUT_EFFECT = (
     "kafka.consumer.cache.capacity",
     "checkpointLocation",
@@ -90,20 +122,20 @@ FORBIDDEN_KAFKA = {
     "enable.auto.commit": "leave it out; offsets live in Spark's checkpoint",
     "interceptor.classes": "leave it out; interceptors could change what Spark reads",
 }
-"""What goes to no consumer, and what to do instead: Spark decides it."""
+"""Consumer options that Spark controls, and what to use instead."""
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """What is read: exactly one of the three is set."""
+    """The topics or partitions to read: exactly one of the three is set."""
 
     assigned: frozenset[TopicPartition] | None = None
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
 
     def matches(self, topic: str) -> bool:
-        """Whether a topic belongs to it. A pattern is searched anywhere in the name, as the connector does."""
+        """Return whether a topic is subscribed. As in the connector, a pattern may match anywhere in the name."""
         if self.assigned is not None:
             return any(tp.topic == topic for tp in self.assigned)
         if self.topics is not None:
@@ -113,7 +145,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of one read, checked."""
+    """The validated options of one read."""
 
     subscription: Subscription
     starting: OffsetRangeLimit
@@ -126,17 +158,17 @@ class SourceOptions:
     commit_group_id: str | None = None
     include_headers: bool = False
     columns: tuple[str, ...] = ()
-    """The columns that a query's own schema names; none means all."""
+    """The columns of the query's own schema; empty means all."""
     fail_on_data_loss: bool = True
     retries: int = 3
     retry_interval_ms: int = 10
     poll_timeout_ms: int = 120_000
     filter_pushdown: bool = False
-    """Whether what a query's conditions leave out is not read."""
+    """Whether offsets that the query's conditions exclude are skipped."""
     log_dirs: tuple[str, ...] = ()
     """Data directories to read without a broker."""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """Consumer options under Kafka's names, bootstrap.servers included."""
+    """Consumer options under Kafka's names, including bootstrap.servers."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -145,13 +177,13 @@ class SourceOptions:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Check what the user set. Names are case-insensitive, as in Spark. Raises ConfigurationError naming the option."""
+    """Validate the user's options. Names are case-insensitive. Raises ConfigurationError with the option."""
     warn_of_unknown(options, [row.name for row in OPTIONS], "source")
     return _checked(options, streaming)
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise the ConfigurationError that batches and streams would meet alike, where it is not known yet which it is."""
+    """Raise the ConfigurationError that batches and streams have in common, before it is known which one it will be."""
     faults = []
     for streaming in (False, True):
         try:
@@ -163,11 +195,13 @@ def check_early(options: Mapping[str, str]) -> None:
 
 
 def _checked(options: Mapping[str, str], streaming: bool) -> SourceOptions:
-    # Spark hands over a dictionary that may hold a name twice, as written and in lower case.
+    # Spark may pass a dictionary with a name twice, as written and in lower case.
     lowered = {name.lower(): value for name, value in options.items()}
     log_dirs = get(lowered, "ottla.log.dirs", paths) or ()
     kafka = kafka_options(lowered, FORBIDDEN_KAFKA, with_brokers=not log_dirs)
-    most_records = get(lowered, "maxRecordsPerPartition", positive)  # Batches ignore it, but not a wrong value.
+    most_records = get(
+        lowered, "maxRecordsPerPartition", positive
+    )  # A batch ignores the value but rejects an invalid one.
     source_options = SourceOptions(
         subscription=_subscription(lowered),
         starting=_starting(lowered, streaming),
@@ -195,7 +229,7 @@ def _checked(options: Mapping[str, str], streaming: bool) -> SourceOptions:
 def kafka_options(
     lowered: Mapping[str, str], forbidden: Mapping[str, str], *, with_brokers: bool = True
 ) -> dict[str, str]:
-    """The options that go to the client, under Kafka's names. ConfigurationError for one that Spark decides."""
+    """Return the client's options under Kafka's names. Raises ConfigurationError for one that Spark controls."""
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     for name, remedy in forbidden.items():
         if name in kafka:
@@ -207,13 +241,13 @@ def kafka_options(
 
 
 def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Those of a client's options that any other client needs to reach the same cluster, and to give up as soon."""
+    """Return the options that another client needs to reach the same cluster with the same timeout."""
     shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.", "request.timeout.ms")
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
 
 def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
-    """Log names that nobody knows, with the nearest known one."""
+    """Log unknown names, with the nearest known one."""
     names_by_lower_case = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):
@@ -246,7 +280,7 @@ def _pattern(text: str) -> str:
         raise ConfigurationError("subscribePattern: the pattern is empty; .* reads every topic")
     try:
         with warnings.catch_warnings():
-            # Java's sets within sets, such as [a-z&&[^x]], have another meaning here, of which Python warns.
+            # Java's nested sets, such as [a-z&&[^x]], mean something else in Python, which warns about them.
             warnings.simplefilter("error", FutureWarning)
             re.compile(text)
     except (re.error, FutureWarning) as error:
@@ -274,7 +308,7 @@ def _ending(lowered: Mapping[str, str]) -> OffsetRangeLimit:
 
 
 def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> OffsetRangeLimit | None:
-    """The bound of one side, in the connector's order of precedence; None where nothing is set."""
+    """Return the limit of one side in the connector's order of precedence; None if no option is set."""
     timestamp = get(lowered, f"{side}Timestamp", not_negative)
     if timestamp is not None:
         return AtTimestamp(timestamp, latest_if_none)
@@ -298,7 +332,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Offse
 
 
 def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
-    """Raise ConfigurationError for a start behind the end, where that can be told without asking brokers."""
+    """Raise ConfigurationError for a start after the end, if this can be decided without brokers."""
     match starting, ending:
         case AtTimestamp(start), AtTimestamp(end):
             name, wrong = "Timestamp", [f"{start} and {end}"] if start > end else []
@@ -315,7 +349,7 @@ def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
 
 
 def _reversed(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[str]:
-    # Negative offsets are marks, and what is named on one side only is told when the partitions are known.
+    # Negative offsets are symbolic, and partitions named on one side only are checked when the partitions are known.
     both = [(tp, start, ends[tp]) for tp, start in sorted(starts.items()) if tp in ends]
     return [f"{tp}: {start} and {end}" for tp, start, end in both if start > end >= 0]
 

@@ -1,7 +1,7 @@
-"""The Python that Spark starts for its workers, which need not be the one that the program runs in.
+"""Spark's Python workers: checks of their Python, and two optimizations of their latency.
 
-Spark takes PYSPARK_PYTHON, else the python3 of the PATH: with a virtual environment that is not activated, some other
-one. Then every query would fail in a worker, with a traceback about a missing module.
+Workers run PYSPARK_PYTHON, else the python3 of the PATH, which is another Python if a virtual environment is not
+activated. Every query would then fail in a worker with a traceback about a missing module.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PROBE = "import ottla, sys; print('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 30
 
 _kept = 0
-"""How many modules were loaded when `keep_what_is_loaded` last froze something; counting objects takes milliseconds."""
+"""Number of modules at the last freeze; counting objects instead would take milliseconds."""
 
 
 def keep_what_is_loaded() -> None:
-    """Called where Spark starts to work with us: the collector leaves alone what is loaded by then.
+    """Freeze loaded modules for the garbage collector, when Spark starts using us.
 
-    Spark's Python processes collect garbage between any two tasks (and looks at a source), and the next one waits for
-    it: some 40 ms to walk over Spark's, Arrow's and our modules, of which nothing is ever garbage; 5 ms without them.
-    Called again it does nothing, unless modules have been imported since, as a first task does.
+    Spark's Python processes collect garbage between tasks (and source lookups), and the next task waits for it: about
+    40 ms to traverse the modules of Spark, Arrow and Ottla, which are never garbage; 5 ms without them. Later calls do
+    nothing unless modules have been imported since.
     """
     global _kept
     if len(sys.modules) != _kept:
@@ -38,11 +38,11 @@ def keep_what_is_loaded() -> None:
 
 
 class SentToWorkers:
-    """Mixed into readers and writers: where one arrives in a worker, the rest of its task comes at once.
+    """Mixin for readers and writers that makes the rest of a task arrive at once after they are unpickled in a worker.
 
-    Over TCP Spark sends a task in two pieces, and the second waits until the first has been acknowledged (Nagle's
-    algorithm), which the worker's system delays by 40 ms, as the worker has nothing to say yet. The reader or writer
-    is in the first.
+    Over TCP Spark sends a task in two segments, and the second waits for the acknowledgement of the first (Nagle's
+    algorithm), which the worker's system delays by 40 ms as it has no data to send. The reader or writer is in the
+    first.
     """
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -51,17 +51,17 @@ class SentToWorkers:
 
 
 def acknowledge() -> None:
-    """Acknowledge now what has come by this process' connections. Does nothing but on Linux."""
+    """Acknowledge received data on all TCP connections of this process. Does nothing except on Linux."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
-    # Spark does not hand its connection on to what it calls.
+    # Spark does not pass its connection to data sources.
     with suppress(OSError):
         for descriptor in map(int, os.listdir("/proc/self/fd")):
             _acknowledge(descriptor)
 
 
 def _acknowledge(descriptor: int) -> None:
-    # Files, and sockets that are not TCP, refuse.
+    # Files, and sockets other than TCP, refuse the option.
     with suppress(OSError):
         connection = socket.socket(fileno=descriptor)
         try:
@@ -71,7 +71,7 @@ def _acknowledge(descriptor: int) -> None:
 
 
 def check_workers(executable: str) -> None:
-    """ConfigurationError where workers of this Python could not run Ottla; at no cost where it is our own."""
+    """Raise ConfigurationError if workers of this Python could not run Ottla. Free if it is our own."""
     path = shutil.which(executable)
     if path != sys.executable:
         _check_other(executable, path)
@@ -88,7 +88,7 @@ def _check_other(executable: str, path: str | None) -> None:
 
 
 def _fault(python: str) -> str | None:
-    """What keeps this Python from running our workers; None where nothing does."""
+    """Return why this Python cannot run our workers; None if it can."""
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False

@@ -1,6 +1,6 @@
-"""Which ranges of offsets a read takes, and reading on where records are gone: the same with brokers and without.
+"""Offset ranges of a read, and continuing after lost records: shared by reads from brokers and from data directories.
 
-Imported by every planner and worker of Spark, so it knows no client.
+Imported by every Spark planner and worker, so it does not import the client.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ log = logging.getLogger("ottla.spark")
 
 
 class TopicLookup(Lookup, Protocol):
-    """What planning a whole read asks: the topics, too."""
+    """The lookups for planning a whole read, including topics."""
 
     def partitions(self, subscription: Subscription) -> frozenset[TopicPartition]:
-        """The partitions that a subscription means now."""
+        """Return the partitions that the subscription currently matches."""
         ...
 
 
 class DataLossError(KafkaError):
-    """Records that should be read are gone."""
+    """Records that should be read no longer exist."""
 
 
 class FilterPushdown:
-    """Mixed into a reader: what a query's conditions leave out is not read."""
+    """Mixin for readers that skip offsets that the query's conditions exclude."""
 
     bounds: Bounds
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Take note of the filters, and give all of them back: Spark evaluates them, too."""
+        """Remember the filters, and return all of them: Spark evaluates them, too."""
         self.bounds = self.bounds.narrowed_by(filters)
         return filters
 
 
 class RangeReader(SentToWorkers):
-    """What all readers share: what is to be read, and what to do where records are gone."""
+    """Base of all readers: options, and reporting of lost records."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -60,7 +60,7 @@ class RangeReader(SentToWorkers):
         return self.options.columns or column_names(self.options.include_headers)
 
     def report_loss(self, message: str) -> None:
-        """Raise, or warn and go on, as failOnDataLoss says."""
+        """Raise, or log a warning and continue, as failOnDataLoss says."""
         if self.options.fail_on_data_loss:
             raise DataLossError(
                 f"{message}. Retention, a deleted or a recreated topic may be the cause; "
@@ -69,7 +69,7 @@ class RangeReader(SentToWorkers):
         log.warning("%s (failOnDataLoss is false, so reading goes on)", message)
 
     def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
-        """What a batch reads, as the options say it and the topics hold it, without what filters leave out."""
+        """Return the ranges of a batch, without offsets that the filters exclude."""
         options = self.options
         partitions = lookup.partitions(options.subscription)
         starts = resolve(options.starting, partitions, lookup, "startingOffsets")
@@ -82,7 +82,9 @@ def what_is_left(
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
-    """Read a range. Where records are gone, `lost` reports that (or raises) and tells where the log begins now."""
+    """Yield the chunks of a range. If records are missing, `lost` reports it (or raises) and returns the log start
+    offset.
+    """
     left = offset_range
     while left.start < left.end:
         try:
@@ -94,16 +96,16 @@ def what_is_left(
         except OffsetOutOfRangeError as error:
             # Deleted between planning and reading, by retention or with the topic.
             begin = lost(left, error)
-            # An end that went back leaves nothing to read; a moved beginning does.
+            # A smaller end offset leaves nothing to read; a larger start offset does.
             left = left._replace(start=begin if begin > left.start else left.end)
 
 
 def check_exists(
     topics: Set[str], assigned: Set[TopicPartition] | None, existing: Set[TopicPartition], where: str
 ) -> None:
-    """Raise UnknownTopicOrPartitionError for a topic that is not there.
+    """Raise UnknownTopicOrPartitionError for a missing topic.
 
-    A partition that is not there is left out, as the connector does, with a warning.
+    As in the connector, a missing partition is skipped with a warning.
     """
     missing = topics - {tp.topic for tp in existing}
     if missing:

@@ -1,7 +1,7 @@
-"""Reading a range of offsets from brokers in a Spark task, and planning those ranges for a batch.
+"""Batch reads from brokers: planning of offset ranges, and reading one range in a Spark task.
 
-Planning runs in a Python process beside the driver, reading in Python workers beside the executors; only
-`RangePartition` and the reader itself travel between them.
+Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
+the reader itself are serialized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.spark.ranges import FilterPushdown, RangeReader, what_is_left
 
 
 class RangePartition(InputPartition):
-    """One task's range, as Spark passes it around."""
+    """The range of one task, as Spark serializes it."""
 
     def __init__(self, offsets: OffsetRange) -> None:
         super().__init__(offsets)
@@ -28,17 +28,17 @@ class RangePartition(InputPartition):
 
 
 class BrokerReader(RangeReader):
-    """What batch and stream share: tasks, and reading the range of one."""
+    """Base of batch and stream readers: tasks, and reading the range of a task."""
 
     def planned(self, ranges: Sequence[OffsetRange]) -> list[RangePartition]:
-        """A task for each range, large ones split as the options say."""
+        """Return a task for each range; large ranges are split as the options say."""
         options = self.options
         return [RangePartition(r) for r in split(ranges, options.min_partitions, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The records of one range as Arrow batches. Runs in a worker."""
+        """Yield the records of a range as Arrow batches. Runs in a worker."""
         if not isinstance(partition, RangePartition):
-            # Where nothing was planned, Spark reads a partition of its own.
+            # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
         keep_what_is_loaded()
         columns = what_is_left(partition.range, lambda left: read_range(left, self.options), self._lost)
@@ -53,13 +53,13 @@ class BrokerReader(RangeReader):
 
 
 class BatchReader(BrokerReader, DataSourceReader):
-    """`spark.read.format("ottla")`."""
+    """Reader of `spark.read.format("ottla")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task per topic partition, or more by minPartitions."""
+        """Return a task per topic partition, or more with minPartitions."""
         with Brokers(self.options) as brokers:
             return self.planned(self.ranges(brokers))
 
 
 class FilteredReader(FilterPushdown, BatchReader):
-    """The same for a session that lets Python sources see filters."""
+    """Batch reader for sessions with filter pushdown."""

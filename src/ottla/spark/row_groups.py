@@ -1,4 +1,4 @@
-"""A batch of rows to write, cut by where they go."""
+"""Grouping of the rows of a batch by topic and partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_PARTITION = -1
 
 
 class RowGroup(NamedTuple):
-    """Rows for one topic, and for one of its partitions if the rows say so."""
+    """Rows for one topic, and for one partition if the rows name it."""
 
     topic: str
     partition: int | None
@@ -24,7 +24,9 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[RowGroup]:
-    """The rows of a batch, in their order within each part. ConfigurationError where a row has no topic."""
+    """Yield the rows of a batch by topic and partition, in their order. Raises ConfigurationError for a row without a
+    topic.
+    """
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()
     if topics is not None and topics.null_count:
@@ -45,14 +47,14 @@ _PARTITIONS = 1 << 32
 
 
 def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | None) -> pa.Array:
-    """Topic and partition of each row as one number; a row without a partition has 0 there, others one more."""
+    """Return topic and partition of each row as a number; the partition is 0 if the row has none, else one more."""
     numbers = pa.repeat(pa.scalar(0, pa.int64()), rows) if topics is None else topics.indices.cast(pa.int64())
     codes = pc.multiply(numbers, _PARTITIONS)
     if partitions is None:
         return codes
     least = pc.min(partitions).as_py()
     if least is not None and least < 0:
-        raise ConfigurationError(f"the column partition has {least}; null or a partition is wanted")
+        raise ConfigurationError(f"the column partition has {least}, which is neither null nor a partition number")
     partition_ids = pc.fill_null(partitions.cast(pa.int64()), NO_PARTITION)
     return pc.add(codes, pc.subtract(partition_ids, NO_PARTITION))
 

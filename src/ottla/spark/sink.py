@@ -1,7 +1,8 @@
-"""Writing topics with `format("ottla")`: a Kafka transaction for each task of each micro-batch.
+"""The topic sink, `format("ottla")`: one Kafka transaction per task and micro-batch.
 
-The transactional id names query, topic and partition. The marker is an offset of a consumer group of the same name,
-committed in the transaction, that carries the micro-batch's id. See `writer` for what that makes of it.
+The transactional id consists of query, topic and partition. The marker is an offset of a consumer group of the same
+name, committed in the transaction, with the id of the micro-batch. `writer` describes how this makes writes exactly
+once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ log = logging.getLogger("ottla.spark")
 
 
 class TopicSink:
-    """Writes records. Travels to the workers."""
+    """Writes records to topics. Serialized to the workers."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -47,26 +48,26 @@ class TopicSink:
         self.batch_id = options.batch_id
 
     def name(self, share: Share) -> str:
-        """A share's transactional id, and the group that keeps its marker.
+        """Return a share's transactional id, which is also the group of its marker.
 
-        With the topic: a copied checkpoint, or one sinkId for two writes, must not take one topic's rows for another's.
+        The topic is part of it: a copied checkpoint, or one sinkId for two writes, must not mix up two topics.
         """
         return f"{self.place(share)}{share.partition}"
 
     def place(self, share: Share) -> str:
-        """How the names of a query's tasks begin."""
+        """Return the prefix of the transactional ids of a query's tasks."""
         where = share.query if self.options.topic is None else f"{share.query}-{self.options.topic}"
         return f"{self.options.prefix}-{where}-"
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows and its marker in one transaction, unless the marker is there."""
+        """Write a task's rows and its marker in one transaction, unless the marker exists."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return Written(share, 0)
         name = self.name(share)
         with KafkaProducer({**self.options.kafka, "transactional.id": name}) as producer:
-            # First of all: an earlier attempt that still runs is fenced, and one that died half-way is rolled back.
+            # First, so that an earlier attempt that still runs is fenced, and one that was killed is aborted.
             self._init(producer)
             with self._admin() as admin:
                 before = self._marker(admin, name)
@@ -80,7 +81,7 @@ class TopicSink:
         return Written(share, rows)
 
     def _init(self, producer: KafkaProducer) -> None:
-        """Take the name over. KafkaTimeoutError, with the remedy, where no broker answers."""
+        """Initialize the transactional id. Raises KafkaTimeoutError with the remedy if no broker answers."""
         try:
             producer.init_transactions()
         except KafkaTimeoutError as error:
@@ -96,7 +97,7 @@ class TopicSink:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """A task that has lost its transaction to the clock is told so: brokers say only that it is fenced."""
+        """Explain the fencing of a task whose transaction has timed out: brokers report only that it is fenced."""
         began, limit_ms = time.monotonic(), self.options.transaction_timeout_ms
         try:
             yield
@@ -111,15 +112,15 @@ class TopicSink:
             ) from error
 
     def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """What others than `tasks` have written of the share's micro-batch. Runs in the driver."""
+        """Return what tasks other than `tasks` have written of the share's micro-batch. Runs in the driver."""
         try:
             with self._admin() as admin:
                 markers = {task: self._marker(admin, name) for task, name in self._others(admin, share, tasks).items()}
         except IllegalStateError:
             raise
         except KafkaError as error:
-            # Tasks need the brokers, the driver needs them for this only.
-            log.warning("whether %s was cut into other tasks before cannot be looked up: %s", share.query, error)
+            # The tasks need the brokers; the driver needs them only for this check.
+            log.warning("could not check whether %s was divided into other tasks before: %s", share.query, error)
             return None
         left = {task: m.rows for task, m in sorted(markers.items()) if m is not None and m.batch_id == share.batch_id}
         if not left:
@@ -130,7 +131,7 @@ class TopicSink:
         return StaleTask(sum(left.values()), list(left), remedy)
 
     def _others(self, admin: KafkaAdminClient, share: Share, tasks: set[int]) -> dict[int, str]:
-        """The groups of other tasks of the share's query, those of the past among them."""
+        """Return the groups of other tasks of the share's query, including past ones."""
         stem = self.place(share)
         groups = [listed.group_id for listed in admin.list_consumer_groups()]
         ends = {name: name.removeprefix(stem) for name in groups if name.startswith(stem)}
@@ -143,23 +144,23 @@ class TopicSink:
         return KafkaAdminClient(self.options.connection)
 
     def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
-        """The last micro-batch that was written under a name."""
-        # Stable: a broker may still be about to apply what an attempt before this one has committed.
+        """Return the last micro-batch that was committed to a group."""
+        # Stable: the commit of an earlier attempt may not be applied yet.
         committed = admin.list_consumer_group_offsets(group, require_stable=True)
-        # A write of another name may have the same group, "a-b" to the topic "c" as "a" to "b-c". Its marker lies with
+        # Another write may have the same group: "a-b" to topic "c", and "a" to topic "b-c". Its marker is an offset of
         # its own topic.
         ours = [at for place, at in committed.items() if self.options.topic in (None, place.topic)]
         try:
             return max((Marker(at.offset, int(json.loads(at.metadata)["rows"])) for at in ours), default=None)
         except (ValueError, KeyError, TypeError) as error:
             raise IllegalStateError(
-                f"the offsets of the group {group} are no markers of this sink, so whether micro-batches were written"
-                " cannot be told: somebody has reset them, or uses the name. Set another transactionalIdPrefix"
+                f"the offsets of group {group} are not markers of this sink, so the written micro-batches are"
+                " unknown: they were reset, or another application uses the group. Set another transactionalIdPrefix"
             ) from error
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
-    """Send all rows; how many, and a partition that exists, for the marker. The commit waits for their outcomes."""
+    """Send all rows. Return their number and an existing partition, for the marker. The commit waits."""
     rows, written = 0, ""
     for batch in batches:
         rows += batch.num_rows
@@ -173,9 +174,9 @@ def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str
 
 
 def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
-    """Rows with headers go one by one."""
+    """Send rows with headers one by one."""
     assert part.headers is not None
-    # Text as its bytes, whatever they are: as Python's text it would have to be UTF-8.
+    # As bytes, because Python's str would have to be valid UTF-8.
     values = part.values.cast(pa.binary())
     keys = [None] * len(values) if part.keys is None else part.keys.cast(pa.binary())
     for key, value, headers in zip(keys, values, part.headers, strict=True):
@@ -184,16 +185,16 @@ def _send_rows(producer: KafkaProducer, part: RowGroup) -> None:
 
 
 def _pairs(headers: pa.ListScalar) -> list[tuple[str, bytes | None]]:
-    """The headers of a row. ConfigurationError for what has no name."""
+    """Return the headers of a row. Raises ConfigurationError for a header without a key."""
     try:
         pairs = headers.as_py() or []
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"the column headers has a key that is no UTF-8 ({error}): mend it with make_valid_utf8, or leave it out"
+            f"the column headers has a key that is not UTF-8 ({error}): fix it with make_valid_utf8, or remove it"
         ) from error
     if any(pair is None or pair["key"] is None for pair in pairs):
         raise ConfigurationError(
-            "the column headers has null as a header, or as the key of one: leave it out, such as by"
+            "the column headers has null as a header, or as the key of one: remove it, for example with"
             " filter(headers, h -> h.key is not null)"
         )
     return [(pair["key"], pair["value"]) for pair in pairs]

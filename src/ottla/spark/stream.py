@@ -1,12 +1,12 @@
-"""`spark.readStream.format("ottla")`: which offsets the next micro-batch takes.
+"""The stream reader of `spark.readStream.format("ottla")`: offsets of micro-batches.
 
 Spark calls initialOffset (new query only), latestOffset(start, limit), partitions(start, end), and so on, then commit.
-Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, "next to read". What is exactly once here
-rests on Spark's own log: it writes `end` before the micro-batch runs and asks for the same range again after a crash.
+Offsets have the form of Spark's Kafka connector, `{"topic": {"0": 12}}`, the next to read. Exactly-once reading rests
+on Spark's offset log: Spark writes `end` before the micro-batch runs and requests the same range again after a crash.
 
-One thing that log lacks is where the first micro-batch began. If `latest` were looked up again after a crash in the
-first micro-batch, its records would be skipped. So a query that starts where a second look might not find it again
-has an empty first micro-batch: its end, which the log has, is where the query began.
+The offset log lacks the start of the first micro-batch. If `latest` were looked up again after a crash in the first
+micro-batch, its records would be skipped. So a query whose start could change has an empty first micro-batch, whose
+end, which is in the log, is the start of the query.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         super().__init__(options)
         self._brokers: Brokers | None = None
         self._beginning: dict[str, Any] | None = None
-        """Where a new query begins, if a second look might not find it, until its first micro-batch is planned."""
+        """Start of a new query, if a second lookup could return another one, until its first micro-batch is planned."""
         self._available_now = False
         self._target: Offsets | None = None
         self._last_trigger = float("-inf")
         self._held: Offsets | None = None
-        """The ends of the partitions as they were seen last."""
+        """The partitions' end offsets at the last lookup."""
         self._committed: Offsets = {}
-        """What the group of commitGroupId was told last."""
+        """The last offsets committed to the group of commitGroupId."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # A connection does not travel to the workers.
+        # A connection cannot be serialized to the workers.
         return {**self.__dict__, "_brokers": None}
 
     @property
     def brokers(self) -> Brokers:
-        """The connection for look-ups, made at first use."""
+        """The connection for lookups, opened on first use."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
-        """Where a new query begins: startingOffsets."""
+        """Return the start of a new query: startingOffsets."""
         options = self.options
         partitions = self.brokers.partitions(options.subscription)
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
@@ -62,16 +62,16 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return beginning
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - the name is Spark's
-        """maxOffsetsPerTrigger, if set."""
+        """Return maxOffsetsPerTrigger, if set."""
         most = self.options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - the name is Spark's
-        """From now on, what is there at the next look is all there is."""
+        """Make the next lookup final: the query ends there."""
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; `start` itself where there is nothing to read yet."""
+        """Return the end of the next micro-batch, or `start` if there is nothing to read yet."""
         if self._takes_beginning(start):
             return start
         begin = offsets_from_json(start)
@@ -87,13 +87,15 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
-        """What there is to read, as it was when the last micro-batch was planned: a query's progress shows its lag."""
+        """Return the end offsets at the planning of the last micro-batch, from which a query's progress computes its
+        lag.
+        """
         return offsets_to_json(self._held) if self._held else None
 
     def _tell_group(self, read: Offsets) -> None:
-        """Commit to the group of commitGroupId. Here and not in `commit`, which Spark calls a micro-batch late.
+        """Commit to the group of commitGroupId. Not in `commit`, which Spark calls one micro-batch late.
 
-        The next micro-batch is planned when the one before is done, so its start is what was read.
+        Spark plans a micro-batch after the previous one, so the start of the next is what was read.
         """
         group = self.options.commit_group_id
         if group is not None and read != self._committed:
@@ -101,7 +103,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._committed = read
 
     def _takes_beginning(self, start: dict[str, Any]) -> bool:
-        """Whether this is the first micro-batch of a query that begins where a second look might not find it again."""
+        """Return whether this is the first micro-batch of a query whose start could change with a second lookup."""
         is_first = self._beginning == start
         self._beginning = None
         return is_first
@@ -116,14 +118,14 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return latest
 
     def _finds_nothing(self, latest: Offsets) -> bool:
-        """Whether a pattern matches no topic any more. As the connector does, the query stays where it is.
+        """Return whether a pattern matches no topic any more. As in the connector, the query then keeps its position.
 
-        A broker that has just started may know no topics yet; if they come back as others, their ends tell.
+        A broker that has just started may not know its topics yet; if they were recreated, their end offsets show it.
         """
         return not latest and self.options.subscription.pattern is not None
 
     def _is_too_early(self, begin: Offsets, latest: Offsets) -> bool:
-        """Whether minOffsetsPerTrigger holds the micro-batch back; never when all that is there is to be read."""
+        """Return whether minOffsetsPerTrigger delays the micro-batch; never with Trigger.AvailableNow."""
         least = self.options.min_offsets_per_trigger
         if least is None or self._available_now:
             return False
@@ -136,18 +138,18 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return False
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of one micro-batch."""
+        """Return the tasks of one micro-batch."""
         if self._takes_beginning(start):
-            # Run again after a crash: empty as before, although `start` was looked up anew and may lie after `end`.
+            # Run again after a crash: empty as before, although `start` was looked up again and may be after `end`.
             return []
         begin, until = offsets_from_json(start), offsets_from_json(end)
         return self.planned(stream_ranges(begin, until, self.brokers, self.report_loss))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: Spark's checkpoint holds the offsets."""
+        """Do nothing: Spark's checkpoint holds the offsets."""
 
     def stop(self) -> None:
-        """Close the connection for look-ups."""
+        """Close the connection for lookups."""
         if self._brokers is not None:
             self._brokers.close()
             self._brokers = None

@@ -1,16 +1,17 @@
-"""What every exactly-once sink has in common: who a task is, what it writes once, and Spark's two kinds of writers.
+"""Common parts of the exactly-once sinks: identity of a task, markers, and Spark's two kinds of writers.
 
-A task's rows and a marker with the micro-batch's id are stored together, in one transaction of whatever the sink writes
-to. When Spark runs a micro-batch again, after whatever crash, the task finds the marker and leaves the rows alone.
+A task's rows and a marker with the micro-batch's id are stored in one transaction of the target. When Spark runs a
+micro-batch again after a crash, the task finds the marker and does not write the rows again.
 
-What this rests on: the rows of a task are the same when a micro-batch runs again. Spark gives that for whatever is a
-function of its sources and is cut into tasks as before; `rand()`, the current time, or another number of tasks in
-between break it. Two things tell, and end in an error instead of silence: a marker has the number of rows, and when all
-tasks are done, no marker of the micro-batch may be left that none of them has. What the rows are is not compared: in a
-task their order may be another after a shuffle, and `rand()` may be in a column on purpose.
+This requires that a task has the same rows when a micro-batch runs again. Spark guarantees it for functions of the
+sources, divided into the same tasks; `rand()`, the current time, or another number of tasks break it. Two checks turn
+this into an error instead of silent duplicates: a marker has the number of rows, and after all tasks have finished, no
+marker of the micro-batch may belong to a task that does not exist now. The rows are not compared: after a shuffle their
+order within a task may differ, and `rand()` in a column may be intended.
 
-No task knows how many there are (Spark's TaskContext has no such number in Python), only the driver does, at the end.
-So what it finds has been written. It looks at the first micro-batch of each run of a query; the others are new.
+A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. So
+the check finds rows that are already written. It runs for the first micro-batch of each run of a query; later ones are
+new.
 """
 
 from __future__ import annotations
@@ -31,33 +32,33 @@ log = logging.getLogger("ottla.spark")
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
-"""Properties that Spark gives the jobs of a streaming query."""
+"""Job property in which Spark stores the run id of a streaming query."""
 MOST_RUNS: Final = 1000
 
 _last_runs: dict[str, str | None] = {}
-"""By place, the run whose first micro-batch was looked at. Spark keeps the driver's Python process while it is in use;
-another one looks again."""
+"""The last checked run by target. Spark keeps the driver's Python process while it is in use; a new one checks again.
+"""
 
 
 class Share(NamedTuple):
-    """What one task writes: a partition of a micro-batch of a query (or of a single job)."""
+    """The work of one task: a partition of a micro-batch of a query (or of a batch job)."""
 
     query: str
     batch_id: int
     partition: int
     run: str | None = None
-    """The run of the query, from one start to its end; None where Spark does not tell it."""
+    """The run of the query, from one start to its end; None if Spark does not report it."""
 
 
 class Marker(NamedTuple):
-    """What a share's last transaction has left behind."""
+    """The last committed transaction of a share."""
 
     batch_id: int
     rows: int
 
 
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's commit message to the driver."""
 
     def __init__(self, share: Share, rows: int, already_committed: bool = False) -> None:
         self.share = share
@@ -67,37 +68,37 @@ class Written(WriterCommitMessage):
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch whose tasks have none of it now."""
+    """Rows of a micro-batch that were written by tasks that do not exist now."""
 
     rows: int
     tasks: list[int]
     remedy: str
-    """How their markers are removed, which lets the query go on."""
+    """How to remove their markers, after which the query can continue."""
 
 
 class Sink(Protocol):
-    """Where rows go. Travels to the workers."""
+    """The target of rows. Serialized to the workers."""
 
     sink_id: str | None
-    """In foreachBatch: names the write, which is then done once per micro-batch."""
+    """In foreachBatch: identifies the write, which then happens once per micro-batch."""
     batch_id: int | None
-    """The micro-batch, where Spark does not tell it."""
+    """The micro-batch, if Spark does not report it."""
 
     def write(self, share: Share, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Store the rows and the marker together, unless the marker is there."""
+        """Store the rows and the marker in one transaction, unless the marker exists."""
         ...
 
     def place(self, share: Share) -> str:
-        """What the share's query writes to."""
+        """Return the identity of the target of the share's query."""
         ...
 
     def stale_task(self, share: Share, tasks: set[int]) -> StaleTask | None:
-        """What others than `tasks` have written of the share's micro-batch."""
+        """Return what tasks other than `tasks` have written of the share's micro-batch."""
         ...
 
 
 class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
-    """`df.writeStream`."""
+    """Writer of `df.writeStream`."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -106,22 +107,22 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         """Write the rows of one task. Runs in a worker."""
         keep_what_is_loaded()
         context = _context()
-        # The query's id is kept by the checkpoint.
+        # The checkpoint stores the query's id.
         query, batch_id = context.getLocalProperty(QUERY_ID), int(context.getLocalProperty(BATCH_ID))
         return self.sink.write(Share(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
+        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
         _log_commit(messages, f"micro-batch {batchId}")
         check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks have committed stays; the micro-batch runs again and finds it."""
+        """Log the failure. Committed tasks stay; the micro-batch runs again and finds their markers."""
         _log_commit(messages, f"micro-batch {batchId} failed after")
 
 
 class BatchWriter(SentToWorkers, DataSourceArrowWriter):
-    """`df.write`: tasks that Spark runs again write once. With a sink id, so does foreachBatch."""
+    """Writer of `df.write`: retried tasks write once. With a sinkId, so does foreachBatch."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -140,7 +141,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
             return Share(sink_id, batch_id, partition, _run_of(context))
         query = context.getLocalProperty(QUERY_ID)
         if query is None:
-            # Through Spark Connect, too, where foreachBatch writes by requests of its own.
+            # Also with Spark Connect, where foreachBatch writes through requests of its own.
             raise IllegalStateError(
                 f"sinkId {sink_id!r}: Spark does not tell this write its micro-batch, so it cannot be done once for"
                 " each. In foreachBatch set the option batchId to the id that the function is given, and a sinkId that"
@@ -149,13 +150,13 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         return Share(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Every task has committed. IllegalStateError where the micro-batch was cut into other tasks before."""
+        """Check that the tasks are those of earlier attempts. Raises IllegalStateError if they differ."""
         _log_commit(messages, "written")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What tasks have committed stays."""
+        """Do nothing: committed tasks stay."""
         _log_commit(messages, "failed after")
 
 
@@ -168,7 +169,9 @@ def _context() -> Any:
 
 
 def _run_of(context: Any) -> str | None:
-    """Spark's job group is the run's id, a UUID. What else is there is the user's, the same in every run perhaps."""
+    """Return the run id: Spark's job group, if it is a UUID. Others were set by the user and may be the same in every
+    run.
+    """
     group = context.getLocalProperty(RUN_ID)
     try:
         return None if group is None else str(uuid.UUID(group))
@@ -177,14 +180,16 @@ def _run_of(context: Any) -> str | None:
 
 
 def _log_commit(messages: Sequence[Any], what: str) -> None:
-    """Log what the tasks have told."""
+    """Log the number of written and skipped rows."""
     written = [message for message in messages if message is not None]
     rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
     log.info("%s: %d rows%s", what, rows, f", {skipped} of them written before" if skipped else "")
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
-    """IllegalStateError where tasks of an earlier run have written rows of this micro-batch that others have now."""
+    """Raise IllegalStateError if tasks of an earlier run have written rows of this micro-batch that other tasks have
+    now.
+    """
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
     if not filled:
         return
@@ -206,9 +211,9 @@ def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
 
 
 def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Written:
-    """A micro-batch that was written before; IllegalStateError when it had other rows then, or is an older one.
+    """Return the result for a micro-batch that was written before. Raises IllegalStateError for another number of rows.
 
-    `other_name` is the option that gives a query that begins anew another name.
+    `other_name` is the option with which a restarted query gets another identity.
     """
     if before.batch_id == share.batch_id and rows != before.rows:
         raise IllegalStateError(
@@ -223,5 +228,5 @@ def recognized(share: Share, before: Marker, rows: int, other_name: str) -> Writ
             f" {share.batch_id}: its checkpoint is older than what was written; begin with a new checkpoint or another"
             f" {other_name}"
         )
-    log.info("micro-batch %d, partition %d: %d rows are there already", share.batch_id, share.partition, rows)
+    log.info("micro-batch %d, partition %d: %d rows are already written", share.batch_id, share.partition, rows)
     return Written(share, rows, True)

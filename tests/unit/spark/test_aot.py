@@ -42,7 +42,7 @@ def test_a_whole_cache_appears_or_none(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(aot, "find_java", lambda: java(25))
     monkeypatch.setattr(aot, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(aot, "_record", lambda draft: None)
-    with pytest.raises(IllegalStateError, match="has written no cache"):
+    with pytest.raises(IllegalStateError, match="has not written a cache"):
         aot.warm_up()
     assert not list(tmp_path.iterdir())
     for text in ("classes", "classes of today"):

@@ -101,7 +101,7 @@ def test_what_is_not_allowed_is_named(given: dict[str, str], named: str):
 
 @pytest.mark.parametrize("partition", ['"0"', "true", "0.5", "null"])
 def test_a_partition_is_a_whole_number(partition: str):
-    with pytest.raises(ConfigurationError, match="assign: .* is no partition number"):
+    with pytest.raises(ConfigurationError, match="assign: .* is not a partition number"):
         read_options({"kafka.bootstrap.servers": "h:1", "assign": f'{{"a": [{partition}]}}'}, streaming=False)
 
 

@@ -1,4 +1,4 @@
-"""`watch`: a StreamingQueryListener that remembers, and hands what it knows to terminal, metrics and report."""
+"""The query monitor: a StreamingQueryListener that keeps a history for the terminal, metrics and reports."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.spark")
 
 LAST_WORDS_SECONDS: Final = 10.0
-"""How long `close` waits for what Spark has still to tell of queries that have ended."""
+"""How long `close` waits for Spark's last events of queries that have ended."""
 
 
 class QueryMonitor:
-    """Watches a session until it is closed; a context manager. Reports can be asked for afterwards, too."""
+    """Listens to a session's queries until it is closed; a context manager. Reports work afterwards, too."""
 
     def __init__(self, spark: SparkSession, *, terminal: bool, reporters: Iterable[MetricsReporter]) -> None:
         self.histories = Histories()
         self.metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
-        """The queries as metrics, for reporters."""
+        """Metrics of the queries, for reporters."""
         self._spark = spark
         self._listener = _Listener(self.histories, QueryMetrics(self.metrics, self.histories))
         self._terminal = Terminal(self.histories, _tasks_of(spark)) if terminal else None
         self._open = False
 
     def start(self) -> QueryMonitor:
-        """Begin to listen."""
+        """Start listening."""
         _settle_accumulators(self._spark)
         self._spark.streams.addListener(self._listener)
         if self._terminal is not None:
@@ -62,7 +62,7 @@ class QueryMonitor:
         self.close()
 
     def close(self) -> None:
-        """Stop listening, when what has ended was told. Twice does no harm."""
+        """Stop listening, after the events of ended queries have arrived. Idempotent."""
         if not self._open:
             return
         self._open = False
@@ -70,19 +70,21 @@ class QueryMonitor:
             active = frozenset(str(query.id) for query in self._spark.streams.active)
             self.histories.wait_for_ends(active, LAST_WORDS_SECONDS)
             self._spark.streams.removeListener(self._listener)
-        except Exception as error:  # the session is gone; what was told until then can still be shown
-            log.info("the session ended before its watcher: %s", error)
+        except Exception as error:  # the session has ended; the events received so far can still be shown
+            log.info("the session ended before its query monitor: %s", error)
         if self._terminal is not None:
             self._terminal.close()
         self.metrics.close()
 
     def to_json(self) -> str:
-        """All that is known, as a JSON text: {"queries": [...]}."""
+        """Return the history of all queries as JSON: {"queries": [...]}."""
         with self.histories.reading() as queries:
             return json.dumps({"queries": [query.to_json() for query in queries]})
 
     def report(self, path: str | Path, title: str = "Streaming queries") -> Path:
-        """Write a page (.html, with its chart inside) or only the chart (.png); its path. Needs `ottla[watch]`."""
+        """Write a report (.html, with its chart) or the chart alone (.png), and return the path. Requires
+        `ottla[watch]`.
+        """
         from ottla.spark.optional_dependencies import optional_dependency
 
         with optional_dependency("report", extra="watch"):
@@ -92,7 +94,7 @@ class QueryMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Spark's events come here, each on a thread of its own."""
+    """Receives Spark's events, each on its own thread."""
 
     def __init__(self, histories: Histories, metrics: QueryMetrics) -> None:
         self._histories = histories
@@ -114,10 +116,10 @@ class _Listener(StreamingQueryListener):
 
 
 def _settle_accumulators(spark: SparkSession) -> None:
-    """See to it that Spark Connect's client can listen.
+    """Flush accumulator updates so that Spark Connect's client can add a listener.
 
-    What Python workers have accumulated since the last execution, as in looking up a source's schema, the server (4.3)
-    sends with the next one. Where that is the listener's, its client takes it for an error, and drops all listeners.
+    The server (4.3) sends what Python workers have accumulated, such as in a source's schema lookup, with the next
+    response. If that is the listener's, the client takes it for an error and drops all listeners.
     """
     from pyspark.sql.utils import is_remote
 
@@ -126,7 +128,7 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 
 def _tasks_of(spark: SparkSession) -> Any:
-    """How many tasks of running jobs are done; through Connect nobody tells."""
+    """Return a function for the finished and total tasks of running jobs; Spark Connect does not report them."""
     from pyspark.sql.utils import is_remote
 
     if is_remote():
@@ -136,7 +138,7 @@ def _tasks_of(spark: SparkSession) -> Any:
     def tasks() -> tuple[int, int] | None:
         try:
             infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except Exception:  # the session is going
+        except Exception:  # the session is ending
             return None
         stages = [stage for stage in infos if stage is not None]
         return (sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)) if stages else None

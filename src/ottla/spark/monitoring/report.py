@@ -1,4 +1,4 @@
-"""The queries as a report: what they did, where the time went, how far they were behind."""
+"""A report of streaming queries: rows, time by phase, and lag."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ottla.spark.monitoring.progress import MicroBatch, total
 
 MOST_BARS: Final = 120
 MOST_CHARTED: Final = 4
-"""Queries whose micro-batches are drawn: those with the most rows."""
+"""Queries with a chart of their micro-batches: those with the most rows."""
 
 
 def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
-    """Write the page, or with .png the chart only."""
+    """Write the HTML page, or only the chart if the path ends in .png."""
     report = report_of(queries, title)
     if path.suffix == ".png":
         chart.draw(report, path)
@@ -32,7 +32,7 @@ def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
 
 
 def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
-    """What there is to say of the queries."""
+    """Return the content of the report."""
     charted = sorted(queries, key=lambda query: -query.rows)[:MOST_CHARTED]
     return Report(
         title,
@@ -43,7 +43,7 @@ def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
 
 
 def finding(query: QueryHistory) -> str:
-    """A query in a sentence."""
+    """Return one sentence about a query."""
     seconds = query.milliseconds / 1000
     text = f"{query.name}: {query.rows:,} rows in {query.batches:,} micro-batches of {seconds:,.1f} s in all"
     text += f", {query.rows_per_second:,.0f} rows/s"
@@ -111,6 +111,6 @@ def _bars(query: QueryHistory) -> list[Bars]:
 
 
 def _grouped(batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
-    """At most MOST_BARS groups of neighbours."""
+    """Return at most MOST_BARS groups of adjacent micro-batches."""
     size = -(-len(batches) // MOST_BARS) or 1
     return [batches[i : i + size] for i in range(0, len(batches), size)]

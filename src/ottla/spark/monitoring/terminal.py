@@ -1,4 +1,4 @@
-"""The queries on a terminal: a table that stays in place where rich is installed, a line now and then elsewhere."""
+"""The queries on a terminal: an updated table if rich is installed, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LINE_SECONDS: Final = 5.0
 COLUMNS: Final = ("query", "batch", "rows", "rows/s", "behind", "state", "took")
 
 Tasks = Callable[[], tuple[int, int] | None]
-"""Tells the tasks that are done, and all, of the jobs that run; None where none does."""
+"""Returns the finished and total tasks of running jobs; None if no job runs."""
 
 
 class Terminal:
-    """Shows the queries until it is closed, on a thread of its own."""
+    """Shows the queries on its own thread until it is closed."""
 
     def __init__(self, histories: Histories, tasks: Tasks, stream: IO[str] | None = None) -> None:
         self._histories = histories
@@ -30,11 +30,11 @@ class Terminal:
         self._thread = threading.Thread(target=self._run, name="ottla-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Show the last state, and end."""
+        """Show the final state and stop the thread."""
         self._closing.set()
         self._thread.join()
 
@@ -79,7 +79,7 @@ class Terminal:
             if tasks is not None:
                 lines.append(task_count(tasks))
             for text in lines:
-                # What has not changed is not said again.
+                # Unchanged lines are not repeated.
                 if text not in shown:
                     print(text, file=self._stream, flush=True)
             shown = lines
@@ -88,7 +88,7 @@ class Terminal:
 
 
 def cells(query: QueryHistory) -> list[str]:
-    """A query as a row of COLUMNS."""
+    """Return a query as a row of COLUMNS."""
     last = query.last
     status = query.name if query.status == "running" else f"{query.name} ({query.status})"
     if last is None:
@@ -105,7 +105,7 @@ def cells(query: QueryHistory) -> list[str]:
 
 
 def line(query: QueryHistory) -> str:
-    """A query as one line of text."""
+    """Return a query as one line of text."""
     row = dict(zip(COLUMNS, cells(query), strict=True))
     parts = [f"{row['query']}: batch {row['batch'] or '-'}", f"{row['rows']} rows"]
     if query.last is not None:
@@ -116,5 +116,5 @@ def line(query: QueryHistory) -> str:
 
 
 def task_count(tasks: tuple[int, int] | None) -> str:
-    """The tasks of running jobs as text."""
+    """Return the task counts as text."""
     return "" if tasks is None else f"tasks {tasks[0]:,} of {tasks[1]:,}"
