@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -45,12 +46,12 @@ from ottla.net.server.connection_quotas import ConnectionQuotas
 from ottla.net.server.listener import Listener
 from ottla.net.server.memory_pool import MemoryPool
 from ottla.replication.partitions import Partitions
+from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.authorizer import Authorizer
 from ottla.storage.log_dir import LogDir, UnusableDirectoryError, cluster_of, owner_of
 
 if TYPE_CHECKING:
     from ottla.cluster.broker.acl_store import AclStore
-    from ottla.cluster.broker.stale_session import StaleSessionCleaner
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
     from ottla.coordinator.transaction.add_partitions import AddPartitions
     from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
@@ -70,209 +71,264 @@ class BrokerNode:
 
     def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         stored = config.id if config.id >= 0 else _stored_id(config.data_dirs)
-        self._has_number = stored is not None
+        self._has_id = stored is not None
         self.broker_id = stored or 0
         self.config = config = config.replace({"broker.id": self.broker_id})
         self.endpoints: tuple[Endpoint, ...] = ()
         self.failed = asyncio.Event()
-        """Set when this broker cannot go on: the directory with the store has failed, or another broker has its
-        place in the cluster."""
+        """Set when this broker cannot go on: the log directory with the metadata store has failed, or another broker
+        has registered with its id."""
         self.failure = ""
         """Why."""
         logs.protect()
         self._clock = clock
         self._workers = MeteredWorkers(config.num_io_threads, thread_name_prefix="ottla-worker")
-        self._live = DynamicBrokerConfig(config, self.broker_id)
-        self._defaults = topic_defaults(config.given)
+        self._dynamic_config = DynamicBrokerConfig(config, self.broker_id)
+        self._topic_defaults = topic_defaults(config.given)
         self._log_dirs: list[LogDir] = []
         self._listeners: list[Listener] = []
         self._store: MetadataStore | None = None
-        self._member: BrokerLifecycle | None = None
-        self._admission = ConnectionQuotas()
-        self._quotas = Quotas(self._live, clock.monotonic)
-        self._acls: AclStore | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+        self._connection_quotas = ConnectionQuotas()
+        self._quotas = Quotas(self._dynamic_config, clock.monotonic)
         self._context: BrokerContext | None = None
-        self._housekeeping: BackgroundTasks | None = None
-        self._session: StaleSessionCleaner | None = None
+        self._background_tasks: BackgroundTasks | None = None
+        self._scram_secret = b""
+        """Makes up credentials of unknown users, so that SCRAM does not reveal which users exist."""
+        self._zookeeper: ZooKeeperMetadataStore | None = None
+        self._all_dirs = True
         self._fetchers: Fetchers | None = None
         self._isr_updates: AlterPartitionManager | None = None
-        self._scram_secret = b""
-        """What credentials of unknown users are made of, so that answers do not tell who exists."""
-        self._telling: asyncio.Task[None] | None = None
-        """Tells the controller of a disk that has failed; kept, as the loop alone would let it go."""
+        self._disk_report: asyncio.Task[None] | None = None
+        """Reports a failed disk to the controller; referenced here, as the event loop alone would drop the task."""
+        self._exit = AsyncExitStack()
+        """Closes, in reverse order, what `start` has opened."""
 
     async def start(self) -> None:
-        """Take the data directory and the addresses, read what is there, and serve. StartupError says what is wrong."""
-        config, clock, loop = self.config, self._clock, asyncio.get_running_loop()
+        """Open the log directories, join the cluster, load the logs, and serve clients.
+
+        Raises StartupError with what is wrong; whatever was opened by then is closed again.
+        """
+        loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:
             loop.set_task_factory(task_factory)
-        try:
-            zookeeper, cluster_id = await self._join(), None
-            if zookeeper is not None:
-                stored = next(filter(None, map(cluster_of, config.data_dirs)), None)
-                cluster_id = await agreed_cluster_id(zookeeper, stored)
-                await self._take_number(zookeeper)
-                config = self.config
-            all_dirs = self._open_log_dirs(cluster_id)
-            if zookeeper is not None:
-                await self._end_earlier_session(zookeeper)
-            store = self._store = zookeeper or self._embedded()
-            partitions = Partitions(
-                self.broker_id, self._log_dirs, self._workers, self.log_config, self._min_insync_replicas, clock
-            )
-            secret = None if zookeeper is None else await shared_secret(zookeeper)
-            member = self._member = BrokerLifecycle(
-                store,
-                config,
-                self.broker_id,
-                stop=partitions.stop,
-                unclean_allowed=self._unclean_allowed,
-                secret=secret,
-            )
-            view = member.view
-            if zookeeper is not None:
-                self._replicate(partitions, member)
-            groups = GroupRuntime(config, clock, lambda: view.image)
-            producer_ids = ProducerIds(store, self.broker_id)
-            markers = LocalMarkers(clock, partitions, lambda: view.image, groups.on_transaction_end)
-            everywhere, add_partitions = self._transaction_peers(markers, member) if zookeeper else (markers, None)
-            transactions = TransactionRuntime(config, clock, lambda: view.image, producer_ids.next_id, everywhere)
-            share_states = ShareCoordinator(config, clock, lambda: view.image)
-            partitions.roles += [groups.shards, transactions.shards, share_states.shards]
-            authorizer = self._authorizer(store)
-            self._context = BrokerContext(
-                dynamic_config=self._live,
-                quotas=self._quotas,
-                telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
-                clock=clock,
-                metadata_cache=view,
-                controller_requests=member.following,
-                controller=member.controller,
-                config_store=member.options,
-                inter_broker=member.interbroker,
-                partitions=partitions,
-                producer_ids=producer_ids,
-                groups=groups,
-                markers=markers,
-                transactions=transactions,
-                add_partitions=add_partitions,
-                zookeeper_offsets=ZooKeeperOffsets(store),
-                share_states=share_states,
-                share_sessions=ShareSessions(
-                    config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
-                ),
-                renew_certificates=self._renew_certificates,
-                authorizer=authorizer,
-                acl_store=self._acls,
-                cluster_secret=secret,
-                fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
-            )
-            self._bind(Dispatch(self._context))
-            if zookeeper is None:
-                await adopt(store, self._log_dirs, self.broker_id)
-            await member.prepare(self._log_dirs[0].cluster_id)
-            if any(name.startswith("SCRAM") for e in config.listeners for name in config.mechanisms(e.name)):
-                self._scram_secret = await shared_secret(store)
-            if self._acls is not None:
-                await self._acls.start()
-            await self._take_options(ClusterImage(""), view.image)
-            topic_options = await read_topic_configs(store)
-            for log_dir in self._log_dirs:
-                try:
-                    log_dir.load(
-                        lambda tp: self.log_config(topic_options.get(tp.topic, {})),
-                        recovery_threads=config.num_recovery_threads_per_data_dir,
-                    )
-                except UnusableDirectoryError as error:
-                    if log_dir is self._log_dirs[0]:
-                        raise
-                    log.error("%s; going on without it", error.message)
-                    log_dir.take_offline(error.message)
-            partitions.on_fatal = functools.partial(self._fail, "log.dirs: the first data directory has failed")
-            member.on_expelled = self._fail
-            if zookeeper is not None:
-                zookeeper.on_new_session(member.rejoin)
-            await member.register(BrokerImage(self.broker_id, self._advertised(), config.broker_rack))
-            for listener in self._listeners:
-                listener.listen(config.socket_listen_backlog_size)
-            await member.join()
-            partitions.all_dirs = all_dirs
-            if member.controller.is_active or view.image.topics:
-                await partitions.start(view.image)
-            view.on_change(self._take_options)
-            view.on_change(member.interbroker.on_image_changed)
-            view.on_change(partitions.change)
-            view.on_change(transactions.completer.on_image_changed)
-            view.on_change(self._forget_deleted)
-            await groups.start()
-            await transactions.start()
-            await share_states.start()
-            if len(partitions):
-                await producer_ids.skip_past(_highest_producer_id(partitions, transactions))
-            self._housekeeping = BackgroundTasks(
-                self._live, clock, self._log_dirs, partitions, transactions, self._workers
-            )
-            self._housekeeping.start()
-            for listener in self._listeners:
-                listener.start()
-            if not member.following.is_initialized:
-                await member.following.told()
-        except BaseException:
-            await self.stop()
-            raise
+        async with AsyncExitStack() as stack:
+            store, secret = await self._open_storage(stack)
+            context, lifecycle = self._build_context(stack, store, secret)
+            self._bind(stack, Dispatch(context))
+            await self._read_metadata(context, lifecycle, store)
+            await self._load_logs(store)
+            await self._join_cluster(lifecycle)
+            await self._start_partitions(stack, context, lifecycle)
+            await self._serve(stack, context, lifecycle)
+            self._exit = stack.pop_all()
+
+    async def stop(self) -> None:
+        """Controlled shutdown: move leaders away, finish requests in progress, flush, mark the data as clean."""
+        await self._exit.aclose()
 
     def _fail(self, reason: str) -> None:
-        """This broker cannot go on, and is to be stopped by whoever runs it."""
+        """This broker cannot go on: whoever runs it has to stop it."""
         self.failure = reason
         self.failed.set()
 
-    async def stop(self) -> None:
-        """Controlled shutdown: hand over, finish what is being answered, flush, mark the data as clean."""
-        if self._member is not None and self._context is not None and self._listeners:
-            self._context.partitions.leaving = True
-            await self._member.controlled_shutdown()
+    async def _open_storage(self, stack: AsyncExitStack) -> tuple[MetadataStore, bytes | None]:
+        """Open the log directories and the metadata store; return it, and the cluster's secret."""
+        zookeeper = self._zookeeper = await self._open_zookeeper(stack)
+        cluster_id = None
+        if zookeeper is not None:
+            stored = next(filter(None, map(cluster_of, self.config.data_dirs)), None)
+            cluster_id = await agreed_cluster_id(zookeeper, stored)
+            await self._assign_id(zookeeper)
+        stack.callback(self._close_log_dirs)
+        self._all_dirs = self._open_log_dirs(cluster_id)
+        if zookeeper is None:
+            self._store = sqlite = SqliteMetadataStore(self._log_dirs[0].path)
+            sqlite.open()
+            stack.push_async_callback(sqlite.close)
+            return sqlite, None
+        from ottla.cluster.broker.stale_session import StaleSessionCleaner  # a standalone broker starts without it
+
+        # what a killed run has left in ZooKeeper goes now, not when its session expires
+        stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
+        stack.callback(stale_session.forget)
+        await stale_session.end()
+        return zookeeper, await shared_secret(zookeeper)
+
+    def _build_context(
+        self, stack: AsyncExitStack, store: MetadataStore, secret: bytes | None
+    ) -> tuple[BrokerContext, BrokerLifecycle]:
+        """Build the parts of the broker. Nothing runs yet."""
+        config, clock = self.config, self._clock
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            store,
+            config,
+            self.broker_id,
+            stop=self._stop_replica,
+            unclean_allowed=self._unclean_allowed,
+            offline_replicas=self._offline_replicas,
+            on_expelled=self._fail,
+            secret=secret,
+        )
+        stack.push_async_callback(lifecycle.close)
+        authorizer, acl_store = self._build_authorizer(store)
+        if acl_store is not None:
+            stack.push_async_callback(acl_store.close)
+        stack.callback(self._workers.shutdown, wait=True)
+        cache = lifecycle.view
+        in_cluster = config.zookeeper_connect is not None
+        partitions = self._build_partitions(lifecycle)
+        groups = GroupRuntime(config, clock, lambda: cache.image)
+        producer_ids = ProducerIds(store, self.broker_id)
+        markers = LocalMarkers(clock, partitions, lambda: cache.image, groups.on_transaction_end)
+        channel, add_partitions = self._transaction_peers(markers, lifecycle) if in_cluster else (markers, None)
+        transactions = TransactionRuntime(config, clock, lambda: cache.image, producer_ids.next_id, channel)
+        share_states = ShareCoordinator(config, clock, lambda: cache.image)
+        for coordinator in (groups, transactions, share_states):
+            partitions.add_listener(coordinator.shards)
+        self._context = BrokerContext(
+            dynamic_config=self._dynamic_config,
+            quotas=self._quotas,
+            telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
+            clock=clock,
+            metadata_cache=cache,
+            controller_requests=lifecycle.following,
+            controller=lifecycle.controller,
+            config_store=lifecycle.options,
+            inter_broker=lifecycle.interbroker,
+            partitions=partitions,
+            producer_ids=producer_ids,
+            groups=groups,
+            markers=markers,
+            transactions=transactions,
+            add_partitions=add_partitions,
+            zookeeper_offsets=ZooKeeperOffsets(store),
+            share_states=share_states,
+            share_sessions=ShareSessions(
+                config.group_share_max_share_sessions, config.group_share_session_timeout_ms, clock
+            ),
+            renew_certificates=self._renew_certificates,
+            authorizer=authorizer,
+            acl_store=acl_store,
+            cluster_secret=secret,
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, clock.monotonic),
+        )
+        return self._context, lifecycle
+
+    async def _read_metadata(self, context: BrokerContext, lifecycle: BrokerLifecycle, store: MetadataStore) -> None:
+        """Read the cluster's id, dynamic configs, secrets and ACLs from the metadata store."""
+        config = self.config
+        if not context.in_cluster:
+            await adopt(store, self._log_dirs, self.broker_id)
+        await lifecycle.prepare(self._log_dirs[0].cluster_id)
+        if any(name.startswith("SCRAM") for e in config.listeners for name in config.mechanisms(e.name)):
+            self._scram_secret = await shared_secret(store)
+        if context.acl_store is not None:
+            await context.acl_store.start()
+        await self._apply_dynamic_configs(ClusterImage(""), context.image)
+
+    async def _load_logs(self, store: MetadataStore) -> None:
+        topic_configs = await read_topic_configs(store)
+        for log_dir in self._log_dirs:
+            try:
+                log_dir.load(
+                    lambda tp: self.log_config(topic_configs.get(tp.topic, {})),
+                    recovery_threads=self.config.num_recovery_threads_per_data_dir,
+                )
+            except UnusableDirectoryError as error:
+                if log_dir is self._log_dirs[0]:
+                    raise
+                log.error("%s; going on without it", error.message)
+                log_dir.take_offline(error.message)
+
+    async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
+        """Register this broker, accept connections, and wait until the controller is elected."""
+        if self._zookeeper is not None:
+            self._zookeeper.on_new_session(lifecycle.rejoin)
+        await lifecycle.register(BrokerImage(self.broker_id, self._advertised(), self.config.broker_rack))
+        for listener in self._listeners:
+            listener.listen(self.config.socket_listen_backlog_size)
+        await lifecycle.join()
+
+    async def _start_partitions(
+        self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle
+    ) -> None:
+        """Lead and follow partitions, load the state of the coordinators, begin the background tasks."""
+        partitions, cache = context.partitions, context.metadata_cache
+        stack.callback(self._cancel_disk_report)
+        if self._isr_updates is not None:
+            stack.callback(self._isr_updates.close)
+        stack.push_async_callback(partitions.close)
+        if self._fetchers is not None:
+            stack.callback(self._fetchers.close)
+        for coordinator in (context.share_states, context.transactions, context.groups):
+            stack.callback(coordinator.close)
+        if lifecycle.controller.is_active or cache.image.topics:
+            await partitions.start(cache.image)
+        cache.on_change(self._apply_dynamic_configs)
+        cache.on_change(lifecycle.interbroker.on_image_changed)
+        cache.on_change(partitions.change)
+        cache.on_change(context.transactions.completer.on_image_changed)
+        cache.on_change(self._on_topics_changed)
+        await context.groups.start()
+        await context.transactions.start()
+        await context.share_states.start()
+        if len(partitions):
+            await context.producer_ids.skip_past(_highest_producer_id(partitions, context.transactions))
+        tasks = self._background_tasks = BackgroundTasks(
+            self._dynamic_config, self._clock, self._log_dirs, partitions, context.transactions, self._workers
+        )
+        stack.push_async_callback(tasks.close)
+        tasks.start()
+
+    async def _serve(self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle) -> None:
+        """Accept requests. The first thing that `stop` does is to move leaders away, while requests still come in."""
+        stack.callback(self._stop_accepting)
+        stack.push_async_callback(self._move_leaders_away, context.partitions, lifecycle)
+        for listener in self._listeners:
+            listener.start()
+        if not lifecycle.following.is_initialized:
+            await lifecycle.following.told()
+
+    async def _move_leaders_away(self, partitions: Partitions, lifecycle: BrokerLifecycle) -> None:
+        partitions.begin_shutdown()
+        await lifecycle.controlled_shutdown()
+
+    def _stop_accepting(self) -> None:
         for listener in self._listeners:
             listener.stop_accepting()
-        if self._housekeeping is not None:
-            await self._housekeeping.close()
-        if self._context is not None:
-            self._context.groups.close()
-            self._context.transactions.close()
-            self._context.share_states.close()
-            if self._fetchers is not None:
-                self._fetchers.close()
-            await self._context.partitions.close()
-            if self._isr_updates is not None:
-                self._isr_updates.close()
-            if self._telling is not None:
-                self._telling.cancel()
-        await self._drain()
+
+    def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
-        self._workers.shutdown(wait=True)
-        if self._session is not None:
-            self._session.forget()
+
+    def _close_log_dirs(self) -> None:
         for log_dir in self._log_dirs:
             try:
                 log_dir.close()
             except KafkaError as error:
                 log.error("%s", error)  # the others are closed all the same
         self._log_dirs.clear()
-        if self._acls is not None:
-            await self._acls.close()
-        if self._member is not None:
-            await self._member.close()
-        if self._store is not None:
-            await self._store.close()
-            self._store = None
 
-    def _replicate(self, partitions: Partitions, member: BrokerLifecycle) -> None:
-        """Have partitions follow leaders on other brokers, and leaders change who is in sync."""
+    def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
+        config, broker_id, cache = self.config, self.broker_id, lifecycle.view
+        build = functools.partial(
+            Partitions,
+            broker_id,
+            self._log_dirs,
+            self._workers,
+            self.log_config,
+            self._min_insync_replicas,
+            self._clock,
+            all_dirs=self._all_dirs,
+            on_fatal=functools.partial(self._fail, "log.dirs: the first data directory has failed"),
+        )
+        if self._zookeeper is None:
+            return build()
         from ottla.replication.alter_partition_manager import AlterPartitionManager
-        from ottla.replication.fetcher import Fetchers, FetchOptions  # a node by itself starts without them
+        from ottla.replication.fetcher import Fetchers, FetchOptions  # a standalone broker starts without them
 
-        config, view = self.config, member.view
         options = FetchOptions(
             wait_max_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
@@ -282,36 +338,49 @@ class BrokerNode:
             timeout_ms=config.replica_socket_timeout_ms,
             fetchers=config.num_replica_fetchers,
         )
-        own_id = self.broker_id
 
         def epoch() -> int:
-            own = view.image.brokers.get(own_id)
+            own = cache.image.brokers.get(broker_id)
             return -1 if own is None else own.epoch
 
-        partitions.lag_seconds = config.replica_lag_time_max_ms / 1000
-        partitions.isr_updates = self._isr_updates = AlterPartitionManager(
-            own_id, member.interbroker, lambda: view.image, member.controller.proposals.alter_partition
+        follower_quota = ReplicationQuota()
+        self._isr_updates = AlterPartitionManager(
+            broker_id, lifecycle.interbroker, lambda: cache.image, lifecycle.controller.proposals.alter_partition
         )
-        partitions.followers = self._fetchers = Fetchers(
-            own_id, member.interbroker, epoch, options, partitions.follower_quota
+        self._fetchers = Fetchers(broker_id, lifecycle.interbroker, epoch, options, follower_quota)
+        return build(
+            isr_updates=self._isr_updates,
+            followers=self._fetchers,
+            follower_quota=follower_quota,
+            lag_seconds=config.replica_lag_time_max_ms / 1000,
+            on_dir_failure=self._report_disk_failure,
         )
 
-        def disk_failed(gone: list[TopicPartition]) -> None:
-            self._telling = asyncio.create_task(member.disk_failed(gone))
+    def _stop_replica(self, tp: TopicPartition, delete: bool) -> None:
+        assert self._context is not None
+        self._context.partitions.stop(tp, delete)
 
-        partitions.on_dir_failure = disk_failed
-        member.broken = partitions.broken
+    def _offline_replicas(self) -> list[TopicPartition]:
+        return [] if self._context is None else self._context.partitions.offline_replicas()
+
+    def _report_disk_failure(self, partitions: list[TopicPartition]) -> None:
+        assert self._lifecycle is not None
+        self._disk_report = asyncio.create_task(self._lifecycle.disk_failed(partitions))
+
+    def _cancel_disk_report(self) -> None:
+        if self._disk_report is not None:
+            self._disk_report.cancel()
 
     def log_config(self, options: Mapping[str, str]) -> LogConfig:
         """A log's settings: what is set on the topic, over what this broker's options say."""
-        bound = self._live.current.message_max_decompressed_bytes
-        return LogConfig.from_topic(TopicConfig.usable(self._defaults, options), max_decompressed_bytes=bound)
+        bound = self._dynamic_config.current.message_max_decompressed_bytes
+        return LogConfig.from_topic(TopicConfig.usable(self._topic_defaults, options), max_decompressed_bytes=bound)
 
     def _min_insync_replicas(self, options: Mapping[str, str]) -> int:
-        return TopicConfig.usable(self._defaults, options).min_insync_replicas
+        return TopicConfig.usable(self._topic_defaults, options).min_insync_replicas
 
     def _unclean_allowed(self, options: Mapping[str, str]) -> bool:
-        return TopicConfig.usable(self._defaults, options).unclean_leader_election_enable
+        return TopicConfig.usable(self._topic_defaults, options).unclean_leader_election_enable
 
     def _open_log_dirs(self, cluster_id: str | None) -> bool:
         """Open the data directories; those whose disk is at fault are left out, but for the first (KIP-112).
@@ -338,7 +407,7 @@ class BrokerNode:
                 self._log_dirs.append(opened)
         return not faults
 
-    async def _join(self) -> ZooKeeperMetadataStore | None:
+    async def _open_zookeeper(self, stack: AsyncExitStack) -> ZooKeeperMetadataStore | None:
         """The session with the cluster's ZooKeeper; None for a node by itself."""
         config = self.config
         if config.zookeeper_connect is None:
@@ -363,32 +432,26 @@ class BrokerNode:
             ),
         )
         self._store = zookeeper
+        stack.push_async_callback(zookeeper.close)
         await zookeeper.open()
         return zookeeper
 
-    async def _end_earlier_session(self, zookeeper: ZooKeeperMetadataStore) -> None:
-        """What a run that was killed has left in ZooKeeper goes now, not when its session has expired."""
-        from ottla.cluster.broker.stale_session import StaleSessionCleaner
-
-        self._session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
-        await self._session.end()
-
-    async def _take_number(self, zookeeper: ZooKeeperMetadataStore) -> None:
+    async def _assign_id(self, zookeeper: ZooKeeperMetadataStore) -> None:
         """Have the cluster number a broker whose options and data directories say nothing of an id."""
         config = self.config
-        if self._has_number:
+        if self._has_id:
             if config.broker_id_generation_enable:
-                self._check_number(config.reserved_broker_max_id)
+                self._check_id(config.reserved_broker_max_id)
             return
         if not config.broker_id_generation_enable:
             raise StartupError("broker.id: it is needed, as broker.id.generation.enable is false")
         self.broker_id = await next_broker_id(zookeeper, config.reserved_broker_max_id)
         self.config = config.replace({"broker.id": self.broker_id})
-        self._live = DynamicBrokerConfig(self.config, self.broker_id)
-        self._quotas = Quotas(self._live, self._clock.monotonic)
-        self._has_number = True
+        self._dynamic_config = DynamicBrokerConfig(self.config, self.broker_id)
+        self._quotas = Quotas(self._dynamic_config, self._clock.monotonic)
+        self._has_id = True
 
-    def _check_number(self, reserved: int) -> None:
+    def _check_id(self, reserved: int) -> None:
         """Raise for a number that the cluster may give to another broker, unless it was given to this one."""
         if self.broker_id > reserved and self.broker_id not in map(owner_of, self.config.data_dirs):
             raise StartupError(
@@ -407,35 +470,31 @@ class BrokerNode:
         markers = TransactionMarkerChannel(self.broker_id, local, member.interbroker, lambda: view.image, timeout)
         return markers, AddPartitions(member.interbroker, timeout)
 
-    def _authorizer(self, store: MetadataStore) -> Authorizer | None:
+    def _build_authorizer(self, store: MetadataStore) -> tuple[Authorizer | None, AclStore | None]:
         """What says who may do what, where the options name it; it goes by the rules in the store."""
         if not self.config.authorizer_class_name:
-            return None
+            return None, None
         from ottla.cluster.broker.acl_store import AclStore  # others start without it
 
         if not self.config.super_users:
             log.warning("super.users: there are none; where nobody may alter the cluster, no access rule can be made")
         authorizer = Authorizer(self.config.super_users, allow_everyone=self.config.allow_everyone_if_no_acl_found)
-        self._acls = AclStore(store, authorizer.replace, self._clock.monotonic)
-        return authorizer
+        return authorizer, AclStore(store, authorizer.replace, self._clock.monotonic)
 
-    def _embedded(self) -> SqliteMetadataStore:
-        store = SqliteMetadataStore(self._log_dirs[0].path)
-        store.open()
-        return store
-
-    def _bind(self, dispatch: Dispatch) -> None:
+    def _bind(self, stack: AsyncExitStack, dispatch: Dispatch) -> None:
         config = self.config
+        stack.callback(self._close_listeners)
+        stack.push_async_callback(self._drain)
         bound = []
         memory = MemoryPool(config.queued_max_request_bytes)
         own = config.inter_broker_listener
         if own is not None and len(config.listeners) > 1:
-            self._admission.protect(own.name, self._close_least_recently_used)
+            self._connection_quotas.protect(own.name, self._close_least_recently_used)
         for endpoint in config.listeners:
             listener = Listener(
                 endpoint.name,
                 self._service(endpoint.name, dispatch),
-                admission=self._admission,
+                admission=self._connection_quotas,
                 memory=memory,
                 max_frame_bytes=config.first_request_bytes(endpoint.name),
                 idle_ms=config.connections_max_idle_ms,
@@ -453,7 +512,7 @@ class BrokerNode:
         clients = (
             c
             for listener in self._listeners
-            if not self._admission.is_protected(listener.name)
+            if not self._connection_quotas.is_protected(listener.name)
             for c in listener.connections
         )
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
@@ -487,35 +546,38 @@ class BrokerNode:
             addresses.append(told.get(bound.name, bound._replace(host=host))._replace(protocol=bound.protocol))
         return tuple(addresses)
 
-    async def _take_options(self, before: ClusterImage, after: ClusterImage) -> None:
+    async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
         """Work by the options that were set while the broker runs."""
         if before.options is after.options:
             return  # the change was about topics
-        before_config = self._live.current
-        if self._live.follow(after):
-            config = self._live.current
+        before_config = self._dynamic_config.current
+        if self._dynamic_config.follow(after):
+            config = self._dynamic_config.current
             if certificates.differ(before_config, config):
                 self._renew_certificates()
-            self._defaults = topic_defaults(config.given)
+            self._topic_defaults = topic_defaults(config.given)
             if self._context is not None:
                 self._context.partitions.reconfigure(after)
-            if self._housekeeping is not None:
-                self._housekeeping.resize_cleaner_pool()
+            if self._background_tasks is not None:
+                self._background_tasks.resize_cleaner_pool()
         if self._context is not None:
-            limit = self._live.current.replica_alter_log_dirs_io_max_bytes_per_second
-            partitions = self._context.partitions
-            partitions.alter_log_dirs_rate = limit
-            partitions.leader_quota.bytes_per_second = self._live.current.leader_replication_throttled_rate
-            partitions.follower_quota.bytes_per_second = self._live.current.follower_replication_throttled_rate
+            config = self._dynamic_config.current
+            self._context.partitions.update_rates(
+                alter_log_dirs=config.replica_alter_log_dirs_io_max_bytes_per_second,
+                leader=config.leader_replication_throttled_rate,
+                follower=config.follower_replication_throttled_rate,
+            )
         self._quotas.follow(after)
-        self._admission.limits = connection_limits(self._live.current, after)
+        self._connection_quotas.limits = connection_limits(self._dynamic_config.current, after)
 
     def _renew_certificates(self) -> None:
         certificates.renew(
-            self._live.current, self._listeners, None if self._member is None else self._member.interbroker
+            self._dynamic_config.current,
+            self._listeners,
+            None if self._lifecycle is None else self._lifecycle.interbroker,
         )
 
-    async def _forget_deleted(self, before: ClusterImage, after: ClusterImage) -> None:
+    async def _on_topics_changed(self, before: ClusterImage, after: ClusterImage) -> None:
         gone = frozenset(before.topics.keys() - after.topics.keys())
         if gone and self._context is not None:
             self._context.groups.on_topics_deleted(gone)

@@ -53,7 +53,21 @@ class Partitions:
         log_config: LogConfigOf,
         min_insync_replicas: MinIsrOf,
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        isr_updates: IsrUpdates | None = None,
+        followers: Followers | None = None,
+        follower_quota: ReplicationQuota | None = None,
+        lag_seconds: float = LAG_SECONDS,
+        all_dirs: bool = True,
+        on_dir_failure: Callable[[list[TopicPartition]], None] | None = None,
+        on_fatal: Callable[[], None] | None = None,
     ) -> None:
+        """Without `isr_updates` and `followers`, the broker is standalone.
+
+        `followers` fetches the partitions that other brokers lead, and leaders send their ISR changes to `isr_updates`.
+        `all_dirs`: whether every log directory could be opened. `on_dir_failure` receives the replicas that a failed
+        directory has put out of service; `on_fatal` is called when the first one, with the metadata store, has failed.
+        """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
         self._workers = workers
@@ -67,27 +81,34 @@ class Partitions:
         """Replicas for which no log could be made just now."""
         self._unusable: set[TopicPartition] = set()
         """Those of them that the controller was told of."""
-        self.all_dirs = True
-        """Whether every data directory could be opened. Without one, no log is made for a replica that is in sync by
-        what the cluster knows: it may lie in that directory, and an empty one would look like one that lost all."""
+        # If a log directory could not be opened, no log is created for a replica that is in the ISR: it may lie in that
+        # directory, and an empty log would look like one that lost everything.
+        self._all_dirs = all_dirs
         self.alter_log_dirs_rate = float("inf")
         """Bytes per second that all moves between data directories may copy; it may change while they are under way."""
-        self.on_fatal: Callable[[], None] | None = None
-        """Told when the first data directory has failed, which holds the store."""
-        self.on_dir_failure: Callable[[list[TopicPartition]], None] | None = None
-        """Told which partitions are out of service with a data directory, so that the controller hears of it."""
-        self.roles: list[LeadershipListener] = []
-        """Told which partitions this broker leads; who comes before `start` hears of all."""
-        self.followers: Followers | None = None
-        """What fetches the partitions that others lead."""
-        self.leaving = False
-        """This broker is about to stop. What it is not in sync with any more is not followed anew: the next leader
-        would wait for it, and take it back."""
-        self.isr_updates: IsrUpdates | None = None
-        """How leaders ask for another ISR; set before `start`."""
-        self.lag_seconds = LAG_SECONDS
+        self._on_fatal = on_fatal
+        self._on_dir_failure = on_dir_failure
+        self._listeners: list[LeadershipListener] = []
+        self._followers = followers
+        self._is_shutting_down = False
+        self._isr_updates = isr_updates
+        self._lag_seconds = lag_seconds
         self.rejected_batches = RejectedBatches(clock)
-        self.leader_quota, self.follower_quota = ReplicationQuota(), ReplicationQuota()
+        self.leader_quota, self.follower_quota = ReplicationQuota(), follower_quota or ReplicationQuota()
+
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Call `listener` when this broker begins or ceases to lead a partition. Before `start`, to miss none."""
+        self._listeners.append(listener)
+
+    def begin_shutdown(self) -> None:
+        """Stop following partitions that this broker has left the ISR of: the next leader would take it back."""
+        self._is_shutting_down = True
+
+    def update_rates(self, *, alter_log_dirs: float, leader: float, follower: float) -> None:
+        """Set the limits, in bytes per second, of log directory moves and of throttled replication."""
+        self.alter_log_dirs_rate = alter_log_dirs
+        self.leader_quota.bytes_per_second = leader
+        self.follower_quota.bytes_per_second = follower
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -135,7 +156,7 @@ class Partitions:
         """Replicas that are on their way to another directory."""
         return self._relocations
 
-    def broken(self) -> list[TopicPartition]:
+    def offline_replicas(self) -> list[TopicPartition]:
         """The replicas that cannot be used: their disk has failed, or they have no log."""
         return [*self._unusable, *(tp for tp, partition in self._partitions.items() if partition.failed)]
 
@@ -229,12 +250,12 @@ class Partitions:
                 other = self._partitions.get(tp)
                 if other is not None:
                     other.fail(error)
-                    if self.followers is not None:
-                        self.followers.leave(tp)
-            if self.on_dir_failure is not None:
-                self.on_dir_failure(list(directory.logs))
-            if self.on_fatal is not None and directory is self._log_dirs[0]:
-                self.on_fatal()
+                    if self._followers is not None:
+                        self._followers.leave(tp)
+            if self._on_dir_failure is not None:
+                self._on_dir_failure(list(directory.logs))
+            if self._on_fatal is not None and directory is self._log_dirs[0]:
+                self._on_fatal()
 
     async def close(self) -> None:
         """Appends that wait for their fsync get it; then who waits for a partition is told to look elsewhere."""
@@ -291,8 +312,8 @@ class Partitions:
             1,
             self._workers,
             topic_id=topic.id,
-            isr_updates=self.isr_updates,
-            lag_seconds=self.lag_seconds,
+            isr_updates=self._isr_updates,
+            lag_seconds=self._lag_seconds,
             on_disk_failure=self._on_disk_failure,
         )
         return partition
@@ -305,36 +326,36 @@ class Partitions:
         if image.leader == self.broker_id:
             if partition.failed:
                 return  # whoever comes is told so, until the controller has another leader
-            if self.followers is not None and not led:
-                self.followers.leave(tp)
+            if self._followers is not None and not led:
+                self._followers.leave(tp)
             try:
                 new = partition.lead(image)
             except OSError as error:
                 partition.fail(error)
                 return
             if new:
-                for listener in self.roles:
+                for listener in self._listeners:
                     listener.on_leader(partition)
             return
         partition.follow(image)
         if led:
             self._resigned(tp)
-        if self.followers is not None and not partition.failed:
-            if self.leaving and self.broker_id not in image.isr:
-                self.followers.leave(tp)
+        if self._followers is not None and not partition.failed:
+            if self._is_shutting_down and self.broker_id not in image.isr:
+                self._followers.leave(tp)
             else:
-                self.followers.follow(partition)
+                self._followers.follow(partition)
 
     def _tell_unusable(self) -> None:
         """Replicas without a log are as those on a failed disk: others have to lead."""
         new = [tp for tp in self._unmade if tp not in self._unusable]
         self._unmade.clear()
         self._unusable.update(new)
-        if new and self.on_dir_failure is not None:
-            self.on_dir_failure(new)
+        if new and self._on_dir_failure is not None:
+            self._on_dir_failure(new)
 
     def _resigned(self, tp: TopicPartition) -> None:
-        for listener in self.roles:
+        for listener in self._listeners:
             listener.on_resigned(tp)
 
     def _forget(self, tp: TopicPartition) -> None:
@@ -343,8 +364,8 @@ class Partitions:
         if partition is None:
             return
         led = partition.leads
-        if self.followers is not None:
-            self.followers.leave(tp)
+        if self._followers is not None:
+            self._followers.leave(tp)
         partition.close()
         if led:
             self._resigned(tp)
@@ -353,8 +374,8 @@ class Partitions:
         """End a replica: for good, or because this broker is about to stop and is in sync no more."""
         if delete:
             self.delete(tp)
-        elif self.followers is not None:
-            self.followers.leave(tp)
+        elif self._followers is not None:
+            self._followers.leave(tp)
 
     def delete(self, tp: TopicPartition) -> None:
         """Serve a partition no more and delete its log, here where that is wished for and nowhere else."""
@@ -382,7 +403,7 @@ class Partitions:
             return existing
         online = [directory for directory in self._log_dirs if not directory.offline]
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
-        if (was_there and not self.all_dirs) or not online:
+        if (was_there and not self._all_dirs) or not online:
             raise KafkaStorageError("it may lie in a data directory that is out of service")
         wanted = self._places.pop(tp, None)
         chosen = wanted if wanted in online else min(online, key=lambda d: len(d.logs))

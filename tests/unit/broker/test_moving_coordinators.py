@@ -40,14 +40,14 @@ def partitions_of(client: Asker, topic: str) -> list[Any]:
 def resign(client: Asker, topic: str) -> None:
     """Another broker leads all partitions of the topic."""
     for partition in partitions_of(client, topic):
-        for listener in client.context.partitions.roles:
+        for listener in client.context.partitions._listeners:
             listener.on_resigned(partition.topic_partition)
 
 
 def lead(client: Asker, topic: str) -> None:
     """This one leads them again."""
     for partition in partitions_of(client, topic):
-        for listener in client.context.partitions.roles:
+        for listener in client.context.partitions._listeners:
             listener.on_leader(partition)
 
 

@@ -26,7 +26,7 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
         await create(client, cleanup_policy="compact", segment_bytes="1000", min_cleanable_dirty_ratio="0.01")
         for i in range(200):
             assert (await produce(client, batch(b"%d" % i + b"x" * 50, key=b"key%d" % (i % 5)))).error_code == 0
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         (log_dir,) = client.node._log_dirs
         before = log_dir.logs[TopicPartition("t", 0)].size
@@ -50,7 +50,7 @@ def test_compaction_keeps_the_last_record_of_each_key(tmp_path: Path) -> None:
 
 def test_cleaners_come_and_go_with_log_cleaner_threads(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
 
         async def busy(threads: str, count: int) -> None:
@@ -69,7 +69,7 @@ def test_retention_drops_old_segments(tmp_path: Path) -> None:
         await create(client, segment_bytes="500", retention_ms="1000")
         for _ in range(20):
             await produce(client, batch(b"x" * 100, timestamp=1000))
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         housekeeping.apply_retention()
         (partition,) = list(client.context.partitions)
@@ -84,7 +84,7 @@ def test_checkpoints_hold_high_watermarks(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client)
         await produce(client, batch(b"a", b"b"))
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         housekeeping.checkpoint()
         offsets = checkpoints.read_offsets(tmp_path / checkpoints.HIGH_WATERMARKS)
@@ -97,7 +97,7 @@ def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
     async def test(client: Asker) -> None:
         await create(client, flush_ms="0")
         await produce(client, batch(b"a"))
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         housekeeping.flush_old()
         (partition,) = list(client.context.partitions)
@@ -138,7 +138,7 @@ def test_log_that_cannot_be_compacted_is_left_alone_and_the_others_are_not(
 
             monkeypatch.setattr(Cleaning, "copy", copy)
         before = sound.size
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         for _ in range(3):
             await housekeeping.compact(log_dir)
@@ -154,7 +154,7 @@ def test_checkpoint_that_fails_is_one_line_without_a_traceback(
 ) -> None:
     async def test(client: Asker) -> None:
         await create(client)
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
 
         def full(*_: object) -> None:
@@ -194,7 +194,7 @@ def test_io_error_in_compaction_fails_the_directory_only_if_the_disk_is_broken(
         before = log_dir.logs[TopicPartition("t", 0)].size
         failed: list[BaseException] = []
         monkeypatch.setattr(client.context.partitions, "fail_directory", lambda _, error: failed.append(error))
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
 
         def broken(*_: object) -> None:

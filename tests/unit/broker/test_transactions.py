@@ -408,7 +408,7 @@ def test_compaction_keeps_what_counts(tmp_path: Path, newer: bool) -> None:
             log.roll()
         clock.advance(1000)
         before = sum(log.size for log in logs)
-        housekeeping = client.node._housekeeping
+        housekeeping = client.node._background_tasks
         assert housekeeping is not None
         for log_dir in client.node._log_dirs:
             await housekeeping.compact(log_dir)

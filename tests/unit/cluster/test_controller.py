@@ -205,7 +205,7 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
             reasons.append(reason)
             told.set()
 
-        three_.member.on_expelled = expelled
+        three_.member._on_expelled = expelled
         three_.session.pause()
         three_.session.expire()
         await one.until(lambda: 3 not in one.member.view.image.brokers)
@@ -837,7 +837,7 @@ def test_a_controller_with_a_failed_disk_has_others_lead_what_was_there() -> Non
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
         for broker in (two, three_):
-            broker.member.broken = lambda broker=broker: [T0] if broker is two else []  # type: ignore[misc]
+            broker.member._offline_replicas = lambda broker=broker: [T0] if broker is two else []  # type: ignore[misc]
         three_.session.pause()  # so that the second one takes over
         await cluster.kill(1)
         await two.until(lambda: two.controller.is_active and two.state().leader == 3)

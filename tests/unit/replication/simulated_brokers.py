@@ -37,6 +37,7 @@ from ottla.replication.alter_partition_manager import AlterPartitionManager
 from ottla.replication.fetcher import Fetchers, FetchOptions
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
+from ottla.replication.replication_quota import ReplicationQuota
 from ottla.storage.log_dir import LogDir
 
 TOPIC_ID = UUID(int=7)
@@ -54,16 +55,20 @@ class Broker:
         self.image = ClusterImage("c")
         self.log_dir = LogDir.open(brokers.data / str(broker_id), broker_id=broker_id, clock=self.clock)
         self.log_dir.load(lambda tp: brokers.config)
-        self.partitions = Partitions(
-            broker_id, [self.log_dir], Inline(), lambda options: brokers.config, lambda options: brokers.min_isr
-        )
-        self.partitions.lag_seconds = LAG_SECONDS
-        self.fetchers = Fetchers(
-            broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), self.partitions.follower_quota
-        )
-        self.partitions.followers = self.fetchers
+        quota = ReplicationQuota()
+        self.fetchers = Fetchers(broker_id, self, lambda: 1, FetchOptions(timeout_ms=3000), quota)
         self.changes = AlterPartitionManager(broker_id, self, lambda: self.image, brokers.alter)
-        self.partitions.isr_updates = self.changes
+        self.partitions = Partitions(
+            broker_id,
+            [self.log_dir],
+            Inline(),
+            lambda options: brokers.config,
+            lambda options: brokers.min_isr,
+            isr_updates=self.changes,
+            followers=self.fetchers,
+            follower_quota=quota,
+            lag_seconds=LAG_SECONDS,
+        )
         self.context: Any = SimpleNamespace(
             fetch_sessions=FetchSessions(100, self.clock.monotonic),
             config=SimpleNamespace(fetch_max_bytes=10**7, replica_selector_class=None),

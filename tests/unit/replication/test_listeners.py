@@ -65,7 +65,7 @@ async def now(brokers: Brokers, **changes: Any) -> None:
 def test_listeners_hear_of_new_epochs_and_of_the_end(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         heard = Heard()
-        brokers.live[1].partitions.roles.append(heard)
+        brokers.live[1].partitions.add_listener(heard)
         await now(brokers, leader=1, leader_epoch=1)
         await now(brokers, isr=(1, 2))
         assert heard.calls == [("led", 1)], "the same epoch is no news"
@@ -104,7 +104,7 @@ def test_a_partition_that_goes_leaves_its_log_until_it_is_deleted(tmp_path: Path
         broker = brokers.live[0]
         partitions: Partitions = broker.partitions
         heard = Heard()
-        partitions.roles.append(heard)
+        partitions.add_listener(heard)
         await now(brokers, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=1)
         assert partitions.get(TP) is None
         assert heard.calls == [("resigned", 0)]
@@ -123,7 +123,7 @@ def test_a_broker_that_is_about_to_stop_does_not_follow_who_leads_next(tmp_path:
         leaving, leader = brokers.live[0].partition, brokers.live[1].partition
         assert leaving is not None
         assert leader is not None
-        brokers.live[0].partitions.leaving = True
+        brokers.live[0].partitions.begin_shutdown()
         await now(brokers, leader=1, leader_epoch=1, isr=(1, 2))
         wait = leader.when_committed(leader.append(view()).last_offset + 1)
         assert wait is not None
@@ -266,8 +266,8 @@ def test_a_replica_in_sync_gets_no_empty_log_where_a_directory_is_missing(tmp_pa
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
         told: list[TopicPartition] = []
-        partitions.all_dirs = False
-        partitions.on_dir_failure = told.extend
+        partitions._all_dirs = False
+        partitions._on_dir_failure = told.extend
         await now(brokers, replicas=(0, 2), isr=(0, 2), leader_epoch=1)
         partitions.delete(TP)
         await now(brokers, replicas=(1, 0, 2), isr=(1,), leader=1, leader_epoch=2)
@@ -286,7 +286,7 @@ def test_a_disk_that_fails_when_a_role_is_taken_takes_the_replica_out_of_service
     async def test(brokers: Brokers) -> None:
         partitions = brokers.live[1].partitions
         told: list[TopicPartition] = []
-        partitions.on_dir_failure = told.extend
+        partitions._on_dir_failure = told.extend
         partition = partitions.get(TP)
         assert partition is not None
 

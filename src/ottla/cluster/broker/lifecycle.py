@@ -52,20 +52,21 @@ class BrokerLifecycle:
         *,
         stop: Stop,
         unclean_allowed: Callable[[Mapping[str, str]], bool],
+        offline_replicas: Callable[[], Collection[TopicPartition]] = tuple,
+        on_expelled: Callable[[str], None] | None = None,
         secret: bytes | None = None,
     ) -> None:
-        """`stop`: ends a replica of this broker, or deletes it; `unclean_allowed` goes by a topic's options.
+        """`stop` stops or deletes a replica of this broker; `unclean_allowed` decides by a topic's configs.
 
-        `secret`: of the cluster; None for a standalone broker.
+        `offline_replicas` returns the replicas on failed disks. `on_expelled` is called, with the reason, when another
+        broker has registered with this broker's id. `secret`: of the cluster; None for a standalone broker.
         """
         self._store = store
         self._config = config
         self._broker_id = broker_id
         self._stop = stop
-        self.broken: Callable[[], Collection[TopicPartition]] = tuple
-        """This broker's replicas whose disk has failed."""
-        self.on_expelled: Callable[[str], None] | None = None
-        """Told, and why, when another broker has this one's place."""
+        self._offline_replicas = offline_replicas
+        self._on_expelled = on_expelled
         self._is_expelled = False
         self.view = MetadataCache()
         self.following = ControllerRequestHandler(store, self.view, broker_id)
@@ -127,8 +128,8 @@ class BrokerLifecycle:
             log.critical("this broker is not part of the cluster any more: %s", error.message)
             self._is_expelled = True
             await self._contest.close()
-            if self.on_expelled is not None:
-                self.on_expelled(error.message)
+            if self._on_expelled is not None:
+                self._on_expelled(error.message)
 
     async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
@@ -205,9 +206,9 @@ class BrokerLifecycle:
 
     async def _begin(self, office: ControllerTerm) -> None:
         await self.controller.begin(office)
-        broken = self.broken()
-        if broken:
-            await self.controller.replicas_failed(self._broker_id, broken)  # a controller tells itself no duties
+        offline = self._offline_replicas()
+        if offline:
+            await self.controller.replicas_failed(self._broker_id, offline)  # a controller tells itself no duties
         self.following.knows()
         self._changes.start()
         if self._config.auto_leader_rebalance_enable:
