@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.broker import test_share_groups as share_groups
 from tests.unit.broker.asking import Asker, batch, with_broker
 from tests.unit.broker.test_produce_and_fetch import create, fetch_request
 
 from ottla.model import TopicPartition
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 
 TP = TopicPartition("t", 0)
 
@@ -102,3 +104,29 @@ def test_client_that_sends_more_while_its_fetch_waits_is_answered_in_order(tmp_p
         sock.close()
 
     on_a_broker(test, tmp_path)
+
+
+def test_share_fetch_of_a_client_that_has_gone_ends_and_acquires_nothing(tmp_path: Path) -> None:
+    async def test(client: Asker) -> None:
+        await share_groups.prepare(client, values=1)
+        assert share_groups.got(await share_groups.fetch(client, 0, member="other")) == [(0, 0, 1)]
+        topic_id = client.context.image.topics["t"].id
+        sock = connected(client)
+        request = ShareFetchRequest(
+            group_id="g",
+            member_id="m",
+            share_session_epoch=0,
+            max_wait_ms=600_000,
+            max_records=100,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_index=0)])],
+        )
+        sock.send(framed(client, request, 2))
+        await until(lambda: waiters(client) == 1)
+        tasks = asyncio.all_tasks()
+        sock.close()
+        await until(lambda: not waiters(client) and not connections(client))
+        await until(lambda: len(asyncio.all_tasks()) < len(tasks))
+        await share_groups.produce(client, 1)
+        assert share_groups.got(await share_groups.fetch(client, 1, member="other")) == [(1, 1, 1)]
+
+    with_broker(test, tmp_path)

@@ -36,7 +36,9 @@ class ShareFetch:
             raise InvalidRequestError("a share group and a member are needed")
         context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
         self._request = request
+        self._context = context
         self._broker = context.broker
+        self._client_gone = False
         self._key = SessionKey(request.group_id, request.member_id)
         self._reader = ShareReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
@@ -74,11 +76,23 @@ class ShareFetch:
     async def _acquire(self, session: ShareSession) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
-        while not self._acquire_now(session):
-            left = deadline - loop.time()
-            if left <= 0 or not session.partitions:
-                return
-            await self._reader.wait_for_news(list(session.partitions), left)
+        changed = asyncio.Event()
+        connection = self._context.connection
+
+        def on_close() -> None:
+            self._client_gone = True  # records acquired now would stay locked until their timeout
+            changed.set()
+
+        connection.on_close.append(on_close)
+        try:
+            while not (self._client_gone or self._acquire_now(session)):
+                remaining = deadline - loop.time()
+                if remaining <= 0 or not session.partitions:
+                    return
+                await self._reader.wait_for_change(list(session.partitions), changed, remaining)
+        finally:
+            if not self._client_gone:
+                connection.on_close.remove(on_close)
 
     def _acquire_now(self, session: ShareSession) -> bool:
         """Whether there is anything to tell."""

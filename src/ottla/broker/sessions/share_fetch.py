@@ -114,34 +114,35 @@ class ShareReader:
         """The session ends: what the member has is for others."""
         self._broker.share_states.release(self._group_id, self._member_id)
 
-    async def wait_for_news(self, partitions: Iterable[TopicIdPartition], seconds: float) -> bool:
-        """Until one of the partitions may have records to acquire; False when the time is over."""
-        news = asyncio.Event()
+    async def wait_for_change(
+        self, partitions: Iterable[TopicIdPartition], changed: asyncio.Event, seconds: float
+    ) -> None:
+        """Wait until one of the partitions may have records to acquire, `changed` is set, or the time is over."""
+        changed.clear()
         logs, shares = [], []
         for tip in partitions:
             try:
                 shares.append(self.shared(tip))
                 logs.append(self.partition(tip))
             except KafkaError:
-                continue  # the answer tells
+                continue  # reported in the response
 
         def wake(_gained: int = 0) -> None:
-            news.set()
+            changed.set()
 
         for log in logs:
             log.watch(wake)
         for share in shares:
             share.waiters.add(wake)
         try:
-            await asyncio.wait_for(news.wait(), seconds)
+            await asyncio.wait_for(changed.wait(), seconds)
         except TimeoutError:
-            return False
+            pass
         finally:
             for log in logs:
                 log.unwatch(wake)
             for share in shares:
                 share.waiters.discard(wake)
-        return True
 
     def _options(self) -> GroupConfig:
         path = config_entities.entity(config_entities.GROUPS, self._group_id)
