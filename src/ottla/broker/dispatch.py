@@ -177,7 +177,7 @@ class Dispatch:
 
     async def _when_told(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
         """A broker that has just started does not know the topics yet, and would tell clients that there are none."""
-        await self._following.told()
+        await self._following.wait_initialized()
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -189,7 +189,7 @@ class Dispatch:
 
     async def _when_elected(self, handler: Handler, request: Request[Any], context: RequestContext) -> Response | None:
         """Wait for the end of an election (after /controller was deleted, say), or answer NOT_CONTROLLER in time."""
-        await self.broker.metadata_cache.until(lambda _: not self._is_electing, ELECTION_SECONDS)
+        await self.broker.metadata_cache.wait_for(lambda _: not self._is_electing, ELECTION_SECONDS)
         answer = handler(request, context)
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -25,7 +25,7 @@ from ottla.broker.sessions.share_sessions import ShareSessions
 from ottla.broker.telemetry import Telemetry, receivers_of
 from ottla.clock import SYSTEM_CLOCK, Clock
 from ottla.cluster.broker.lifecycle import BrokerLifecycle, agreed_cluster_id
-from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
+from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
 from ottla.cluster.broker.registration import next_broker_id
 from ottla.cluster.broker.zookeeper_offsets import ZooKeeperOffsets
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
@@ -151,8 +151,8 @@ class BrokerNode:
 
         # what a killed run has left in ZooKeeper goes now, not when its session expires
         stale_session = StaleSessionCleaner(self._log_dirs[0].path, zookeeper)
-        stack.callback(stale_session.forget)
-        await stale_session.end()
+        stack.callback(stale_session.delete_file)
+        await stale_session.clean()
         return zookeeper, await shared_secret(zookeeper)
 
     def _build_context(
@@ -167,7 +167,7 @@ class BrokerNode:
             stop=self._stop_replica,
             unclean_allowed=self._unclean_allowed,
             offline_replicas=self._offline_replicas,
-            on_expelled=self._fail,
+            on_replaced=self._fail,
             secret=secret,
         )
         stack.push_async_callback(lifecycle.close)
@@ -175,7 +175,7 @@ class BrokerNode:
         if acl_store is not None:
             stack.push_async_callback(acl_store.close)
         stack.callback(self._workers.shutdown, wait=True)
-        cache = lifecycle.view
+        cache = lifecycle.metadata_cache
         in_cluster = config.zookeeper_connect is not None
         partitions = self._build_partitions(lifecycle)
         groups = GroupRuntime(config, clock, lambda: cache.image)
@@ -192,9 +192,9 @@ class BrokerNode:
             telemetry=Telemetry(receivers_of(config.metric_reporters), config.telemetry_max_bytes, clock.monotonic),
             clock=clock,
             metadata_cache=cache,
-            controller_requests=lifecycle.following,
+            controller_requests=lifecycle.controller_requests,
             controller=lifecycle.controller,
-            config_store=lifecycle.options,
+            config_store=lifecycle.config_store,
             inter_broker=lifecycle.interbroker,
             partitions=partitions,
             producer_ids=producer_ids,
@@ -287,8 +287,8 @@ class BrokerNode:
         stack.push_async_callback(self._move_leaders_away, context.partitions, lifecycle)
         for listener in self._listeners:
             listener.start()
-        if not lifecycle.following.is_initialized:
-            await lifecycle.following.told()
+        if not lifecycle.controller_requests.is_initialized:
+            await lifecycle.controller_requests.wait_initialized()
 
     async def _move_leaders_away(self, partitions: Partitions, lifecycle: BrokerLifecycle) -> None:
         partitions.begin_shutdown()
@@ -312,7 +312,7 @@ class BrokerNode:
         self._log_dirs.clear()
 
     def _build_partitions(self, lifecycle: BrokerLifecycle) -> Partitions:
-        config, broker_id, cache = self.config, self.broker_id, lifecycle.view
+        config, broker_id, cache = self.config, self.broker_id, lifecycle.metadata_cache
         build = functools.partial(
             Partitions,
             broker_id,
@@ -345,7 +345,7 @@ class BrokerNode:
 
         follower_quota = ReplicationQuota()
         self._isr_updates = AlterPartitionManager(
-            broker_id, lifecycle.interbroker, lambda: cache.image, lifecycle.controller.proposals.alter_partition
+            broker_id, lifecycle.interbroker, lambda: cache.image, lifecycle.controller.isr_updates.alter_partition
         )
         self._fetchers = Fetchers(broker_id, lifecycle.interbroker, epoch, options, follower_quota)
         return build(
@@ -365,7 +365,7 @@ class BrokerNode:
 
     def _report_disk_failure(self, partitions: list[TopicPartition]) -> None:
         assert self._lifecycle is not None
-        self._disk_report = asyncio.create_task(self._lifecycle.disk_failed(partitions))
+        self._disk_report = asyncio.create_task(self._lifecycle.report_offline_replicas(partitions))
 
     def _cancel_disk_report(self) -> None:
         if self._disk_report is not None:
@@ -466,7 +466,7 @@ class BrokerNode:
         from ottla.coordinator.transaction.add_partitions import AddPartitions  # a node by itself starts without them
         from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 
-        timeout, view = self.config.request_timeout_ms / 1000, member.view
+        timeout, view = self.config.request_timeout_ms / 1000, member.metadata_cache
         markers = TransactionMarkerChannel(self.broker_id, local, member.interbroker, lambda: view.image, timeout)
         return markers, AddPartitions(member.interbroker, timeout)
 
@@ -532,7 +532,7 @@ class BrokerNode:
         config, broker = self.config, dispatch.broker
         return SaslAuthenticator(
             dispatch,
-            offers(config, listener, lambda: broker.image.options, lambda: self._scram_secret),
+            offers(config, listener, lambda: broker.image.configs, lambda: self._scram_secret),
             failure_delay_ms=config.connection_failed_authentication_delay_ms,
             max_frame_bytes=config.socket_request_max_bytes,
         )
@@ -548,7 +548,7 @@ class BrokerNode:
 
     async def _apply_dynamic_configs(self, before: ClusterImage, after: ClusterImage) -> None:
         """Work by the options that were set while the broker runs."""
-        if before.options is after.options:
+        if before.configs is after.configs:
             return  # the change was about topics
         before_config = self._dynamic_config.current
         if self._dynamic_config.follow(after):
@@ -611,7 +611,7 @@ def _highest_producer_id(partitions: Partitions, transactions: TransactionRuntim
     """The highest id in the logs that can have been allocated; -1 without one."""
     found = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     found += [transactions.highest_producer_id]
-    return max((producer_id for producer_id in found if producer_id < MAX_FOUND_ID), default=-1)
+    return max((producer_id for producer_id in found if producer_id < MAX_PLAUSIBLE_ID), default=-1)
 
 
 def _own_host_name() -> str:

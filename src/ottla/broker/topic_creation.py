@@ -74,10 +74,10 @@ def plan(
             raise InvalidRequestError(
                 "a topic has either an assignment or numbers of partitions and replicas, not both"
             )
-        return Plan(name, replica_placement.given(assignment, image.brokers), checked)
+        return Plan(name, replica_placement.validate_assignment(assignment, image.brokers), checked)
     count = config.num_partitions if partitions == USE_DEFAULT else partitions
     factor = config.default_replication_factor if replication_factor == USE_DEFAULT else replication_factor
-    return Plan(name, replica_placement.place(count, factor, image.racks, first=len(image.topics)), checked)
+    return Plan(name, replica_placement.assign_replicas(count, factor, image.racks, first=len(image.topics)), checked)
 
 
 async def create(broker: BrokerContext, wish: Plan) -> TopicImage:
@@ -146,7 +146,7 @@ async def _ask_controller(broker: BrokerContext, wish: Plan) -> None:
 
 async def _seen(broker: BrokerContext, name: str) -> TopicImage:
     """The topic, as soon as this broker hears of it."""
-    await broker.metadata_cache.until(lambda image: name in image.topics, SEEN_SECONDS)
+    await broker.metadata_cache.wait_for(lambda image: name in image.topics, SEEN_SECONDS)
     found = broker.image.topics.get(name)
     if found is None:
         raise LeaderNotAvailableError(f"this broker has not heard of topic {name} yet")

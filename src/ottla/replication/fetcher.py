@@ -121,20 +121,20 @@ class Fetcher:
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
             self._hold_back(min(self._quota.free_at, now + LOOK_AGAIN_SECONDS))
-        asked = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
-        if not asked:
+        due = {f.tp: f for f in self._followers.values() if f.due <= now and not f.awaits_image and f.is_current}
+        if not due:
             await self._wait(min((f.due for f in self._followers.values() if f.due > now), default=now + 60.0) - now)
             return
         places = {}
-        for tp, follower in asked.items():
-            places[tp] = follower.asked = follower.place()
+        for tp, follower in due.items():
+            places[tp] = follower.requested_place = follower.place()
         response = await self._fetch(places)
         if response is None:
             return
         if not self._session.answered(response):
             raise for_code(response.error_code)
         self._failures = 0
-        await self._take(response, asked)
+        await self._take(response, due)
 
     def _hold_back(self, until: float) -> None:
         """More has come of throttled replicas than may; those in sync are never held back."""
@@ -185,15 +185,15 @@ class Fetcher:
         self._connection = 1 - self._connection
         self._session.restart()
 
-    async def _take(self, response: FetchResponse, asked: dict[TopicPartition, Follower]) -> None:
-        names: dict[UUID, str] = {f.partition.topic_id: tp.topic for tp, f in asked.items()}
+    async def _take(self, response: FetchResponse, requested: dict[TopicPartition, Follower]) -> None:
+        names: dict[UUID, str] = {f.partition.topic_id: tp.topic for tp, f in requested.items()}
         for topic in response.responses:
             for data in topic.partitions:
                 tp = TopicPartition(names.get(topic.topic_id, topic.topic), data.partition_index)
-                follower = asked.get(tp)
+                follower = requested.get(tp)
                 if follower is None or self._followers.get(tp) is not follower or not follower.is_current:
                     continue
-                if follower.place() != follower.asked:
+                if follower.place() != follower.requested_place:
                     continue  # it was cut meanwhile
                 try:
                     if data.records is not None and self._is_throttled(follower):
@@ -234,10 +234,10 @@ class Fetcher:
             timeout=self._options.timeout_ms / 1000,
             purpose=f"fetch-{self._number}-{self._connection}",
         )
-        found = response.topics[0].partitions[0]
-        if found.error_code:
-            raise for_code(found.error_code)
-        return found.offset
+        result = response.topics[0].partitions[0]
+        if result.error_code:
+            raise for_code(result.error_code)
+        return result.offset
 
     async def _back_off(self, error: KafkaError) -> None:
         """The leader was not reached, or cannot answer: try again later, and not in a hurry."""
@@ -289,8 +289,8 @@ class Fetchers:
         if self._places.get(tp) not in (None, key):
             self.leave(tp)
         fetcher = self._fetchers.get(key)
-        known = None if fetcher is None else fetcher.get(tp)
-        if known is not None and known.partition is partition and known.is_current:
+        follower = None if fetcher is None else fetcher.get(tp)
+        if follower is not None and follower.partition is partition and follower.is_current:
             return  # only its replicas have changed
         if fetcher is None:
             fetcher = self._fetchers[key] = Fetcher(

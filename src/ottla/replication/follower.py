@@ -38,7 +38,7 @@ class Next(Enum):
 class Follower:
     """One partition and its leader in one epoch."""
 
-    __slots__ = ("_failures", "_place", "asked", "awaits_image", "due", "epoch", "partition")
+    __slots__ = ("_failures", "_place", "awaits_image", "due", "epoch", "partition", "requested_place")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -46,7 +46,7 @@ class Follower:
         self.due = 0.0
         """When it may be fetched again."""
         self.awaits_image = False
-        self.asked: Place | None = None
+        self.requested_place: Place | None = None
         """What the request on its way asks for."""
         self._place: Place | None = None
         self._failures = 0
@@ -64,14 +64,14 @@ class Follower:
 
     def place(self) -> Place:
         """Where to go on."""
-        partition, log, known = self.partition, self.partition.log, self._place
+        partition, log, last = self.partition, self.partition.log, self._place
         if (
-            known is not None  # mostly nothing has come, and a broker follows very many
-            and known.offset == log.log_end_offset
-            and known.log_start == log.log_start_offset
-            and known.last_fetched_epoch == log.leader_epochs.latest
+            last is not None  # mostly nothing has come, and a broker follows very many
+            and last.offset == log.log_end_offset
+            and last.log_start == log.log_start_offset
+            and last.last_fetched_epoch == log.leader_epochs.latest
         ):
-            return known
+            return last
         self._place = Place(
             log.log_end_offset, self.epoch, partition.topic_id, log.leader_epochs.latest, log.log_start_offset
         )

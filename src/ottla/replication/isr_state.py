@@ -108,5 +108,5 @@ class LeaderState:
 
     def low_watermark(self, own_start: int, alive: Iterable[int]) -> int:
         """Where the log begins at the living replicas that still have the most."""
-        known = (self.replicas[i].log_start for i in alive if i in self.replicas)
-        return min((own_start, *known))
+        log_starts = (self.replicas[i].log_start for i in alive if i in self.replicas)
+        return min((own_start, *log_starts))

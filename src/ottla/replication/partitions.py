@@ -122,28 +122,28 @@ class Partitions:
 
     def led(self, tp: TopicPartition) -> Partition | None:
         """The partition if this broker leads it."""
-        found = self._partitions.get(tp)
-        return found if found is not None and found.leads else None
+        partition = self._partitions.get(tp)
+        return partition if partition is not None and partition.leads else None
 
     def leader(self, image: ClusterImage, tp: TopicPartition) -> Partition:
         """The partition, or the error that tells a client what is wrong."""
-        found = self._partitions.get(tp)
-        if found is not None:
-            if not found.leads and not found.failed:
+        partition = self._partitions.get(tp)
+        if partition is not None:
+            if not partition.leads and not partition.failed:
                 raise NotLeaderOrFollowerError
-            return found
-        known = image.partition(tp)
-        if known is None:
+            return partition
+        partition_image = image.partition(tp)
+        if partition_image is None:
             raise UnknownTopicOrPartitionError
-        if self.broker_id in known.replicas:
+        if self.broker_id in partition_image.replicas:
             raise KafkaStorageError(f"{tp} has no log on this broker")
         raise NotLeaderOrFollowerError
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
         """The partition as far as consumers may read it here, led or followed; else the error, as `leader` has it."""
-        found = self._partitions.get(tp)
-        if found is not None and found.image.leader != NO_LEADER:
-            return found
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.image.leader != NO_LEADER:
+            return partition
         return self.leader(image, tp)
 
     @property
@@ -181,16 +181,16 @@ class Partitions:
             if before.topics.get(name) is not topic:
                 self._take(topic)
         self._tell_unusable()
-        gone = before.brokers.keys() - after.brokers.keys()
-        if gone:
+        removed = before.brokers.keys() - after.brokers.keys()
+        if removed:
             for partition in self:
-                partition.leader_replica.on_brokers_removed(gone)
+                partition.leader_replica.on_brokers_removed(removed)
 
     def reconfigure(self, image: ClusterImage) -> None:
         """The broker's own defaults have changed: every log works by the new ones."""
         for topic in image.topics.values():
-            config = self._log_config(topic.options)
-            min_isr = self._min_insync_replicas(topic.options)
+            config = self._log_config(topic.configs)
+            min_isr = self._min_insync_replicas(topic.configs)
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get(TopicPartition(topic.name, index))
                 if partition is not None:
@@ -278,8 +278,8 @@ class Partitions:
                 self._forget(tp)
         if not mine:
             return
-        config = self._log_config(topic.options)
-        min_isr = self._min_insync_replicas(topic.options)
+        config = self._log_config(topic.configs)
+        min_isr = self._min_insync_replicas(topic.configs)
         for tp, image in mine:
             partition = self._partitions.get(tp)
             if partition is None:
@@ -287,7 +287,7 @@ class Partitions:
             if partition is not None:
                 partition.log.config = config
                 partition.min_insync_replicas = min_isr
-                self._throttle(partition, topic.options)
+                self._throttle(partition, topic.configs)
                 self._give_role(partition, image)
 
     def _throttle(self, partition: Partition, options: Mapping[str, str]) -> None:
@@ -300,14 +300,14 @@ class Partitions:
         self, tp: TopicPartition, image: PartitionImage, topic: TopicImage, config: LogConfig
     ) -> Partition | None:
         try:
-            found = self._open(tp, image, config, topic)
+            partition_log = self._open(tp, image, config, topic)
         except (KafkaStorageError, OSError) as error:
             log.error("%s: no log: %s", tp, error)
             self._unmade.append(tp)
             return None
         self._unusable.discard(tp)
         partition = self._partitions[tp] = Partition(
-            found,
+            partition_log,
             image,
             1,
             self._workers,
@@ -405,8 +405,8 @@ class Partitions:
         was_there = self.broker_id in image.isr and (image.leader_epoch, image.state_version) > (0, 0)
         if (was_there and not self._all_dirs) or not online:
             raise KafkaStorageError("it may lie in a data directory that is out of service")
-        wanted = self._places.pop(tp, None)
-        chosen = wanted if wanted in online else min(online, key=lambda d: len(d.logs))
+        preferred = self._places.pop(tp, None)
+        chosen = preferred if preferred in online else min(online, key=lambda d: len(d.logs))
         return chosen.create(tp, config, uuid_text(topic.id))
 
     def _set_aside_copies(self, tp: TopicPartition) -> None:

@@ -140,7 +140,7 @@ def test_moves_of_one_request_do_not_wait_for_each_other(tmp_path, monkeypatch):
             if tp.partition == 1:
                 raise InvalidReplicaAssignmentError
 
-        monkeypatch.setattr(client.context.controller.moves, "reassign", reassign)
+        monkeypatch.setattr(client.context.controller.reassignments, "reassign", reassign)
         topics = [
             ReassignableTopic(
                 name=name, partitions=[ReassignablePartition(partition_index=i, replicas=[1]) for i in indexes]
@@ -209,7 +209,7 @@ def test_credentials_are_set_described_and_removed(tmp_path):
 
     async def second(client: Asker) -> None:
         assert await described(client) == {"alice": [(SHA_256, 4096), (SHA_512, 8192)]}
-        kept = client.context.image.options["users/alice"]["SCRAM-SHA-256"]
+        kept = client.context.image.configs["users/alice"]["SCRAM-SHA-256"]
         parts = dict(part.split("=", 1) for part in kept.split(","))
         client_key = hmac.digest(b"salted", b"Client Key", "sha256")
         assert b64decode(parts["stored_key"]) == hashlib.sha256(client_key).digest()
@@ -267,12 +267,14 @@ def test_request_for_controller_during_election_waits_for_its_end(request_: Any,
     async def test(client: Asker) -> None:
         await create(client)
         controller = client.context.controller
-        term = controller.office
-        await controller.end()  # as when /controller was deleted: this broker stands again, or another one is elected
+        term = controller.term
+        await (
+            controller.end_term()
+        )  # as when /controller was deleted: this broker stands again, or another one is elected
         asked = asyncio.create_task(client.ask(request_, version))
         done, _ = await asyncio.wait([asked], timeout=0.05)
         assert not done
-        await controller.begin(term)
+        await controller.start_term(term)
         assert NOT_CONTROLLER not in _codes(await asked)
 
     with_broker(test, tmp_path)
@@ -282,7 +284,7 @@ def test_request_for_controller_without_an_elected_one_is_answered_in_time(tmp_p
     monkeypatch.setattr("ottla.broker.dispatch.ELECTION_SECONDS", 0.01)
 
     async def test(client: Asker) -> None:
-        await client.context.controller.end()
+        await client.context.controller.end_term()
         for request, version in BY_CONTROLLER:
             assert _codes(await client.ask(request, version)) >= {NOT_CONTROLLER}
 

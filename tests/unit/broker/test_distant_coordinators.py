@@ -90,7 +90,7 @@ async def move_away(client: Asker, topic: str = TRANSACTION_STATE) -> Coordinato
     object.__setattr__(context, "add_partitions", AddPartitions(other, 5.0))  # type: ignore[arg-type]
     image = context.image.topics[topic]
     moved = replace(image, partitions=tuple(replace(p, leader=OTHER, leader_epoch=9) for p in image.partitions))
-    await context.metadata_cache.change(lambda view: replace(view, topics={**view.topics, topic: moved}))
+    await context.metadata_cache.update(lambda view: replace(view, topics={**view.topics, topic: moved}))
     return other
 
 
@@ -319,7 +319,7 @@ def test_a_controller_that_is_not_reached_makes_clients_ask_again(
 def test_topics_are_changed_by_the_controller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(client: Asker) -> None:
         monkeypatch.setattr(type(client.context.controller), "is_active", False)
-        await client.context.metadata_cache.change(lambda image: replace(image, controller_id=7))
+        await client.context.metadata_cache.update(lambda image: replace(image, controller_id=7))
         code = NotControllerError.code
         wish = CreatableTopic(name="bad name!", num_partitions=1, replication_factor=99)
         for only_check in (False, True):

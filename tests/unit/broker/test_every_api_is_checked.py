@@ -247,7 +247,7 @@ def state(client: Asker) -> tuple[object, ...]:
     """What requests could change."""
     image, log = client.context.image, client.context.partitions.led(TopicPartition(THERE, 0))
     assert log is not None
-    return image.topics, image.options, image.features, log.log.log_start_offset, log.log.log_end_offset
+    return image.topics, image.configs, image.features, log.log.log_start_offset, log.log.log_end_offset
 
 
 def fill(kind: type[Request[Any]], version: int, about: About) -> Request[Any]:

@@ -18,7 +18,7 @@ from tests.unit.broker.test_transactions import T0, at_clock, begin
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry
 from ottla.clock import ManualClock
-from ottla.cluster.broker.metadata_updates import TOLD_SECONDS
+from ottla.cluster.broker.metadata_updates import INITIALIZATION_SECONDS
 from ottla.cluster.interbroker.membership_proof import CHALLENGE_BYTES, MECHANISM, MEMBER, PROOF, ProofVerifier, prove
 from ottla.errors import (
     IllegalSaslStateError,
@@ -190,11 +190,11 @@ def test_proof_at_a_broker_that_has_just_started_is_answered_at_once(tmp_path: P
     # it comes from the controller, whose UpdateMetadata the broker waits for
     async def test(client: Asker) -> None:
         client.join_cluster()
-        client.context.controller_requests._told.clear()
+        client.context.controller_requests._initialized.clear()
         wire: Any = Wire(client)
-        async with asyncio.timeout(TOLD_SECONDS / 2):
+        async with asyncio.timeout(INITIALIZATION_SECONDS / 2):
             assert await prove(wire, SECRET, 1)
-        client.context.controller_requests.knows()
+        client.context.controller_requests.mark_initialized()
 
     with_broker(test, tmp_path)
 

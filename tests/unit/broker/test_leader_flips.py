@@ -54,7 +54,7 @@ async def change(client: Asker, **state: object) -> None:
         image = replace(image, brokers=MappingProxyType({**image.brokers, OTHER: other}))
         return image.with_topics({"t": replace(topic, partitions=(p,))})
 
-    await client.context.metadata_cache.change(changed)
+    await client.context.metadata_cache.update(changed)
 
 
 async def write(client: Asker, sequence: int, timeout_ms: int = 10_000) -> int:

@@ -276,7 +276,7 @@ def test_a_marker_is_tried_again_as_soon_as_its_partition_has_another_leader(
         image = client.context.controller.image.topics["t"]
         led = replace(image.partitions[0], leader_epoch=image.partitions[0].leader_epoch + 1)
         after = replace(before, topics={**before.topics, "t": replace(image, partitions=(led, *image.partitions[1:]))})
-        await view.change(lambda _: after)
+        await view.update(lambda _: after)
         await settle(client)
         assert await read_committed(client, T0) == [b"a"]
 

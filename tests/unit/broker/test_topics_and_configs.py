@@ -177,7 +177,7 @@ def test_partitions_are_not_added_while_one_moves_or_with_another_number_of_repl
         assert (await client.ask(more(2, [0, 1]), 3)).results[0].error_code == 39
         known = client.context.image.topics["t"]
         moving = replace(known, partitions=(replace(known.partitions[0], adding=(1,)),))
-        await client.context.metadata_cache.change(lambda image: image.with_topics({"t": moving}))
+        await client.context.metadata_cache.update(lambda image: image.with_topics({"t": moving}))
         assert (await client.ask(more(2), 3)).results[0].error_code == 60
 
     with_broker(test, tmp_path)
@@ -207,7 +207,7 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
 
     async def second(client: Asker) -> None:
         found = client.context.image.topics["t"]
-        assert (found.id, len(found.partitions), found.options) == (ids[0], 3, {"retention.ms": "1000"})
+        assert (found.id, len(found.partitions), found.configs) == (ids[0], 3, {"retention.ms": "1000"})
         assert found.partitions[0].leader_epoch == 1
         assert len(client.context.partitions) == 3
 
@@ -322,7 +322,7 @@ def test_a_brokers_options_have_kafkas_types(tmp_path: Path) -> None:
 def test_create_topics_counts_a_broker_that_has_just_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Controller, "brokers_changed", lambda self: None)  # the notification is still on its way
+    monkeypatch.setattr(Controller, "on_brokers_changed", lambda self: None)  # the notification is still on its way
 
     async def test(client: Asker) -> None:
         store, other = client.node._store, replace(client.context.image.brokers[0], id=1)

@@ -10,20 +10,20 @@ from tests.unit.cluster.shared_tree import SharedTree
 from ottla.cluster.broker import config_store
 from ottla.cluster.broker.config_store import DynamicConfigStore
 from ottla.cluster.image.metadata_cache import MetadataCache
-from ottla.cluster.image.store_reader import make_persistent_nodes
+from ottla.cluster.image.store_reader import create_persistent_nodes
 
 
 def test_a_change_is_made_of_what_another_broker_has_set_a_moment_ago() -> None:
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         views = MetadataCache(), MetadataCache()
         one, two = (DynamicConfigStore(tree.session(), view) for view in views)  # none follows what the other tells
         await one.set(path, {"producer_byte_rate": "1"})
         async with two.changing(path):
-            await two.set(path, {**views[1].image.options[path], "consumer_byte_rate": "2"})
+            await two.set(path, {**views[1].image.configs[path], "consumer_byte_rate": "2"})
         async with one.changing(path):
-            assert views[0].image.options[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
+            assert views[0].image.configs[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
 
     asyncio.run(test())
 
@@ -33,11 +33,11 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
 ) -> None:
     async def test() -> None:
         tree, path = SharedTree(), "clients/app"
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         view, away = MetadataCache(), tree.session()
         await DynamicConfigStore(tree.session(), MetadataCache()).set(path, {"producer_byte_rate": "1"})
         await DynamicConfigStore(tree.session(), view).refresh([path, "clients/none", "topics/none"])
-        assert view.image.options == {path: {"producer_byte_rate": "1"}}
+        assert view.image.configs == {path: {"producer_byte_rate": "1"}}
         away.pause()
         monkeypatch.setattr(config_store, "REFRESH_SECONDS", 0.01)
         await DynamicConfigStore(away, view).refresh([path])
@@ -49,14 +49,14 @@ def test_what_another_broker_has_set_a_moment_ago_is_told_to_who_asks(
 def test_changes_of_one_broker_do_not_overtake_each_other() -> None:
     async def test() -> None:
         tree, path, view = SharedTree(), "clients/app", MetadataCache()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         options = DynamicConfigStore(tree.session(), view)
 
         async def add(name: str) -> None:
             async with options.changing(path):
-                await options.set(path, {**view.image.options.get(path, {}), name: "1"})
+                await options.set(path, {**view.image.configs.get(path, {}), name: "1"})
 
         await asyncio.gather(*(add(f"rate-{n}") for n in range(5)))
-        assert len(view.image.options[path]) == 5
+        assert len(view.image.configs[path]) == 5
 
     asyncio.run(test())

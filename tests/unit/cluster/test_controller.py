@@ -96,19 +96,19 @@ class Broker:
         await self.member.join()
 
     def state(self, tp: TopicPartition = T0) -> PartitionImage:
-        found = self.member.view.image.partition(tp)
+        found = self.member.metadata_cache.image.partition(tp)
         assert found is not None
         return found
 
     async def answer(self, request: Any) -> Any:
         """What the handlers do."""
-        following = self.member.following
+        requests = self.member.controller_requests
         try:
             if isinstance(request, LeaderAndIsrRequest):
-                await following.leader_and_isr(request)
+                await requests.leader_and_isr(request)
                 return LeaderAndIsrResponse(topics=[self.outcomes(topic) for topic in request.topic_states])
             if isinstance(request, UpdateMetadataRequest):
-                await following.update_metadata(request)
+                await requests.update_metadata(request)
                 return UpdateMetadataResponse()
         except KafkaError as error:
             return type(request).RESPONSE(error_code=code_of(error))
@@ -138,7 +138,7 @@ class Broker:
         async def tell(before: object, after: object) -> None:
             changed.set()
 
-        self.member.view.on_change(tell)
+        self.member.metadata_cache.on_change(tell)
         while not holds():
             await changed.wait()
             changed.clear()
@@ -189,7 +189,7 @@ def run(test: Callable[[Cluster], Awaitable[None]]) -> None:
 
 async def three(cluster: Cluster, **options: Any) -> tuple[Broker, Broker, Broker]:
     one, two, three = [await cluster.add(broker_id, **options) for broker_id in (1, 2, 3)]
-    await one.until(lambda: len(one.member.view.image.brokers) == 3)
+    await one.until(lambda: len(one.member.metadata_cache.image.brokers) == 3)
     return one, two, three
 
 
@@ -205,16 +205,16 @@ def test_a_broker_whose_number_another_has_taken_takes_part_in_nothing(monkeypat
             reasons.append(reason)
             told.set()
 
-        three_.member._on_expelled = expelled
+        three_.member._on_replaced = expelled
         three_.session.pause()
         three_.session.expire()
-        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        await one.until(lambda: 3 not in one.member.metadata_cache.image.brokers)
         other = await cluster.add(3)
         three_.session.resume()
         await told.wait()
         assert "/brokers/ids/3 belongs to another broker" in reasons[0]
         await three_.member.controlled_shutdown()  # does not give away what the other one leads
-        assert 3 not in one.member.view.image.leaving
+        assert 3 not in one.member.metadata_cache.image.shutting_down
         await cluster.kill(1)
         await cluster.kill(2)
         await other.until(lambda: other.controller.is_active)
@@ -228,7 +228,7 @@ def test_the_first_broker_is_the_controller_and_the_others_refuse_to_be() -> Non
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         assert [b.controller.is_active for b in (one, two, three_)] == [True, False, False]
-        assert two.member.view.image.controller_id == 1
+        assert two.member.metadata_cache.image.controller_id == 1
         with pytest.raises(NotControllerError):
             await two.controller.topics.create("t", [[1, 2]], {})
 
@@ -240,8 +240,8 @@ def test_a_topic_is_known_everywhere_when_it_is_created() -> None:
         one, *others = await three(cluster)
         created = await one.controller.topics.create("t", [[1, 2, 3], [2, 3, 1]], {"retention.ms": "1000"})
         for broker in others:
-            topic = broker.member.view.image.topics["t"]
-            assert (topic.id, topic.options) == (created.id, {"retention.ms": "1000"})
+            topic = broker.member.metadata_cache.image.topics["t"]
+            assert (topic.id, topic.configs) == (created.id, {"retention.ms": "1000"})
             assert topic.partitions == created.partitions
 
     run(test)
@@ -281,11 +281,11 @@ def test_a_controller_that_was_paused_changes_nothing_any_more() -> None:
         late = asyncio.ensure_future(one.controller.topics.create("late", [[1]], {}))
         await asyncio.sleep(0)
         one.session.expire()
-        await two.until(lambda: two.member.view.image.controller_id != 1)
+        await two.until(lambda: two.member.metadata_cache.image.controller_id != 1)
         one.session.resume()
         with pytest.raises(NotControllerError):
             await late
-        await one.until(lambda: one.member.view.image.controller_id != 1)
+        await one.until(lambda: one.member.metadata_cache.image.controller_id != 1)
         assert cluster.tree.get("/brokers/topics/late") is None
 
     run(test)
@@ -313,14 +313,16 @@ def test_a_controller_that_was_replaced_shows_nothing_older_than_the_next_one_ha
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3, 1]], {})
         answer = LostAnswer(one.session)
-        late = asyncio.ensure_future(one.controller.proposals.alter_partition(2, T0, one.state(), (2, 3)))
+        late = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 3)))
         await answer.written.wait()
         one.session.expire()
         one.session.resume()
-        await two.until(lambda: two.member.view.image.controller_id != 1)
-        await two.until(lambda: 1 in two.member.view.image.brokers)
-        await cluster.brokers[two.member.view.image.controller_id].controller.elect(Reason.UNCLEAN)
-        await cluster.brokers[two.member.view.image.controller_id].controller.moves.reassign(T0, [3, 1, 2])
+        await two.until(lambda: two.member.metadata_cache.image.controller_id != 1)
+        await two.until(lambda: 1 in two.member.metadata_cache.image.brokers)
+        await cluster.brokers[two.member.metadata_cache.image.controller_id].controller.elect(Reason.UNCLEAN)
+        await cluster.brokers[two.member.metadata_cache.image.controller_id].controller.reassignments.reassign(
+            T0, [3, 1, 2]
+        )
         newest = two.state()
         await one.until(lambda: one.state() == newest)
         answer.go.set()
@@ -338,12 +340,12 @@ def test_a_write_whose_answer_nobody_waited_for_counts_all_the_same() -> None:
         await one.controller.topics.create("t", [[2, 3, 1]], {})
         before = one.state()
         answer = LostAnswer(one.session)
-        asking = asyncio.ensure_future(one.controller.proposals.alter_partition(2, T0, before, (2, 3)))
+        asking = asyncio.ensure_future(one.controller.isr_updates.alter_partition(2, T0, before, (2, 3)))
         await answer.written.wait()
         asking.cancel()  # the leader's connection has gone
         await asyncio.wait([asking])
         assert one.state() == before
-        state = await one.controller.proposals.alter_partition(2, T0, before, (2, 3))
+        state = await one.controller.isr_updates.alter_partition(2, T0, before, (2, 3))
         assert state.state_version == before.state_version + 1
         await two.until(lambda: two.state().isr == (2, 3))
 
@@ -356,7 +358,7 @@ def test_a_term_that_cannot_begin_does_not_keep_the_others_from_office() -> None
         children = one.session.children
 
         async def fail_once(path: str, watch: Any = None) -> list[str]:
-            if path == znodes.BROKER_IDS and one.member.view.image.brokers:
+            if path == znodes.BROKER_IDS and one.member.metadata_cache.image.brokers:
                 one.session.children = children  # type: ignore[method-assign]
                 raise MetadataStoreTimeoutError
             return await children(path, watch)
@@ -387,8 +389,8 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it() -> None:
         for name, allowed in (("t", "false"), ("u", "true")):
             await one.controller.topics.create(name, [[2, 1]], {"unclean.leader.election.enable": allowed})
             tp = TopicPartition(name, 0)
-            await two.until(lambda tp=tp: two.member.view.image.partition(tp) is not None)
-            await one.controller.proposals.alter_partition(2, tp, one.state(tp), (2,))
+            await two.until(lambda tp=tp: two.member.metadata_cache.image.partition(tp) is not None)
+            await one.controller.isr_updates.alter_partition(2, tp, one.state(tp), (2,))
         await cluster.kill(2)
         u0 = TopicPartition("u", 0)
         await one.until(lambda: one.state(u0).leader == 1)
@@ -404,20 +406,20 @@ def test_a_leader_changes_its_isr_and_is_refused_when_it_knows_less() -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1, 3]], {})
         old = two.state()
-        now = await one.controller.proposals.alter_partition(2, T0, old, (2, 1))
+        now = await one.controller.isr_updates.alter_partition(2, T0, old, (2, 1))
         assert (now.isr, now.leader_epoch, now.state_version) == ((2, 1), 0, 1)
         await two.until(lambda: two.state().isr == (2, 1))
         with pytest.raises(InvalidUpdateVersionError):
-            await one.controller.proposals.alter_partition(2, T0, old, (2, 3))
+            await one.controller.isr_updates.alter_partition(2, T0, old, (2, 3))
         await one.controller.elect(Reason.SHUTDOWN, [])
         await cluster.kill(3)
-        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        await one.until(lambda: 3 not in one.member.metadata_cache.image.brokers)
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 1, 3))
+            await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 1, 3))
         await cluster.kill(2)
         await one.until(lambda: one.state().leader == 1)
         with pytest.raises(KafkaError):
-            await one.controller.proposals.alter_partition(1, T0, old, (1,))
+            await one.controller.isr_updates.alter_partition(1, T0, old, (1,))
 
     run(test)
 
@@ -426,12 +428,15 @@ def test_a_broker_that_is_about_to_stop_leads_nothing_and_cannot_come_back_in_sy
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1], [1, 2]], {})
-        epoch = one.member.view.image.brokers[2].epoch
+        epoch = one.member.metadata_cache.image.brokers[2].epoch
         assert await one.controller.controlled_shutdown(2, epoch) == []
-        assert [(p.leader, p.isr) for p in two.member.view.image.topics["t"].partitions] == [(1, (1,)), (1, (1,))]
+        assert [(p.leader, p.isr) for p in two.member.metadata_cache.image.topics["t"].partitions] == [
+            (1, (1,)),
+            (1, (1,)),
+        ]
         assert two.stopped == [T0, TopicPartition("t", 1)]
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))
+            await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2))
 
     run(test)
 
@@ -455,14 +460,14 @@ def test_a_deleted_topic_is_gone_when_every_replica_is() -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2, 3]], {})
         await cluster.kill(3)
-        await one.until(lambda: 3 not in one.member.view.image.brokers)
+        await one.until(lambda: 3 not in one.member.metadata_cache.image.brokers)
         await one.controller.topics.delete("t")
-        await two.until(lambda: "t" not in two.member.view.image.topics)
+        await two.until(lambda: "t" not in two.member.metadata_cache.image.topics)
         assert one.deleted == two.deleted == [T0]
         with pytest.raises(TopicAlreadyExistsError):
             await one.controller.topics.create("t", [[1]], {})
         back = await cluster.add(3)
-        await one.until(lambda: not one.member.view.image.deleting)
+        await one.until(lambda: not one.member.metadata_cache.image.deleting)
         assert back.deleted == [T0]
         assert cluster.tree.children("/brokers/topics") == cluster.tree.children("/admin/delete_topics") == []
 
@@ -475,14 +480,14 @@ def test_a_deletion_that_the_controller_did_not_live_to_see_is_finished_by_the_n
         await one.controller.topics.create("t", [[2, 3]], {})
         three_.reachable = False
         deletion = asyncio.ensure_future(one.controller.topics.delete("t"))
-        await two.until(lambda: "t" not in two.member.view.image.topics)
+        await two.until(lambda: "t" not in two.member.metadata_cache.image.topics)
         await cluster.kill(1)
         deletion.cancel()
         three_.reachable = True
-        await two.until(lambda: two.member.view.image.controller_id != 1)
-        await three_.until(lambda: "t" not in three_.member.view.image.topics)
+        await two.until(lambda: two.member.metadata_cache.image.controller_id != 1)
+        await three_.until(lambda: "t" not in three_.member.metadata_cache.image.topics)
         active = two if two.controller.is_active else three_
-        await active.until(lambda: not active.member.view.image.deleting)
+        await active.until(lambda: not active.member.metadata_cache.image.deleting)
         assert T0 in three_.deleted
         assert cluster.tree.children("/brokers/topics") == []
 
@@ -493,14 +498,14 @@ def test_a_partition_moves_when_the_new_replicas_are_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
-        await one.controller.moves.reassign(T0, [3, 2])
+        await one.controller.reassignments.reassign(T0, [3, 2])
         moving = one.state()
         assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
         assert three_.state() == moving
         node = cluster.tree.get("/brokers/topics/t")
         assert node is not None
         assert znodes.topic_layout("t", node.value).adding == {0: (3,)}
-        await one.controller.proposals.alter_partition(1, T0, moving, (1, 2, 3))
+        await one.controller.isr_updates.alter_partition(1, T0, moving, (1, 2, 3))
         await three_.until(lambda: three_.state().leader == 3)
         moved = one.state()
         assert (moved.replicas, moved.isr, moved.adding, moved.removing) == ((3, 2), (2, 3), (), ())
@@ -514,11 +519,11 @@ def test_a_move_is_taken_back() -> None:
         one, _, three_ = await three(cluster)
         await one.controller.topics.create("t", [[1, 2]], {})
         with pytest.raises(NoReassignmentInProgressError):
-            await one.controller.moves.reassign(T0, None)
+            await one.controller.reassignments.reassign(T0, None)
         with pytest.raises(InvalidReplicaAssignmentError):
-            await one.controller.moves.reassign(T0, [9])
-        await one.controller.moves.reassign(T0, [2, 3])
-        await one.controller.moves.reassign(T0, None)
+            await one.controller.reassignments.reassign(T0, [9])
+        await one.controller.reassignments.reassign(T0, [2, 3])
+        await one.controller.reassignments.reassign(T0, None)
         assert one.state().replicas == (2, 1)
         assert three_.deleted == [T0]
 
@@ -529,14 +534,14 @@ def test_a_move_is_not_taken_back_to_where_nobody_could_lead() -> None:
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await cluster.add(4)
-        await one.until(lambda: 4 in one.member.view.image.brokers)
+        await one.until(lambda: 4 in one.member.metadata_cache.image.brokers)
         await one.controller.topics.create("t", [[2, 1]], {})
-        await one.controller.moves.reassign(T0, [3, 4])
-        await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 3))
+        await one.controller.reassignments.reassign(T0, [3, 4])
+        await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 3))
         await cluster.kill(2)
         await one.until(lambda: one.state().leader == 3)
         with pytest.raises(InvalidReplicaAssignmentError, match="in sync"):
-            await one.controller.moves.reassign(T0, None)
+            await one.controller.reassignments.reassign(T0, None)
         assert one.state().adding == (3, 4)
 
     run(test)
@@ -546,16 +551,16 @@ def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
         await cluster.add(4)
-        await one.until(lambda: 4 in one.member.view.image.brokers)
+        await one.until(lambda: 4 in one.member.metadata_cache.image.brokers)
         await one.controller.topics.create("t", [[2, 1]], {})
-        await one.controller.moves.reassign(T0, [3])
-        await one.controller.proposals.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
-        await one.controller.moves.reassign(T0, [2, 4])
-        await one.controller.proposals.alter_partition(3, T0, one.state(), (3, 2))
+        await one.controller.reassignments.reassign(T0, [3])
+        await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2, 1, 3))  # which ends the move
+        await one.controller.reassignments.reassign(T0, [2, 4])
+        await one.controller.isr_updates.alter_partition(3, T0, one.state(), (3, 2))
         await cluster.kill(3)
         await one.until(lambda: one.state().leader == 2)
         with pytest.raises(InvalidReplicaAssignmentError, match="in sync"):
-            await one.controller.moves.reassign(T0, [1, 4])
+            await one.controller.reassignments.reassign(T0, [1, 4])
         assert one.state().leader == 2
         assert 2 in one.state().replicas
 
@@ -564,7 +569,7 @@ def test_a_move_that_goes_elsewhere_does_not_delete_the_last_in_sync() -> None:
 
 def test_a_leader_that_a_move_leaves_behind_is_followed_by_one_in_sync() -> None:
     moving = PartitionImage(3, 1, (3, 4, 1, 2), (3, 2), adding=(3, 4), removing=(1, 2))
-    after = reassignment_rules.begun(moving, (4, 1), Candidates({1, 2, 3, 4}))
+    after = reassignment_rules.start(moving, (4, 1), Candidates({1, 2, 3, 4}))
     assert after is not None
     assert (after.leader, after.replicas, after.isr, after.leader_epoch) == (2, (4, 1, 2), (2,), 2)
 
@@ -614,19 +619,19 @@ def test_a_move_written_by_hand_is_left_alone_once_it_ended_was_taken_back_or_go
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(4)]
         await cluster.tree.session().multi([Create(REASSIGN, znodes.request_value(wanted))])
         ends, taken_back, elsewhere, goes_on = (TopicPartition("t", p) for p in range(4))
-        await one.until(lambda: all(reassignment_rules.is_moving(one.state(TopicPartition("t", p))) for p in range(4)))
-        await one.controller.moves.reassign(taken_back, None)
-        await one.controller.moves.reassign(elsewhere, [3, 2])
-        await one.controller.proposals.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
-        await one.controller.proposals.alter_partition(1, ends, one.state(ends), (1, 2, 3))
+        await one.until(lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(4)))
+        await one.controller.reassignments.reassign(taken_back, None)
+        await one.controller.reassignments.reassign(elsewhere, [3, 2])
+        await one.controller.isr_updates.alter_partition(1, elsewhere, one.state(elsewhere), (1, 2, 3))
+        await one.controller.isr_updates.alter_partition(1, ends, one.state(ends), (1, 2, 3))
         await until(lambda: asked(cluster) == [3])
-        await one.controller.moves.reassign(ends, [1, 2])
+        await one.controller.reassignments.reassign(ends, [1, 2])
         for _ in range(100):  # nothing more is to come of the request
             await asyncio.sleep(0)
         assert one.state(taken_back).replicas == (1, 2)
         assert one.state(elsewhere).replicas == (3, 2)
         assert reassignment_rules.target_of(one.state(ends)) == (1, 2)
-        await one.controller.proposals.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
+        await one.controller.isr_updates.alter_partition(1, goes_on, one.state(goes_on), (1, 2, 3))
         await until(lambda: asked(cluster) is None)
         assert one.state(goes_on).replicas == (1, 3)
 
@@ -640,13 +645,13 @@ def test_what_the_admin_api_says_of_a_move_counts_for_the_next_controller_too() 
         wanted = [{"topic": "t", "partition": p, "replicas": [1, 3]} for p in range(2)]
         request = znodes.request_value(wanted)
         await cluster.tree.session().multi([Create(REASSIGN, request)])
-        await one.until(lambda: all(reassignment_rules.is_moving(one.state(TopicPartition("t", p))) for p in range(2)))
-        await one.member._changes.close()  # the broker dies before it looks again
-        await one.controller.moves.reassign(T0, None)
+        await one.until(lambda: all(reassignment_rules.is_reassigning(one.state(TopicPartition("t", p))) for p in range(2)))
+        await one.member._znode_handlers.close()  # the broker dies before it looks again
+        await one.controller.reassignments.reassign(T0, None)
         assert asked(cluster) == [1]
-        await one.controller.moves.reassign(TopicPartition("t", 1), [3, 2])
+        await one.controller.reassignments.reassign(TopicPartition("t", 1), [3, 2])
         assert asked(cluster) is None
-        await one.controller.moves.carry_out(T0, wanted[0], request)  # which was read before
+        await one.controller.reassignments.apply_request(T0, wanted[0], request)  # which was read before
         assert one.state().replicas == (1, 2)
 
     run(test)
@@ -674,12 +679,12 @@ def test_a_partition_moves_although_one_of_its_replicas_that_stay_is_away() -> N
         await one.controller.topics.create("t", [[1, 2]], {})
         await cluster.kill(2)
         await one.until(lambda: one.state().isr == (1,))
-        await one.controller.moves.reassign(T0, [3, 2])
-        await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 3))
-        assert reassignment_rules.is_moving(one.state())
+        await one.controller.reassignments.reassign(T0, [3, 2])
+        await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 3))
+        assert reassignment_rules.is_reassigning(one.state())
         await cluster.add(2)
-        await one.until(lambda: 2 in one.member.view.image.brokers)
-        await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2, 3))
+        await one.until(lambda: 2 in one.member.metadata_cache.image.brokers)
+        await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2, 3))
         assert (one.state().replicas, one.state().leader) == ((3, 2), 3)
 
     run(test)
@@ -693,12 +698,12 @@ def test_a_broker_whose_session_was_lost_is_told_everything_anew() -> None:
         two.session.pause()
         two.reachable = False
         two.session.expire()
-        await one.until(lambda: 2 not in one.member.view.image.brokers)
+        await one.until(lambda: 2 not in one.member.metadata_cache.image.brokers)
         await one.controller.topics.create("v", [[1]], {})
         two.reachable = True
         two.session.resume()
-        await two.until(lambda: "v" in two.member.view.image.topics)
-        assert two.member.view.image.topics.keys() == {"t", "u", "v"}
+        await two.until(lambda: "v" in two.member.metadata_cache.image.topics)
+        assert two.member.metadata_cache.image.topics.keys() == {"t", "u", "v"}
         assert two.state().isr == (1,)
 
     run(test)
@@ -711,7 +716,7 @@ def test_what_an_earlier_controller_says_is_refused() -> None:
         request = UpdateMetadataRequest(controller_id=9, controller_epoch=0, topic_states=[], live_brokers=[])
         answer = await two.answer(request)
         assert answer.error_code == 11
-        assert two.member.view.image.controller_id == 1
+        assert two.member.metadata_cache.image.controller_id == 1
 
     run(test)
 
@@ -739,15 +744,15 @@ def test_what_waits_for_the_registry_is_not_overtaken_and_not_taken_from_who_was
         await asyncio.sleep(0.01)
         two.session.resume()
         await asyncio.gather(first, second)
-        assert not two.member.view.image.topics
+        assert not two.member.metadata_cache.image.topics
         two.session.pause()
         late = asyncio.ensure_future(two.answer(everything(1, "late")))
         await asyncio.sleep(0.01)
         await two.answer(LeaderAndIsrRequest(controller_id=3, controller_epoch=2, topic_states=[], live_leaders=[]))
         two.session.resume()
         assert (await late).error_code == 11
-        assert not two.member.view.image.topics
-        assert two.member.view.image.controller_id == 3
+        assert not two.member.metadata_cache.image.topics
+        assert two.member.metadata_cache.image.controller_id == 3
 
     run(test)
 
@@ -770,7 +775,7 @@ def test_duties_of_another_topic_of_the_same_name_are_left_alone() -> None:
 def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_slow() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)
-        epoch = one.member.view.image.brokers[2].epoch
+        epoch = one.member.metadata_cache.image.brokers[2].epoch
         await two.answer(everything(1))
         get = two.session.get
 
@@ -783,7 +788,7 @@ def test_a_broker_registers_again_although_it_was_told_dead_and_the_registry_is_
         two.session.get = fail_once  # type: ignore[method-assign]
         two.session.expire()
         two.session.resume()
-        await one.until(lambda: 2 in (known := one.member.view.image.brokers) and known[2].epoch > epoch)
+        await one.until(lambda: 2 in (known := one.member.metadata_cache.image.brokers) and known[2].epoch > epoch)
 
     run(test)
 
@@ -810,11 +815,11 @@ def test_a_replica_that_has_registered_anew_since_it_fetched_does_not_come_in_sy
     async def test(cluster: Cluster) -> None:
         one, _, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 3]], {})
-        alone = await one.controller.proposals.alter_partition(2, T0, one.state(), (2,))
-        epoch = one.member.view.image.brokers[3].epoch
+        alone = await one.controller.isr_updates.alter_partition(2, T0, one.state(), (2,))
+        epoch = one.member.metadata_cache.image.brokers[3].epoch
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.proposals.alter_partition(2, T0, alone, (2, 3), {3: epoch - 1})
-        grown = await one.controller.proposals.alter_partition(2, T0, alone, (2, 3), {3: epoch})
+            await one.controller.isr_updates.alter_partition(2, T0, alone, (2, 3), {3: epoch - 1})
+        grown = await one.controller.isr_updates.alter_partition(2, T0, alone, (2, 3), {3: epoch})
         assert grown.isr == (2, 3)
 
     run(test)
@@ -827,7 +832,7 @@ def test_a_leader_that_was_replaced_cannot_change_the_isr() -> None:
         old = two.state()
         await one.controller.controlled_shutdown(2, -1)
         with pytest.raises(FencedLeaderEpochError):
-            await one.controller.proposals.alter_partition(2, T0, old, (2,))
+            await one.controller.isr_updates.alter_partition(2, T0, old, (2,))
 
     run(test)
 
@@ -865,7 +870,7 @@ def test_a_disk_that_fails_while_the_registry_is_away_is_told_when_it_is_back(
             await write(operations)
 
         monkeypatch.setattr(own.session, "multi", away)
-        await own.member.disk_failed([T0])
+        await own.member.report_offline_replicas([T0])
         await brokers[1].until(lambda: brokers[1].state().leader == 3)
         monkeypatch.undo()
 
@@ -877,16 +882,16 @@ def test_a_replica_whose_disk_has_failed_neither_leads_nor_is_in_sync_until_its_
         one, two, _ = await three(cluster)
         await one.controller.topics.create("t", [[2, 1], [2, 1]], {})
         two.broken = {T0}
-        await two.member.disk_failed([T0])
+        await two.member.report_offline_replicas([T0])
         await two.until(lambda: two.state().leader == 1)
         assert (one.state().isr, one.state(TopicPartition("t", 1)).leader) == ((1,), 2)
         assert cluster.tree.children("/log_dir_event_notification") == []
         with pytest.raises(IneligibleReplicaError):
-            await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))
+            await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2))
         await cluster.kill(2)
         await cluster.add(2)
-        await one.until(lambda: 2 in one.member.view.image.brokers)
-        assert (await one.controller.proposals.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
+        await one.until(lambda: 2 in one.member.metadata_cache.image.brokers)
+        assert (await one.controller.isr_updates.alter_partition(1, T0, one.state(), (1, 2))).isr == (1, 2)
 
     run(test)
 

@@ -150,7 +150,7 @@ def test_a_node_with_its_metadata_is_taken_over_under_its_own_id(tmp_path):
     async def test(client: Asker) -> None:
         assert client.node.broker_id == 3
         found = topic(client, "a")
-        assert (found.id, found.options, len(found.partitions)) == (A, {"retention.ms": "7000"}, 2)
+        assert (found.id, found.configs, len(found.partitions)) == (A, {"retention.ms": "7000"}, 2)
         assert [p.leader_epoch for p in found.partitions] == [5, 7]
         assert client.context.config.log_retention_ms == 5
         assert await client.context.producer_ids.next_id() == 5000
@@ -203,9 +203,9 @@ def test_a_rule_that_forbids_is_never_left_out(tmp_path: Path) -> None:
 def test_logs_without_metadata_tell_their_topics(tmp_path):
     async def test(client: Asker) -> None:
         found = topic(client, "a")
-        assert (found.id, len(found.partitions), found.options) == (A, 3, {})
+        assert (found.id, len(found.partitions), found.configs) == (A, 3, {})
         assert found.partitions[0].leader_epoch == 8
-        assert topic(client, "__consumer_offsets").options["cleanup.policy"] == "compact"
+        assert topic(client, "__consumer_offsets").configs["cleanup.policy"] == "compact"
         assert client.context.partitions.get(TopicPartition("a", 2)) is not None
 
     log_directories(tmp_path, "a-0", "a-2")

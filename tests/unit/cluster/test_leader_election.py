@@ -62,31 +62,31 @@ def test_every_reason_has_a_rule() -> None:
 def test_a_move_goes_through_both_places_and_can_change_its_mind() -> None:
     p = partition(1, (1, 2), (1, 2))
     who = Candidates({1, 2, 3, 4})
-    moving = reassignment_rules.begun(p, (3, 2), who)
+    moving = reassignment_rules.start(p, (3, 2), who)
     assert moving is not None
     assert (moving.replicas, moving.adding, moving.removing) == ((3, 2, 1), (3,), (1,))
     assert reassignment_rules.target_of(moving) == (3, 2)
     assert reassignment_rules.origin_of(moving) == (2, 1)
-    elsewhere = reassignment_rules.begun(moving, (4, 2), who)
+    elsewhere = reassignment_rules.start(moving, (4, 2), who)
     assert elsewhere is not None
     assert (elsewhere.replicas, elsewhere.adding, elsewhere.removing) == ((4, 2, 1), (4,), (1,))
-    assert reassignment_rules.finished(moving, who) is None
-    back = reassignment_rules.cancelled(moving, who)
+    assert reassignment_rules.complete(moving, who) is None
+    back = reassignment_rules.cancel(moving, who)
     assert back is not None
     assert (back.replicas, back.adding, back.removing, back.leader) == ((2, 1), (), (), 1)
 
 
 def test_a_move_ends_when_its_target_is_in_sync_and_one_of_it_leads() -> None:
     moving = PartitionImage(1, 4, (3, 2, 1), (1, 2, 3), 0, (3,), (1,))
-    done = reassignment_rules.finished(moving, Candidates({1, 2, 3}))
+    done = reassignment_rules.complete(moving, Candidates({1, 2, 3}))
     assert done is not None
     assert (done.leader, done.replicas, done.isr, done.leader_epoch) == (3, (3, 2), (2, 3), 5)
-    assert reassignment_rules.finished(moving, Candidates({1, 2, 3}, {2, 3})) is None
+    assert reassignment_rules.complete(moving, Candidates({1, 2, 3}, {2, 3})) is None
 
 
 def test_the_same_place_in_another_order_is_a_move_that_ends_at_once() -> None:
     p = partition(1, (1, 2), (1, 2))
-    turned = reassignment_rules.begun(p, (2, 1), Candidates({1, 2}))
+    turned = reassignment_rules.start(p, (2, 1), Candidates({1, 2}))
     assert turned is not None
-    assert not reassignment_rules.is_moving(turned)
+    assert not reassignment_rules.is_reassigning(turned)
     assert turned.replicas == (2, 1)

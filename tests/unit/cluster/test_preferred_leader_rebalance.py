@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cluster.controller import preferred_leader_rebalance
 from ottla.cluster.controller.leader_election import Reason
-from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance, unbalanced
+from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance, imbalanced_partitions
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.model import TopicPartition
 
@@ -25,14 +25,14 @@ def image(*leaders: int, isr: tuple[int, ...] = (0, 1), alive: tuple[int, ...] =
 
 
 def test_a_broker_that_leads_too_few_of_its_partitions_gets_those_back_that_it_is_in_sync_for() -> None:
-    assert unbalanced(image(0, 1, 1), 10) == [TopicPartition("t", 1), TopicPartition("t", 2)]
-    assert unbalanced(image(*[0] * 9, 1), 10) == [], "a tenth is allowed"
-    assert unbalanced(image(1, isr=(1,)), 10) == []
-    assert unbalanced(image(1, alive=(1,)), 10) == []
+    assert imbalanced_partitions(image(0, 1, 1), 10) == [TopicPartition("t", 1), TopicPartition("t", 2)]
+    assert imbalanced_partitions(image(*[0] * 9, 1), 10) == [], "a tenth is allowed"
+    assert imbalanced_partitions(image(1, isr=(1,)), 10) == []
+    assert imbalanced_partitions(image(1, alive=(1,)), 10) == []
 
 
 def test_a_new_controller_looks_before_the_interval_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preferred_leader_rebalance, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(preferred_leader_rebalance, "INITIAL_DELAY_SECONDS", 0.0)
 
     class Controller:
         image = image(1)

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
-from ottla.cluster.broker.producer_ids import MAX_FOUND_ID, ProducerIds
-from ottla.cluster.image.store_reader import make_persistent_nodes
+from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
+from ottla.cluster.image.store_reader import create_persistent_nodes
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError, Node, Set, Watcher
 from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
@@ -17,7 +17,7 @@ from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 def test_brokers_never_hand_out_the_same_id() -> None:
     async def test() -> None:
         tree = SharedTree()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         brokers = [ProducerIds(tree.session(), broker_id) for broker_id in range(3)]
         asked = [broker.next_id() for _ in range(znodes.PRODUCER_ID_BLOCK_SIZE + 10) for broker in brokers]
         ids = await asyncio.gather(*asked)
@@ -29,7 +29,7 @@ def test_brokers_never_hand_out_the_same_id() -> None:
 def test_brokers_that_start_at_once_skip_what_each_has_met() -> None:
     async def test() -> None:
         tree = SharedTree()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         brokers = [ProducerIds(tree.session(), broker_id) for broker_id in range(3)]
         met = [5_000, 70_000, 300]
         await asyncio.gather(*[broker.skip_past(highest) for broker, highest in zip(brokers, met, strict=True)])
@@ -56,9 +56,9 @@ def test_while_the_registry_is_away_producers_are_told_to_ask_again() -> None:
 def test_id_in_a_log_that_cannot_have_been_allocated_does_not_advance_the_allocator() -> None:
     async def test() -> None:
         tree = SharedTree()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         ids = ProducerIds(tree.session(), 0)
-        for poisoned in (2**63 - 1, MAX_FOUND_ID):
+        for poisoned in (2**63 - 1, MAX_PLAUSIBLE_ID):
             await ids.skip_past(poisoned)
         assert await ids.next_id() == 0
 
@@ -68,7 +68,7 @@ def test_id_in_a_log_that_cannot_have_been_allocated_does_not_advance_the_alloca
 def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
     async def test() -> None:
         tree = SharedTree()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         value = znodes.producer_ids_value(0, 2**63 - 1)
         await tree.session().multi([Set(znodes.PRODUCER_ID_BLOCK, value)])
         with pytest.raises(UnknownServerError, match="used up"):
@@ -80,7 +80,7 @@ def test_block_that_would_exceed_the_range_is_not_allocated() -> None:
 def test_id_that_another_broker_has_allocated_is_known_and_others_are_not() -> None:
     async def test() -> None:
         tree = SharedTree()
-        await make_persistent_nodes(tree.session())
+        await create_persistent_nodes(tree.session())
         one, two = (ProducerIds(tree.session(), broker_id) for broker_id in range(2))
         given = await one.next_id()
         assert given >= two.end

@@ -38,7 +38,7 @@ def test_names_that_metrics_cannot_tell_apart_collide() -> None:
 
 
 def test_replicas_are_spread_evenly_and_never_doubled() -> None:
-    placed = replica_placement.place(30, 3, dict.fromkeys(range(5)))
+    placed = replica_placement.assign_replicas(30, 3, dict.fromkeys(range(5)))
     assert all(len(set(replicas)) == 3 for replicas in placed)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
     assert set(Counter(b for replicas in placed for b in replicas).values()) == {18}
@@ -46,24 +46,24 @@ def test_replicas_are_spread_evenly_and_never_doubled() -> None:
 
 def test_no_rack_holds_two_replicas_while_another_holds_none() -> None:
     racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
-    placed = replica_placement.place(36, 3, racks, first=1)
+    placed = replica_placement.assign_replicas(36, 3, racks, first=1)
     assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {6}
-    uneven = replica_placement.place(6, 4, racks)
+    uneven = replica_placement.assign_replicas(6, 4, racks)
     assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in uneven)
 
 
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(InvalidReplicationFactorError, match="1 broker"):
-        replica_placement.place(1, 2, {0: None})
+        replica_placement.assign_replicas(1, 2, {0: None})
     with pytest.raises(InvalidPartitionsError):
-        replica_placement.place(0, 1, {0: None})
+        replica_placement.assign_replicas(0, 1, {0: None})
 
 
 @pytest.mark.parametrize("wrong", [{1: [0]}, {0: []}, {0: [0, 0]}, {0: [7]}, {0: [0], 1: [0, 1]}])
 def test_wrong_assignments_are_refused(wrong: dict[int, list[int]]) -> None:
     with pytest.raises(InvalidReplicaAssignmentError):
-        replica_placement.given(wrong, [0, 1])
+        replica_placement.validate_assignment(wrong, [0, 1])
 
 
 def test_znodes_are_kafkas_json() -> None:
@@ -76,6 +76,10 @@ def test_znodes_are_kafkas_json() -> None:
 
 def test_assignment_of_more_partitions_than_a_topic_may_have_is_refused() -> None:
     with pytest.raises(InvalidPartitionsError):
-        replica_placement.given({index: [0] for index in range(replica_placement.MAX_PARTITIONS + 1)}, [0])
+        replica_placement.validate_assignment(
+            {index: [0] for index in range(replica_placement.MAX_PARTITIONS + 1)}, [0]
+        )
     with pytest.raises(InvalidPartitionsError):
-        replica_placement.given({replica_placement.MAX_PARTITIONS: [0]}, [0], first=replica_placement.MAX_PARTITIONS)
+        replica_placement.validate_assignment(
+            {replica_placement.MAX_PARTITIONS: [0]}, [0], first=replica_placement.MAX_PARTITIONS
+        )

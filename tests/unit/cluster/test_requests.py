@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.cluster.broker.metadata_updates import with_duties, with_metadata
+from ottla.cluster.broker.metadata_updates import with_leader_and_isr, with_metadata
 from ottla.cluster.controller import requests
 from ottla.cluster.controller.channels import VERSIONS
 from ottla.cluster.image import image_delta
@@ -66,7 +66,7 @@ def told(image: ClusterImage, before: ClusterImage | None, after: ClusterImage) 
     duties = requests.leader_and_isr(before, after, BROKERS[TOLD])
     metadata = requests.update_metadata(before, after, BROKERS[TOLD])
     if duties is not None:
-        image = with_duties(image, sent(duties))  # type: ignore[arg-type]
+        image = with_leader_and_isr(image, sent(duties))  # type: ignore[arg-type]
     if metadata is not None:
         image = with_metadata(image, sent(metadata), {}, {}, TOLD)  # type: ignore[arg-type]
     return image
@@ -93,7 +93,7 @@ def test_nothing_is_told_where_nothing_has_changed() -> None:
     image = changed(replace(ClusterImage("c", 1, 1), brokers=BROKERS), random.Random(1))
     for make in (requests.leader_and_isr, requests.update_metadata):
         assert make(image, image, BROKERS[TOLD]) is None
-    assert not image_delta.stopped(image, image, TOLD)
+    assert not image_delta.stopped_replicas(image, image, TOLD)
 
 
 def test_everything_told_anew_leaves_out_topics_that_are_gone() -> None:
@@ -115,5 +115,5 @@ def test_an_old_state_does_not_replace_a_newer_one() -> None:
     followed = told(told(ClusterImage("c"), None, second), second, second)
     late = requests.update_metadata(None, first, BROKERS[TOLD])
     assert late is not None
-    late.type = image_delta.CHANGES
+    late.type = image_delta.INCREMENTAL
     assert with_metadata(followed, late, {}, {}, TOLD).topics == second.topics

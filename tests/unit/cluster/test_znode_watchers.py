@@ -46,7 +46,7 @@ def follow(test: Callable[[MetadataStore, Controller, asyncio.Queue[None]], Awai
         async def tell(before: object, after: object) -> None:
             heard.put_nowait(None)
 
-        member.view.on_change(tell)
+        member.metadata_cache.on_change(tell)
         try:
             await test(store, member.controller, heard)
         finally:
@@ -81,7 +81,7 @@ def test_options_are_read_again_when_a_note_tells_of_them(note: bytes, tmp_path:
         told = Create("/config/changes/config_change_", b"nonsense", sequence=True)
         await store.multi([Create("/config/clients/app", value), told, told._replace(value=note)])
         await heard.get()
-        assert controller.image.options == {"clients/app": {"producer_byte_rate": "1000"}}
+        assert controller.image.configs == {"clients/app": {"producer_byte_rate": "1000"}}
 
     follow(test, tmp_path)
 
@@ -94,9 +94,9 @@ def test_a_note_of_0_8_is_the_name_of_a_topic_and_what_is_no_note_keeps_no_other
         await store.multi(
             [told, told._replace(value=b"3"), told._replace(value=b'"t"'), Set("/config/topics/t", value)]
         )
-        while not controller.image.topics["t"].options:
+        while not controller.image.topics["t"].configs:
             await heard.get()
-        assert controller.image.topics["t"].options == {"retention.ms": "5000", "cleanup.policy": "compact"}
+        assert controller.image.topics["t"].configs == {"retention.ms": "5000", "cleanup.policy": "compact"}
 
     follow(test, tmp_path)
 
@@ -157,7 +157,7 @@ def test_what_is_no_topic_is_left_out_of_a_start(tmp_path: Path) -> None:
         again = SqliteMetadataStore(tmp_path)
         again.open()
         second = await join(again)
-        assert list(second.view.image.topics) == ["good"]
+        assert list(second.metadata_cache.image.topics) == ["good"]
         await second.close()
         await again.close()
 
@@ -194,7 +194,7 @@ def test_what_is_no_option_is_left_out_of_a_start(tmp_path: Path) -> None:
         again = SqliteMetadataStore(tmp_path)
         again.open()
         second = await join(again)
-        assert (second.view.image.topics["t"].options, second.view.image.options) == ({}, {})
+        assert (second.metadata_cache.image.topics["t"].configs, second.metadata_cache.image.configs) == ({}, {})
         assert second.controller.is_active
         await second.close()
         await again.close()

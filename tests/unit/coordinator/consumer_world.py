@@ -53,7 +53,7 @@ class World:
         topics = {name: TopicImage(name, topic_id(name), (partition,) * size) for name, size in sizes.items()}
         names = {topic.id: name for name, topic in topics.items()}
         set_on = {path.replace("__", "/"): value for path, value in options.items()}
-        self.image = ClusterImage("c", topics=topics, names=names, options=set_on)
+        self.image = ClusterImage("c", topics=topics, names=names, configs=set_on)
 
     def take(self, result: CoordinatorResult) -> None:
         for record in result.records:

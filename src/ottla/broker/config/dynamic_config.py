@@ -33,7 +33,7 @@ class DynamicBrokerConfig:
 
     def follow(self, image: ClusterImage) -> bool:
         """Take over what is set on all brokers and on this one; tells whether anything is different now."""
-        own, for_all = (image.options.get(path, {}) for path in (self._own_path, self._path_for_all))
+        own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}
         self.for_all = {k: v for k, v in for_all.items() if k in DYNAMIC}
         try:
@@ -54,7 +54,7 @@ def connection_limits(config: BrokerConfig, image: ClusterImage) -> Limits:
     rates = {name: config.of_listener(name, "max.connection.creation.rate") for name in names}
     by_address = {
         None if address is None else addresses.canonical_or_same(address): float(options[CONNECTION_RATE])
-        for address, options in config_entities.of_type(image.options, config_entities.IPS).items()
+        for address, options in config_entities.of_type(image.configs, config_entities.IPS).items()
         if CONNECTION_RATE in options
     }
     return Limits(

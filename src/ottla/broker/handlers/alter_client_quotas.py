@@ -42,7 +42,7 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
         raise InvalidRequestError("a type stands twice in one entity")
     path = path_of(parts)
     async with context.broker.config_store.changing(path):
-        options = dict(context.broker.image.options.get(path, {}))
+        options = dict(context.broker.image.configs.get(path, {}))
         for op in entry.ops:
             _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
         if not validate_only:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.request_context import RequestContext
-from ottla.cluster.controller.alter_partition import Proposal
+from ottla.cluster.controller.alter_partition import AlterPartitionItem
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, UnknownTopicIdError, UnknownTopicOrPartitionError, code_of
 from ottla.model import TopicPartition
@@ -27,20 +27,20 @@ TOPIC_IDS_SINCE = 2
 async def handle(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Decide about each proposal."""
     proposals = list(_proposals(request, context))
-    states = await context.broker.controller.proposals.alter_partitions(
+    states = await context.broker.controller.isr_updates.alter_partitions(
         request.broker_id, request.broker_epoch, proposals
     )
     by_partition = {proposal.tp: state for proposal, state in zip(proposals, states, strict=True)}
     return AlterPartitionResponse(topics=[_topic(topic, by_partition, context) for topic in request.topics])
 
 
-def _proposals(request: AlterPartitionRequest, context: RequestContext) -> Iterator[Proposal]:
+def _proposals(request: AlterPartitionRequest, context: RequestContext) -> Iterator[AlterPartitionItem]:
     for topic in request.topics:
         name = _name(topic, context)
         for p in topic.partitions if name is not None else ():
             epochs = {member.broker_id: member.broker_epoch for member in p.new_isr_with_epochs}
             isr = tuple(epochs) or tuple(p.new_isr)
-            yield Proposal(
+            yield AlterPartitionItem(
                 TopicPartition(name or "", p.partition_index), p.leader_epoch, p.partition_epoch, isr, epochs
             )
 

@@ -50,7 +50,7 @@ async def _move(
     try:
         if not resizes and wish.replicas is not None:
             _check_size(context.broker.image.partition(tp), len(wish.replicas))
-        await context.broker.controller.moves.reassign(tp, wish.replicas)
+        await context.broker.controller.reassignments.reassign(tp, wish.replicas)
     except NotControllerError:
         raise
     except KafkaError as error:

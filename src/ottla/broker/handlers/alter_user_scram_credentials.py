@@ -59,7 +59,7 @@ async def _alter(user: str, changes: list[Change], context: RequestContext) -> N
         raise DuplicateResourceError(f"a credential of {user} is changed twice in one request")
     path = config_entities.entity(config_entities.USERS, user)
     async with context.broker.config_store.changing(path):
-        options = dict(context.broker.image.options.get(path, {}))
+        options = dict(context.broker.image.configs.get(path, {}))
         for change in changes:
             _apply(change, options)
         await context.broker.config_store.set(path, options)

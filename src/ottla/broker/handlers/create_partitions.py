@@ -63,11 +63,11 @@ def _plan(wish: CreatePartitionsTopic, context: RequestContext) -> list[tuple[in
         raise InvalidPartitionsError(
             f"Topic {wish.name} has {old} partition(s) already; {wish.count} is not more than that."
         )
-    if any(reassignment_rules.is_moving(p) for p in topic.partitions):
+    if any(reassignment_rules.is_reassigning(p) for p in topic.partitions):
         # on the way a partition has more replicas than its topic is to have
         raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{wish.name}'.")
     if wish.assignments is None:
-        return replica_placement.more_places([p.replicas for p in topic.partitions], wish.count, image.racks)
+        return replica_placement.assign_more_partitions([p.replicas for p in topic.partitions], wish.count, image.racks)
     if len(wish.assignments) != wish.count - old:
         raise InvalidReplicaAssignmentError(
             f"{wish.count - old} partition(s) are to be added, {len(wish.assignments)} are assigned"
@@ -78,4 +78,4 @@ def _plan(wish: CreatePartitionsTopic, context: RequestContext) -> list[tuple[in
         raise InvalidReplicaAssignmentError(
             f"Inconsistent replication factor between partitions: partition 0 has {replicas} replicas."
         )
-    return replica_placement.given(chosen, image.brokers, first=old)
+    return replica_placement.validate_assignment(chosen, image.brokers, first=old)

@@ -51,7 +51,7 @@ def _check(request: DescribeClientQuotasRequest, wanted: Mapping[str, ComponentD
 
 
 def _quotas(context: RequestContext) -> Iterator[tuple[Parts, dict[str, float]]]:
-    for path, options in sorted(context.broker.image.options.items()):
+    for path, options in sorted(context.broker.image.configs.items()):
         parts = parts_of(path)
         if parts is not None:
             keys = KEYS[IP if IP in parts else USER]

@@ -34,7 +34,7 @@ def handle(
 
 
 def _credentials(user: str, context: RequestContext) -> list[CredentialInfo]:
-    options = context.broker.image.options.get(config_entities.entity(config_entities.USERS, user), {})
+    options = context.broker.image.configs.get(config_entities.entity(config_entities.USERS, user), {})
     found = [
         CredentialInfo(mechanism=number, iterations=iterations_of(options[mechanism.name]))
         for number, mechanism in MECHANISMS.items()
@@ -47,5 +47,5 @@ def _credentials(user: str, context: RequestContext) -> list[CredentialInfo]:
 
 def _all_users(context: RequestContext) -> list[str]:
     names = {mechanism.name for mechanism in MECHANISMS.values()}
-    users = config_entities.of_type(context.broker.image.options, config_entities.USERS)
+    users = config_entities.of_type(context.broker.image.configs, config_entities.USERS)
     return sorted(user or "" for user, options in users.items() if names & options.keys())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
-from ottla.cluster.controller.reassignment_rules import is_moving
+from ottla.cluster.controller.reassignment_rules import is_reassigning
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -15,7 +15,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
     """Those that were asked for, as far as they move; the controller knows."""
-    context.broker.controller.office  # noqa: B018 - raises on brokers that may not know
+    context.broker.controller.term  # noqa: B018 - raises on brokers that may not know
     topics = context.broker.image.topics
     if request.topics is None:
         asked = {name: list(range(len(topic.partitions))) for name, topic in topics.items()}
@@ -38,5 +38,5 @@ def _moving(topic: TopicImage, indexes: list[int]) -> list[OngoingPartitionReass
             removing_replicas=list(p.removing),
         )
         for index, p in known
-        if is_moving(p)
+        if is_reassigning(p)
     ]

@@ -56,7 +56,7 @@ class Quotas:
         self._shares.clear()
         self.active = any(
             key in options
-            for path, options in image.options.items()
+            for path, options in image.configs.items()
             if path.startswith((config_entities.USERS, config_entities.CLIENTS))
             for key in USER_KEYS
         )
@@ -105,7 +105,7 @@ class Quotas:
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
         """Whose quota it is, and how much; the first that is set, in Kafka's order."""
         for path, owner in _precedence(user, client_id):
-            value = self._image.options.get(path, {}).get(key)
+            value = self._image.configs.get(path, {}).get(key)
             if value is not None:
                 return owner, float(value)
         return None

@@ -146,7 +146,7 @@ class ShareReader:
 
     def _options(self) -> GroupConfig:
         path = config_entities.entity(config_entities.GROUPS, self._group_id)
-        return GroupConfig(self._broker.image.options.get(path, {}))
+        return GroupConfig(self._broker.image.configs.get(path, {}))
 
     def _key(self, tip: TopicIdPartition) -> ShareKey:
         return ShareKey(self._group_id, tip.topic_id, tip.partition)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.cli.framework.output import ids
 from ottla.client.core.metadata import TopicInfo
-from ottla.cluster.controller.replica_placement import place
+from ottla.cluster.controller.replica_placement import assign_replicas
 from ottla.errors import ConfigurationError, InvalidReplicationFactorError
 from ottla.model import Node, TopicPartition
 
@@ -20,7 +20,7 @@ def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> di
     for topic in sorted(topics, key=lambda topic: topic.name):
         counts = [len(p.replicas) for p in topic.partitions]
         try:
-            placements = place(len(counts), max(counts), racks, first=len(assignment))
+            placements = assign_replicas(len(counts), max(counts), racks, first=len(assignment))
         except InvalidReplicationFactorError as error:
             raise InvalidReplicationFactorError(f"Topic {topic.name}: {error.message}") from None
         for partition, replicas, count in zip(topic.partitions, placements, counts, strict=True):

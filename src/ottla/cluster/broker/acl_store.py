@@ -72,7 +72,7 @@ class AclStore:
 
     async def start(self) -> None:
         """Create missing znodes, read all ACLs, and apply changes from now on."""
-        await store_reader.make_persistent_nodes(self._store, znodes.ACL_NODES)
+        await store_reader.create_persistent_nodes(self._store, znodes.ACL_NODES)
         await self._read_changes()
         self._changes.start()
 
@@ -186,7 +186,7 @@ class AclStore:
                 except (BadVersionError, NodeExistsError):
                     continue  # another broker was faster
                 except NoNodeError:  # likewise, or it is the first ACL of this resource type
-                    await store_reader.make_persistent_nodes(self._store, [path.rpartition("/")[0]])
+                    await store_reader.create_persistent_nodes(self._store, [path.rpartition("/")[0]])
                     continue
                 log.info("ACLs at %s: %d added, %d removed", path, len(after - before), len(before - after))
             self._apply(pattern, after)

@@ -50,7 +50,7 @@ class DynamicConfigStore:
         """Read the configs of everything but topics, and apply changes from now on."""
         await self._notifications.read(self._listener.notify, _skip)  # all configs are read below
         configs = await store_reader.read_configs(self._store)
-        await self._cache.change(lambda image: replace(image, options=configs))
+        await self._cache.update(lambda image: replace(image, configs=configs))
         self._listener.start()
 
     async def close(self) -> None:
@@ -104,17 +104,17 @@ class DynamicConfigStore:
         await self._apply_entity(entity, dict(options))
 
     async def _apply_entity(self, entity: str, options: Mapping[str, str]) -> None:
-        if self._cache.image.options.get(entity, {}) != options:
-            changed = {**self._cache.image.options, entity: options}
-            await self._cache.change(lambda image: replace(image, options={e: o for e, o in changed.items() if o}))
+        if self._cache.image.configs.get(entity, {}) != options:
+            changed = {**self._cache.image.configs, entity: options}
+            await self._cache.update(lambda image: replace(image, configs={e: o for e, o in changed.items() if o}))
 
     async def _apply_topic(self, name: str, options: Mapping[str, str]) -> None:
         def changed(topics: Mapping[str, TopicImage]) -> Mapping[str, TopicImage]:
-            return {**topics, name: replace(topics[name], options=options)}
+            return {**topics, name: replace(topics[name], configs=options)}
 
         topic = self._cache.image.topics.get(name)
-        if topic is not None and topic.options != options:
-            await self._cache.change(
+        if topic is not None and topic.configs != options:
+            await self._cache.update(
                 lambda image: image.with_topics(changed(image.topics)) if name in image.topics else image
             )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cluster.broker.config_store import DynamicConfigStore
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.broker.registration import Registration
-from ottla.cluster.controller.channels import ControllerChannels, Stop
+from ottla.cluster.controller.channels import ControllerChannels, StopReplica
 from ottla.cluster.controller.controller import Controller
 from ottla.cluster.controller.election import ControllerElection, ControllerTerm
 from ottla.cluster.controller.preferred_leader_rebalance import PreferredLeaderRebalance
@@ -50,15 +50,15 @@ class BrokerLifecycle:
         config: BrokerConfig,
         broker_id: int,
         *,
-        stop: Stop,
+        stop: StopReplica,
         unclean_allowed: Callable[[Mapping[str, str]], bool],
         offline_replicas: Callable[[], Collection[TopicPartition]] = tuple,
-        on_expelled: Callable[[str], None] | None = None,
+        on_replaced: Callable[[str], None] | None = None,
         secret: bytes | None = None,
     ) -> None:
         """`stop` stops or deletes a replica of this broker; `unclean_allowed` decides by a topic's configs.
 
-        `offline_replicas` returns the replicas on failed disks. `on_expelled` is called, with the reason, when another
+        `offline_replicas` returns the replicas on failed disks. `on_replaced` is called, with the reason, when another
         broker has registered with this broker's id. `secret`: of the cluster; None for a standalone broker.
         """
         self._store = store
@@ -66,26 +66,28 @@ class BrokerLifecycle:
         self._broker_id = broker_id
         self._stop = stop
         self._offline_replicas = offline_replicas
-        self._on_expelled = on_expelled
-        self._is_expelled = False
-        self.view = MetadataCache()
-        self.following = ControllerRequestHandler(store, self.view, broker_id)
-        self.options = DynamicConfigStore(store, self.view)
+        self._on_replaced = on_replaced
+        self._is_replaced = False
+        self.metadata_cache = MetadataCache()
+        self.controller_requests = ControllerRequestHandler(store, self.metadata_cache, broker_id)
+        self.config_store = DynamicConfigStore(store, self.metadata_cache)
         self.interbroker = InterBrokerClient(
             self._broker,
             config.inter_broker_listener_name,
             f"broker-{broker_id}",
-            _peer_sockets(config),
+            _socket_options(config),
             protocol=config.inter_broker_protocol,
-            login=_peer_login(config),
+            login=_login(config),
             secret=lambda: secret if _proves_membership(config) else None,
         )
-        self.controller = Controller(store, self.view, broker_id, self._channels, unclean_allowed)
+        self.controller = Controller(store, self.metadata_cache, broker_id, self._channels, unclean_allowed)
         session_ms = config.zookeeper_session_timeout_ms if config.zookeeper_connect is not None else 0
-        self._registration = Registration(store, self.view, session_ms)
-        self._contest = ControllerElection(store, self.view, broker_id, self._begin, self._end)
-        self._changes = ZNodeChangeHandlers(store, self.view, self.controller, delete_topics=config.delete_topic_enable)
-        self._balance = PreferredLeaderRebalance(
+        self._registration = Registration(store, self.metadata_cache, session_ms)
+        self._election = ControllerElection(store, self.metadata_cache, broker_id, self._start_term, self._end_term)
+        self._znode_handlers = ZNodeChangeHandlers(
+            store, self.metadata_cache, self.controller, delete_topics=config.delete_topic_enable
+        )
+        self._rebalance = PreferredLeaderRebalance(
             self.controller,
             config.leader_imbalance_check_interval_seconds,
             config.leader_imbalance_per_broker_percentage,
@@ -93,9 +95,9 @@ class BrokerLifecycle:
 
     async def prepare(self, cluster_id: str | None) -> None:
         """Read what the cluster has in common. `cluster_id`: the data directory's; StartupError where it is another."""
-        found = await agreed_cluster_id(self._store, cluster_id)
-        await self.view.change(lambda _: ClusterImage(found))
-        await self.options.start()
+        agreed_id = await agreed_cluster_id(self._store, cluster_id)
+        await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
+        await self.config_store.start()
 
     async def register(self, broker: BrokerImage) -> None:
         """Register the broker. StartupError if another one has its broker.id, or one of its addresses."""
@@ -104,7 +106,7 @@ class BrokerLifecycle:
 
     async def join(self) -> None:
         """Take part in controller elections; return when it is known which broker is the controller."""
-        await self._contest.start()
+        await self._election.start()
 
     async def _check_addresses(self, broker: BrokerImage) -> None:
         own = {(e.host, e.port): e for e in broker.endpoints}
@@ -126,101 +128,103 @@ class BrokerLifecycle:
             await self._registration.renew()
         except StartupError as error:
             log.critical("this broker is not part of the cluster any more: %s", error.message)
-            self._is_expelled = True
-            await self._contest.close()
-            if self._on_expelled is not None:
-                self._on_expelled(error.message)
+            self._is_replaced = True
+            await self._election.close()
+            if self._on_replaced is not None:
+                self._on_replaced(error.message)
 
     async def controlled_shutdown(self) -> None:
         """Have others lead what this broker leads, before it stops: `controlled.shutdown.enable` (KIP-49)."""
-        config, own = self._config, self.view.image.brokers.get(self._broker_id)
-        if not config.controlled_shutdown_enable or own is None or self._is_last(self.view.image):
+        config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
+        if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
             return
-        if self._is_expelled:
+        if self._is_replaced:
             return  # what has this number now is another broker
         for left in reversed(range(config.controlled_shutdown_max_retries + 1)):
             try:
-                remaining = await self._ask_to_hand_over(own)
+                remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
                 log.warning("the controller cannot take this broker's leaderships: %s", error)
             else:
                 if not remaining:
                     return
                 log.warning("nobody else can lead %d partitions", len(remaining))
-            if left and await self.view.until(self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000):
+            if left and await self.metadata_cache.wait_for(
+                self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000
+            ):
                 return
 
     def _is_last(self, image: ClusterImage) -> bool:
         """Whether all the others have gone, or as far as the controller knows are about to go."""
-        return image.brokers.keys() <= image.leaving | {self._broker_id}
+        return image.brokers.keys() <= image.shutting_down | {self._broker_id}
 
-    async def _ask_to_hand_over(self, own: BrokerImage) -> list[TopicPartition]:
+    async def _request_controlled_shutdown(self, own: BrokerImage) -> list[TopicPartition]:
         if self.controller.is_active:
             return await self.controller.controlled_shutdown(own.id, own.epoch)
         from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 
         request = ControlledShutdownRequest(broker_id=own.id, broker_epoch=own.epoch)
         timeout = self._config.request_timeout_ms / 1000
-        controller_id = self.view.image.controller_id
+        controller_id = self.metadata_cache.image.controller_id
         answer = await self.interbroker.send(controller_id, request, SHUTDOWN_VERSION, timeout=timeout, purpose=PURPOSE)
         if answer.error_code:
             raise for_code(answer.error_code)
         return [TopicPartition(p.topic_name, p.partition_index) for p in answer.remaining_partitions]
 
-    async def disk_failed(self, partitions: Collection[TopicPartition]) -> None:
+    async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
         """A disk of this broker has failed: have the controller find others to lead (KIP-112), now or later."""
         while True:
             try:
-                return await self._tell_of_disk(partitions)
+                return await self._report(partitions)
             except (MetadataStoreError, NotControllerError) as error:
                 log.warning("the controller cannot be told yet that a disk has failed: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _tell_of_disk(self, partitions: Collection[TopicPartition]) -> None:
+    async def _report(self, partitions: Collection[TopicPartition]) -> None:
         if self.controller.is_active:
-            await self.controller.replicas_failed(self._broker_id, partitions)
+            await self.controller.on_replicas_offline(self._broker_id, partitions)
         else:
             path, value = f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", znodes.log_dir_event(self._broker_id)
             await self._store.multi([Create(path, value, sequence=True)])
 
     async def close(self) -> None:
         """Be a member no more; the session's end, which comes after this, tells the others."""
-        await self._contest.close()
-        await self.options.close()
+        await self._election.close()
+        await self.config_store.close()
         self.interbroker.close()
 
     def _broker(self, broker_id: int) -> BrokerImage | None:
-        return self.view.image.brokers.get(broker_id)
+        return self.metadata_cache.image.brokers.get(broker_id)
 
     def _channels(self, controller: Controller) -> ControllerChannels:
         return ControllerChannels(
-            self.view,
+            self.metadata_cache,
             self.interbroker,
             self._broker_id,
             self._stop,
-            controller.topics.replicas_deleted,
-            controller.replicas_failed,
+            controller.topics.on_replicas_deleted,
+            controller.on_replicas_offline,
             self._config.request_timeout_ms,
-            controller.office.epoch,
+            controller.term.epoch,
         )
 
-    async def _begin(self, office: ControllerTerm) -> None:
-        await self.controller.begin(office)
+    async def _start_term(self, term: ControllerTerm) -> None:
+        await self.controller.start_term(term)
         offline = self._offline_replicas()
         if offline:
-            await self.controller.replicas_failed(self._broker_id, offline)  # a controller tells itself no duties
-        self.following.knows()
-        self._changes.start()
+            await self.controller.on_replicas_offline(self._broker_id, offline)  # a controller tells itself no duties
+        self.controller_requests.mark_initialized()
+        self._znode_handlers.start()
         if self._config.auto_leader_rebalance_enable:
-            self._balance.start()
+            self._rebalance.start()
 
-    async def _end(self) -> None:
-        self._balance.close()
-        await self._changes.close()
-        await self.controller.end()
+    async def _end_term(self) -> None:
+        self._rebalance.close()
+        await self._znode_handlers.close()
+        await self.controller.end_term()
 
 
-def _peer_sockets(config: BrokerConfig) -> SocketOptions | None:
+def _socket_options(config: BrokerConfig) -> SocketOptions | None:
     """How connections to other brokers are secured; a broker by itself makes none."""
     listener = config.inter_broker_listener
     if config.zookeeper_connect is None or listener is None or not config.inter_broker_protocol.endswith("SSL"):
@@ -235,33 +239,33 @@ def _proves_membership(config: BrokerConfig) -> bool:
     return not (config.apache_kafka_brokers_enable and config.inter_broker_protocol.startswith("SASL"))
 
 
-def _peer_login(config: BrokerConfig) -> Login | None:
+def _login(config: BrokerConfig) -> Login | None:
     """Who this broker is to the others, where they ask."""
     if config.zookeeper_connect is None or not config.inter_broker_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # as above
 
-    mechanism, told = config.broker_login()
+    mechanism, credentials = config.broker_login()
     if mechanism != "OAUTHBEARER":
-        return Login(mechanism, told["username"], told["password"])
+        return Login(mechanism, credentials["username"], credentials["password"])
     from ottla.security.sasl.token_provider import tokens_of
 
-    return Login(mechanism, tokens=tokens_of(config, told))
+    return Login(mechanism, tokens=tokens_of(config, credentials))
 
 
 async def agreed_cluster_id(store: MetadataStore, expected: str | None) -> str:
     """The cluster's id; at its very first start it is `expected`, or a new one. StartupError where it is another."""
-    await store_reader.make_persistent_nodes(store)
-    found = await store_reader.stored_cluster_id(store)
-    if found is None:
-        found = expected or znodes.uuid_text(uuid.uuid4())
+    await store_reader.create_persistent_nodes(store)
+    stored_id = await store_reader.read_cluster_id(store)
+    if stored_id is None:
+        stored_id = expected or znodes.uuid_text(uuid.uuid4())
         try:
-            await store.multi([Create(znodes.CLUSTER_ID, znodes.dump({"version": "1", "id": found}))])
+            await store.multi([Create(znodes.CLUSTER_ID, znodes.dump({"version": "1", "id": stored_id}))])
         except NodeExistsError:
             return await agreed_cluster_id(store, expected)  # another broker was faster
-    if expected not in (None, found):
+    if expected not in (None, stored_id):
         raise StartupError(
-            f"log.dirs: the data belongs to cluster {expected}, the metadata store to cluster {found}; "
+            f"log.dirs: the data belongs to cluster {expected}, the metadata store to cluster {stored_id}; "
             "use the data directory that belongs to it, or an empty one"
         )
-    return found
+    return stored_id

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.image.image_delta import CHANGES, DELETED, EVERYTHING, PROTOCOL_NUMBERS
+from ottla.cluster.image.image_delta import DELETED, FULL, INCREMENTAL, PROTOCOL_NUMBERS
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
     )
 
-TOLD_SECONDS: Final = 10.0
+INITIALIZATION_SECONDS: Final = 10.0
 UNKNOWN_EPOCH: Final = -1
-BELIEVED_EPOCHS: Final = 1000
+MAX_MISSED_EPOCHS: Final = 1000
 """How many controllers this broker may have missed before it looks up whether there were so many."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
@@ -44,33 +44,33 @@ UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
 class ControllerRequestHandler:
     """What the controller tells this broker, on its way into the view. Loop thread."""
 
-    def __init__(self, store: MetadataStore, view: MetadataCache, broker_id: int) -> None:
+    def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, broker_id: int) -> None:
         self._store = store
-        self._view = view
+        self._cache = metadata_cache
         self._broker_id = broker_id
-        self._told = asyncio.Event()
+        self._initialized = asyncio.Event()
         self._lock = asyncio.Lock()
         """One UpdateMetadata after the other, as they came, also where the first had to wait for the store."""
 
     @property
     def is_initialized(self) -> bool:
         """Whether this broker knows the topics of the cluster; so far, clients have to wait."""
-        return self._told.is_set()
+        return self._initialized.is_set()
 
-    def knows(self) -> None:
+    def mark_initialized(self) -> None:
         """This broker is the controller, so nobody has to tell it."""
-        self._told.set()
+        self._initialized.set()
 
-    async def told(self) -> None:
+    async def wait_initialized(self) -> None:
         """Wait until this broker knows the topics of the cluster, but not for ever: the controller may be away."""
         try:
-            await asyncio.wait_for(self._told.wait(), TOLD_SECONDS)
+            await asyncio.wait_for(self._initialized.wait(), INITIALIZATION_SECONDS)
         except TimeoutError:
-            self._told.set()
+            self._initialized.set()
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
         """Raise for a request of a controller that was replaced, or that is for an earlier life of this broker."""
-        image = self._view.image
+        image = self._cache.image
         if controller_epoch < image.controller_epoch:
             raise StaleControllerEpochError(f"{controller_epoch}, the controller's is {image.controller_epoch}")
         own = image.brokers.get(self._broker_id)
@@ -83,7 +83,7 @@ class ControllerRequestHandler:
         An epoch that is too high would have every later request of the real controller refused.
         """
         self.check(controller_epoch, broker_epoch)
-        if controller_epoch > self._view.image.controller_epoch + BELIEVED_EPOCHS:
+        if controller_epoch > self._cache.image.controller_epoch + MAX_MISSED_EPOCHS:
             node = await self._store.get(znodes.CONTROLLER_EPOCH)
             if node is None or controller_epoch > int(node.value):
                 raise StaleControllerEpochError(f"no controller has had the epoch {controller_epoch}")
@@ -91,8 +91,8 @@ class ControllerRequestHandler:
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         """Take the states of partitions."""
         await self.verify(request.controller_epoch, request.broker_epoch)
-        _check_states(_duties(request))
-        await self._change(request, lambda image: with_duties(image, request))
+        _check_states(_partition_states(request))
+        await self._apply(request, lambda image: with_leader_and_isr(image, request))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """Take topics, states and brokers; the options of new topics are read from the store."""
@@ -100,19 +100,19 @@ class ControllerRequestHandler:
         _check_states((name, states) for name, _, states in _topics(request))
         async with self._lock:
             await self._update_metadata(request)
-        if request.type != CHANGES:
-            self._told.set()
+        if request.type != INCREMENTAL:
+            self._initialized.set()
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
-        known = self._view.image.topics
-        new = [name for name, _, _ in _topics(request) if name not in known]
+        topics = self._cache.image.topics
+        new = [name for name, _, _ in _topics(request) if name not in topics]
         paths = [znodes.config_topic(name) for name in new]
         nodes = await store_reader.get_all(self._store, paths)
         options = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
         ids = await self._ids(request)
-        await self._change(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
+        await self._apply(request, lambda image: with_metadata(image, request, options, ids, self._broker_id))
 
-    async def _change(
+    async def _apply(
         self, request: LeaderAndIsrRequest | UpdateMetadataRequest, change: Callable[[ClusterImage], ClusterImage]
     ) -> None:
         """Take the change over, if at that moment nobody else is the controller."""
@@ -121,18 +121,18 @@ class ControllerRequestHandler:
             self.check(request.controller_epoch, request.broker_epoch)
             return change(image)
 
-        await self._view.change(decide)
+        await self._cache.update(decide)
 
     async def _ids(self, request: UpdateMetadataRequest) -> Mapping[str, UUID]:
         """Topic ids that requests of old versions leave out."""
-        known = self._view.image.topics
-        missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in known]
+        topics = self._cache.image.topics
+        missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in topics]
         nodes = await store_reader.get_all(self._store, [znodes.topic(name) for name in missing])
         layouts = {n: znodes.topic_layout(n, node.value) for n, node in zip(missing, nodes, strict=True) if node}
         return {name: layout.id for name, layout in layouts.items() if layout.id is not None}
 
 
-def _duties(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState]]]:
+def _partition_states(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState]]]:
     for topic in request.topic_states:
         yield topic.topic_name, topic.partition_states
     for state in request.ungrouped_partition_states:
@@ -153,7 +153,7 @@ def _check_states(
                 )
 
 
-def with_duties(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
+def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
     """The image after a LeaderAndIsr; topics that are not known yet come with UpdateMetadata."""
     states = {
         t.topic_name: t.partition_states
@@ -163,12 +163,12 @@ def with_duties(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterIma
     for state in request.ungrouped_partition_states:
         states.setdefault(state.topic_name, []).append(state)
     topics = dict(image.topics)
-    for name, given in states.items():
+    for name, new_states in states.items():
         topic = topics.get(name)
         if topic is not None:
-            known = topic.partitions
-            found = {s.partition_index: _duty(s) for s in given if s.partition_index < len(known)}
-            topics[name] = _merged(topic, found)
+            current = topic.partitions
+            images = {s.partition_index: _partition_image(s) for s in new_states if s.partition_index < len(current)}
+            topics[name] = _merge(topic, images)
     image = replace(image, controller_id=request.controller_id, controller_epoch=request.controller_epoch)
     return image.with_topics(topics)
 
@@ -181,7 +181,7 @@ def with_metadata(
     broker_id: int,
 ) -> ClusterImage:
     """The image after an UpdateMetadata. `options` and `ids`: of topics that may be new; `broker_id`: this broker."""
-    topics: dict[str, TopicImage] = {} if request.type == EVERYTHING else dict(image.topics)
+    topics: dict[str, TopicImage] = {} if request.type == FULL else dict(image.topics)
     for name, told_id, states in _topics(request):
         old = image.topics.get(name)
         topic_id = told_id if told_id.int else old.id if old is not None else ids.get(name, told_id)
@@ -191,7 +191,7 @@ def with_metadata(
             continue
         if old is None or old.id != topic_id:
             old = TopicImage(name, topic_id, (), options.get(name, {}))
-        topics[name] = _merged(old, {s.partition_index: _state(s, old) for s in states})
+        topics[name] = _merge(old, {s.partition_index: _state(s, old) for s in states})
     brokers = {b.id: _broker(b) for b in request.live_brokers}
     if broker_id in image.brokers:
         brokers[broker_id] = image.brokers[broker_id]  # of itself it knows more, also that it lives
@@ -215,11 +215,11 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
         yield name, UUID(int=0), states
 
 
-def _merged(topic: TopicImage, found: Mapping[int, PartitionImage]) -> TopicImage:
+def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
     """The topic with newer states taken over; the same object where there are none."""
-    size = max(len(topic.partitions), max(found, default=-1) + 1)
+    size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]
-    for index, now in found.items():
+    for index, now in images.items():
         was = partitions[index]
         if (now.leader_epoch, now.state_version) > (was.leader_epoch, was.state_version):
             partitions[index] = now
@@ -229,7 +229,7 @@ def _merged(topic: TopicImage, found: Mapping[int, PartitionImage]) -> TopicImag
     return replace(topic, partitions=tuple(partitions)) if changed else topic
 
 
-def _duty(s: LeaderAndIsrPartitionState) -> PartitionImage:
+def _partition_image(s: LeaderAndIsrPartitionState) -> PartitionImage:
     return PartitionImage(
         s.leader,
         s.leader_epoch,

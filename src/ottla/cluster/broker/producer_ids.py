@@ -24,7 +24,7 @@ from ottla.errors import CoordinatorLoadInProgressError, UnknownServerError
 
 log = logging.getLogger("ottla.cluster")
 
-MAX_FOUND_ID: Final = 2**48
+MAX_PLAUSIBLE_ID: Final = 2**48
 """Ids in logs from here on were not allocated: not even a million in each second of nine years come so far."""
 MAX_ID: Final = 2**63 - 1
 UNSEEN_IDS: Final = 1_000_000
@@ -50,9 +50,9 @@ class ProducerIds:
             if self._next >= self._end:
                 block = await self.next_block(self._broker_id)
                 self._next, self._end = block.start, block.stop
-            found = self._next
+            producer_id = self._next
             self._next += 1
-            return found
+            return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
         """Whether some broker has allocated this id; requests that come meanwhile wait for the same answer."""
@@ -79,7 +79,7 @@ class ProducerIds:
 
         So it is in data directories that Apache Kafka has written to. An id that cannot have been allocated is ignored.
         """
-        if producer_id >= MAX_FOUND_ID:
+        if producer_id >= MAX_PLAUSIBLE_ID:
             log.error("ignoring producer id %d in a log: no broker can have allocated it", producer_id)
             return
         while _end(node := await self._store.get(znodes.PRODUCER_ID_BLOCK)) <= producer_id:

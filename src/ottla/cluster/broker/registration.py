@@ -31,10 +31,10 @@ RETRY_SECONDS: Final = 0.1
 class Registration:
     """Makes the node, and makes it again. What it is made from is in the view's image."""
 
-    def __init__(self, store: MetadataStore, view: MetadataCache, session_timeout_ms: int = 0) -> None:
+    def __init__(self, store: MetadataStore, metadata_cache: MetadataCache, session_timeout_ms: int = 0) -> None:
         """`session_timeout_ms`: for how long ephemeral nodes of a run that died may still be there."""
         self._store = store
-        self._view = view
+        self._cache = metadata_cache
         self._session_seconds = session_timeout_ms / 1000
         self._broker: BrokerImage | None = None
         """As it was registered last."""
@@ -49,8 +49,8 @@ class Registration:
         path, earlier = znodes.broker(broker.id), broker.epoch
         deadline = time.monotonic() + self._session_seconds + SESSION_SLACK_SECONDS
         while True:
-            gone = asyncio.Event()
-            node = await self._store.get(path, gone.set)
+            deleted = asyncio.Event()
+            node = await self._store.get(path, deleted.set)
             if node is None:
                 try:
                     await self._store.multi([Create(path, self._value, ephemeral=True)])
@@ -59,17 +59,17 @@ class Registration:
                 continue  # what is there now, this one's or another's?
             if node.value == self._value and node.created != earlier:
                 self._broker = replace(broker, epoch=node.created)
-                await self._show(self._broker)
+                await self._publish(self._broker)
                 return
             try:
-                await asyncio.wait_for(gone.wait(), deadline - time.monotonic())
+                await asyncio.wait_for(deleted.wait(), deadline - time.monotonic())
             except TimeoutError:
                 raise StartupError(
                     f"broker.id: {path} belongs to another broker that runs; give each broker its own broker.id"
                 ) from None
 
-    async def _show(self, broker: BrokerImage) -> None:
-        await self._view.change(
+    async def _publish(self, broker: BrokerImage) -> None:
+        await self._cache.update(
             lambda image: replace(image, brokers=MappingProxyType({**image.brokers, broker.id: broker}))
         )
 

@@ -30,7 +30,7 @@ class StaleSessionCleaner:
         self._path = directory / NAME
         self._store = store
 
-    async def end(self) -> None:
+    async def clean(self) -> None:
         """End the session of the run before, and write down this run's, now and whenever there is another."""
         earlier = self._read()
         if earlier is not None and earlier != self._store.session:
@@ -42,7 +42,7 @@ class StaleSessionCleaner:
     async def _renew(self) -> None:
         self._write()
 
-    def forget(self) -> None:
+    def delete_file(self) -> None:
         """This run ends in order, and its session with it."""
         try:
             self._path.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 
 
-class Proposal(NamedTuple):
+class AlterPartitionItem(NamedTuple):
     """An ISR as a leader wants it, and the state of the partition that it starts from."""
 
     tp: TopicPartition
@@ -36,11 +36,11 @@ class Proposal(NamedTuple):
 
 
 class IsrUpdates:
-    """Decides on proposals of leaders."""
+    """Decides on items of leaders."""
 
     def __init__(self, context: ControllerContext, moves: PartitionReassignments) -> None:
         self._context = context
-        self._moves = moves
+        self._reassignments = moves
 
     async def alter_partition(
         self,
@@ -51,62 +51,61 @@ class IsrUpdates:
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
     ) -> PartitionImage:
         """Give a partition the ISR that its leader proposes; the state as it is then."""
-        proposal = Proposal(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
-        (answer,) = await self.alter_partitions(broker_id, -1, [proposal])
+        item = AlterPartitionItem(tp, image.leader_epoch, image.state_version, isr, broker_epochs)
+        (answer,) = await self.alter_partitions(broker_id, -1, [item])
         if isinstance(answer, KafkaError):
             raise answer
         return answer
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[Proposal]
+        self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
     ) -> list[PartitionImage | KafkaError]:
-        """The same for many proposals of one leader; each has a state, or an error of its own (KIP-497)."""
-        async with self._context.turn():
+        """The same for many items of one leader; each has a state, or an error of its own (KIP-497)."""
+        async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:
                 raise StaleBrokerEpochError
             answers: dict[TopicPartition, PartitionImage | KafkaError] = {}
-            wanted: dict[TopicPartition, PartitionImage] = {}
-            for proposal in proposals:
+            updates: dict[TopicPartition, PartitionImage] = {}
+            for item in items:
                 try:
-                    after = self._proposed(broker_id, proposal)
+                    after = self._decide(broker_id, item)
                 except KafkaError as error:
-                    answers[proposal.tp] = error
+                    answers[item.tp] = error
                 else:
-                    known = self._context.image.partition(proposal.tp)
-                    if after == known:
-                        answers[proposal.tp] = after
+                    if after == self._context.image.partition(item.tp):
+                        answers[item.tp] = after
                     else:
-                        wanted[proposal.tp] = after
-            done = await self._context.write(wanted)
-            answers.update({tp: InvalidUpdateVersionError() for tp in wanted})
+                        updates[item.tp] = after
+            done = await self._context.write(updates)
+            answers.update({tp: InvalidUpdateVersionError() for tp in updates})
             answers.update(done)
-            await self._context.publish(lambda view: with_states(view, done))
-            if self._context.in_doubt:
-                await self._context.take_states(self._context.in_doubt)
-        if any(reassignment_rules.is_moving(p) for p in done.values()):
-            await self._moves.go_on()
-        return [answers[proposal.tp] for proposal in proposals]
+            await self._context.publish(lambda current: with_states(current, done))
+            if self._context.uncertain:
+                await self._context.reload_states(self._context.uncertain)
+        if any(reassignment_rules.is_reassigning(p) for p in done.values()):
+            await self._reassignments.complete_finished()
+        return [answers[item.tp] for item in items]
 
-    def _proposed(self, broker_id: int, proposal: Proposal) -> PartitionImage:
-        image, broken, leaving = self._context.image, self._context.broken, self._context.leaving
-        p = image.partition(proposal.tp)
+    def _decide(self, broker_id: int, item: AlterPartitionItem) -> PartitionImage:
+        image, broken, leaving = self._context.image, self._context.offline_replicas, self._context.shutting_down
+        p = image.partition(item.tp)
         if p is None:
             raise UnknownTopicOrPartitionError
-        if proposal.leader_epoch < p.leader_epoch:
+        if item.leader_epoch < p.leader_epoch:
             raise FencedLeaderEpochError
-        if proposal.leader_epoch > p.leader_epoch or proposal.state_version > p.state_version:
+        if item.leader_epoch > p.leader_epoch or item.state_version > p.state_version:
             raise NotControllerError("the leader knows more than this controller")
-        if broker_id != p.leader or broker_id not in proposal.isr:
+        if broker_id != p.leader or broker_id not in item.isr:
             raise InvalidRequestError(f"{broker_id} is not the leader, or leaves itself out")
-        if proposal.isr == p.isr:
+        if item.isr == p.isr:
             return p
-        if proposal.state_version < p.state_version:
+        if item.state_version < p.state_version:
             raise InvalidUpdateVersionError
-        for member in proposal.isr:
-            known = image.brokers.get(member)
-            stale = known is not None and -1 < proposal.broker_epochs.get(member, -1) < known.epoch
-            absent = known is None or stale or member in leaving or proposal.tp in broken.get(member, ())
+        for member in item.isr:
+            broker = image.brokers.get(member)
+            stale = broker is not None and -1 < item.broker_epochs.get(member, -1) < broker.epoch
+            absent = broker is None or stale or member in leaving or item.tp in broken.get(member, ())
             if (absent or member not in p.replicas) and member not in p.isr:
                 raise IneligibleReplicaError(f"broker {member} cannot be in sync now")
-        return replace(p, isr=proposal.isr)
+        return replace(p, isr=item.isr)

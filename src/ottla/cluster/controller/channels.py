@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
-from ottla.cluster.image.image_delta import Stopped
+from ottla.cluster.image.image_delta import StoppedReplica
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.errors import KafkaError, KafkaStorageError, for_code
@@ -36,13 +36,13 @@ BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """Between requests that a broker does not answer."""
 
 
-Tell = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
+SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
 """Tells a broker the difference of two images; KafkaError where that came to nothing."""
-Stop = Callable[[TopicPartition, bool], None]
+StopReplica = Callable[[TopicPartition, bool], None]
 """Ends a replica; True: its log is to be deleted."""
-Deleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
+OnDeleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
 """Told that a broker has deleted these replicas."""
-Failed = Callable[[int, list[TopicPartition]], Awaitable[None]]
+OnOffline = Callable[[int, list[TopicPartition]], Awaitable[None]]
 """Told that a broker cannot use these replicas: their disk has failed."""
 
 
@@ -51,12 +51,12 @@ class ControllerChannels:
 
     def __init__(
         self,
-        view: MetadataCache,
+        metadata_cache: MetadataCache,
         sender: RequestSender,
         broker_id: int,
-        stop: Stop,
-        deleted: Deleted,
-        failed: Failed,
+        stop: StopReplica,
+        deleted: OnDeleted,
+        failed: OnOffline,
         timeout_ms: int,
         epoch: int,
     ) -> None:
@@ -66,41 +66,41 @@ class ControllerChannels:
 
         `deleted` and `failed` hear what brokers answer: which logs they have deleted, and which have lost their disk.
         """
-        self._view = view
+        self._cache = metadata_cache
         self._sender = sender
         self._own_id = broker_id
         self._stop = stop
-        self._deleted = deleted
-        self._failed = failed
+        self._on_deleted = deleted
+        self._on_offline = failed
         self._timeout = timeout_ms / 1000
         self._epoch = epoch
         self._channels: dict[tuple[int, int], _Channel] = {}
 
-    def follow(self, brokers: Iterable[BrokerImage]) -> None:
+    def update_brokers(self, brokers: Iterable[BrokerImage]) -> None:
         """Have a channel to each of these brokers, from scratch to those that have registered anew, and no others."""
-        wanted = {(broker.id, broker.epoch): broker for broker in brokers}
-        for key in self._channels.keys() - wanted.keys():
+        by_key = {(broker.id, broker.epoch): broker for broker in brokers}
+        for key in self._channels.keys() - by_key.keys():
             self._channels.pop(key).close()
-        for key, broker in wanted.items():
+        for key, broker in by_key.items():
             if key not in self._channels:
-                self._channels[key] = channel = _Channel(self._view, broker, self._tell, self._epoch)
+                self._channels[key] = channel = _Channel(self._cache, broker, self._send, self._epoch)
                 channel.start()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """There is news."""
         for channel in self._channels.values():
-            channel.news.set()
+            channel.changed.set()
 
-    def tell_anew(self, broker_id: int) -> None:
+    def resend_all(self, broker_id: int) -> None:
         """Tell a broker everything again."""
-        for (known, _), channel in self._channels.items():
-            if known == broker_id:
-                channel.forget()
+        for (channel_broker_id, _), channel in self._channels.items():
+            if channel_broker_id == broker_id:
+                channel.resend_all()
 
-    async def settled(self, timeout: float) -> None:
+    async def wait_sent(self, timeout: float) -> None:
         """Wait until every broker has been told what there is to tell now, but no longer than `timeout` seconds."""
-        number = self._view.number
-        waits = [asyncio.ensure_future(channel.has_told(number)) for channel in self._channels.values()]
+        number = self._cache.number
+        waits = [asyncio.ensure_future(channel.wait_sent(number)) for channel in self._channels.values()]
         if waits:
             await asyncio.wait(waits, timeout=timeout)
         for wait in waits:
@@ -112,22 +112,22 @@ class ControllerChannels:
             channel.close()
         self._channels.clear()
 
-    async def _tell(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
+    async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
         """Tell one broker the difference. Raises KafkaError where that came to nothing."""
-        ended = image_delta.stopped(before, after, broker.id)
+        ended = image_delta.stopped_replicas(before, after, broker.id)
         if broker.id != self._own_id:
-            await self._tell_other(broker, before, after, ended)
+            await self._send_requests(broker, before, after, ended)
             return
         for tp, how in ended.items():
             self._stop(tp, how.delete)
-        await self._deleted(broker.id, _deleted(ended))
+        await self._on_deleted(broker.id, _deleted(ended))
 
-    async def _tell_other(
+    async def _send_requests(
         self,
         broker: BrokerImage,
         before: ClusterImage | None,
         after: ClusterImage,
-        ended: Mapping[TopicPartition, Stopped],
+        ended: Mapping[TopicPartition, StoppedReplica],
     ) -> None:
         from ottla.cluster.controller import (
             requests,  # a broker by itself starts without it, and without the requests' classes
@@ -137,20 +137,20 @@ class ControllerChannels:
         metadata = requests.update_metadata(before, after, broker)
         if before is None and metadata is not None:
             # who was told nothing yet has to know the leaders before it can follow them; the others should act at once
-            await self._ask(broker, metadata)
+            await self._request(broker, metadata)
         if duties is not None:
-            answer = await self._ask(broker, duties)
-            broken = _broken(duties, answer)
+            answer = await self._request(broker, duties)
+            broken = _offline_replicas(duties, answer)
             if broken:
-                await self._failed(broker.id, broken)
+                await self._on_offline(broker.id, broken)
         if before is not None and metadata is not None:
-            await self._ask(broker, metadata)
+            await self._request(broker, metadata)
         if ended:
-            stopped = await self._ask(broker, requests.stop_replica(ended, after, broker))
+            stopped = await self._request(broker, requests.stop_replica(ended, after, broker))
             failed = {TopicPartition(e.topic_name, e.partition_index) for e in stopped.partition_errors if e.error_code}
-            await self._deleted(broker.id, [tp for tp in _deleted(ended) if tp not in failed])
+            await self._on_deleted(broker.id, [tp for tp in _deleted(ended) if tp not in failed])
 
-    async def _ask(self, broker: BrokerImage, request: Request[R]) -> R:
+    async def _request(self, broker: BrokerImage, request: Request[R]) -> R:
         version = VERSIONS[request.NAME]
         answer = await self._sender.send(broker.id, request, version, timeout=self._timeout, purpose=PURPOSE)
         code: int = getattr(answer, "error_code")  # noqa: B009 - each of the three has it, their base has not
@@ -159,11 +159,11 @@ class ControllerChannels:
         return answer
 
 
-def _deleted(ended: Mapping[TopicPartition, Stopped]) -> list[TopicPartition]:
+def _deleted(ended: Mapping[TopicPartition, StoppedReplica]) -> list[TopicPartition]:
     return [tp for tp, how in ended.items() if how.delete]
 
 
-def _broken(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[TopicPartition]:
+def _offline_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[TopicPartition]:
     """The replicas that a broker cannot use."""
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     return [
@@ -177,59 +177,59 @@ def _broken(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> list[
 class _Channel:
     """The way to one broker, as long as it is registered."""
 
-    def __init__(self, view: MetadataCache, broker: BrokerImage, tell: Tell, epoch: int) -> None:
-        self._view = view
+    def __init__(self, metadata_cache: MetadataCache, broker: BrokerImage, tell: SendChanges, epoch: int) -> None:
+        self._cache = metadata_cache
         self._epoch = epoch
         self._broker = broker
         self._tell = tell
-        self._told: ClusterImage | None = None
-        self._anew = True
+        self._sent: ClusterImage | None = None
+        self._send_all = True
         self._number = -1
         """Of the image that was told."""
-        self._has_told = asyncio.Condition()
+        self._sent_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def start(self) -> None:
-        self.news.set()
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self.changed.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def forget(self) -> None:
+    def resend_all(self) -> None:
         """Tell everything again."""
-        self._anew = True
-        self.news.set()
+        self._send_all = True
+        self.changed.set()
 
-    async def has_told(self, number: int) -> None:
+    async def wait_sent(self, number: int) -> None:
         """Wait until the image of this number, or a later one, was told."""
-        async with self._has_told:
-            await self._has_told.wait_for(lambda: self._number >= number)
+        async with self._sent_changed:
+            await self._sent_changed.wait_for(lambda: self._number >= number)
 
-    async def _work(self) -> None:
+    async def _run(self) -> None:
         failures = 0
         while True:
-            await self.news.wait()
-            self.news.clear()
-            image, number = self._view.image, self._view.number
+            await self.changed.wait()
+            self.changed.clear()
+            image, number = self._cache.image, self._cache.number
             if image.controller_epoch != self._epoch:
                 continue  # this broker follows the next controller already
-            told, self._anew = None if self._anew else self._told, False
+            before, self._send_all = None if self._send_all else self._sent, False
             try:
-                await self._tell(self._broker, told, image)
+                await self._tell(self._broker, before, image)
             except Exception as error:
-                self._anew = self._anew or told is None
+                self._send_all = self._send_all or before is None
                 self._report(error)
                 await asyncio.sleep(BACKOFF.backoff(failures))
                 failures += 1
-                self.news.set()
+                self.changed.set()
                 continue
             failures = 0
-            async with self._has_told:
-                self._told, self._number = image, number
-                self._has_told.notify_all()
+            async with self._sent_changed:
+                self._sent, self._number = image, number
+                self._sent_changed.notify_all()
 
     def _report(self, error: Exception) -> None:
         if isinstance(error, KafkaError):

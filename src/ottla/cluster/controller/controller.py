@@ -1,6 +1,6 @@
 """The controller: the one place that changes what the cluster agrees on. Kafka's `KafkaController`.
 
-Every broker has one; it works while it is in office (see `contest`), and raises NotControllerError otherwise. What each
+Every broker has one; it works while it is in term (see `contest`), and raises NotControllerError otherwise. What each
 change goes through is in `controller_context`; here are the terms, the brokers and who leads, in the parts the topics
 (`topic_changes`), the moves and the in-sync replicas (`isr_proposals`). A broker by itself is its own controller.
 """
@@ -36,26 +36,26 @@ RETRY_SECONDS: Final = 0.1
 
 
 class Controller:
-    """Takes office and leaves it, follows brokers, elects leaders; its parts do the rest. Loop thread."""
+    """Takes term and leaves it, follows brokers, elects leaders; its parts do the rest. Loop thread."""
 
     def __init__(
         self,
         store: MetadataStore,
-        view: MetadataCache,
+        metadata_cache: MetadataCache,
         broker_id: int,
         channels: Callable[[Controller], ControllerChannels],
         unclean_allowed: Callable[[Mapping[str, str]], bool],
     ) -> None:
         """`channels` makes the channels of a term; `unclean_allowed` knows from a topic's options."""
-        self._context = ControllerContext(store, view, broker_id)
+        self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
-        self.moves = PartitionReassignments(self._context)
-        self.proposals = IsrUpdates(self._context, self.moves)
-        self._channels_of = channels
+        self.reassignments = PartitionReassignments(self._context)
+        self.isr_updates = IsrUpdates(self._context, self.reassignments)
+        self._create_channels = channels
         self._unclean_allowed = unclean_allowed
         self._brokers_changed = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
-        self._has_led = False
+        self._watcher: asyncio.Task[None] | None = None
+        self._was_controller = False
 
     @property
     def image(self) -> ClusterImage:
@@ -68,61 +68,62 @@ class Controller:
         return self._context.is_active
 
     @property
-    def office(self) -> ControllerTerm:
+    def term(self) -> ControllerTerm:
         """The term; NotControllerError outside of one."""
-        return self._context.office
+        return self._context.term
 
     # Terms
 
-    async def begin(self, office: ControllerTerm) -> None:
-        """Take office: read everything, have every partition led that can be, and tell the brokers."""
+    async def start_term(self, term: ControllerTerm) -> None:
+        """Take term: read everything, have every partition led that can be, and tell the brokers."""
         async with self._context.lock:
-            self._context.begin(office)
-            image = await self._read(office)
-            lost = self._elected(image, Reason.BROKERS, all_partitions(image))
-            if not self._has_led:
-                lost = {**_renewed(image, self._context.broker_id), **lost}
-            self._has_led = True
-            done = await partition_states.write(self._context.store, office, lost)
+            self._context.start_term(term)
+            image = await self._read(term)
+            lost = self._decide(image, Reason.BROKERS, all_partitions(image))
+            if not self._was_controller:
+                lost = {**_with_new_epochs(image, self._context.broker_id), **lost}
+            self._was_controller = True
+            done = await partition_states.write(self._context.store, term, lost)
             image = with_states(image, done)
-            self._context.in_doubt = lost.keys() - done.keys()
-            self.topics.begin(image)
-            self._context.channels = self._channels_of(self)
-            await self._context.publish(lambda view: replace(image, options=view.options))
-            self._context.channels.follow(image.brokers.values())
+            self._context.uncertain = lost.keys() - done.keys()
+            self.topics.start_term(image)
+            self._context.channels = self._create_channels(self)
+            await self._context.publish(lambda current: replace(image, configs=current.configs))
+            self._context.channels.update_brokers(image.brokers.values())
             self._brokers_changed.clear()
-            self._watching = asyncio.get_running_loop().create_task(self._watch_brokers())
-        await self.moves.go_on()
+            self._watcher = asyncio.get_running_loop().create_task(self._watch_brokers())
+        await self.reassignments.complete_finished()
 
-    async def end(self) -> None:
-        """The term is over; another broker may be in office already."""
-        self._context.end()
-        if self._watching is not None:
-            self._watching.cancel()
+    async def end_term(self) -> None:
+        """The term is over; another broker may be in term already."""
+        self._context.end_term()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._context.channels is not None:
             self._context.channels.close()
         async with self._context.lock:
             self._context.channels = None
 
-    async def _read(self, office: ControllerTerm) -> ClusterImage:
+    async def _read(self, term: ControllerTerm) -> ClusterImage:
         store = self._context.store
         brokers = await store_reader.read_brokers(store)
-        found = await store_reader.read_topics(store)
+        stored_topics = await store_reader.read_topics(store)
         options = await store_reader.read_topic_configs(store)
         marked = set(await store.children(znodes.DELETE_TOPICS))
         feature = await store.get(znodes.FEATURE)
         image = replace(
             self._context.image,
             controller_id=self._context.broker_id,
-            controller_epoch=office.epoch,
+            controller_epoch=term.epoch,
             brokers=MappingProxyType(brokers),
-            leaving=frozenset(),
+            shutting_down=frozenset(),
         )
         if feature is not None:
             levels = znodes.feature_levels(feature.value)
             image = replace(image, features=levels, features_epoch=feature.version + 1)
         topics = {
-            name: await self.topics.completed(topic, options.get(name, {}), brokers) for name, topic in found.items()
+            name: await self.topics.complete_stored_topic(topic, options.get(name, {}), brokers)
+            for name, topic in stored_topics.items()
         }
         deleting = {name: topic for name, topic in topics.items() if name in marked}
         image = replace(image, deleting=MappingProxyType(deleting))
@@ -130,14 +131,16 @@ class Controller:
 
     # Brokers
 
-    def brokers_changed(self) -> None:
+    def on_brokers_changed(self) -> None:
         """Told when a broker has come or gone."""
         self._brokers_changed.set()
 
     async def _watch_brokers(self) -> None:
         while True:
             try:
-                await self._take_brokers(await store_reader.read_brokers(self._context.store, self.brokers_changed))
+                await self._update_brokers(
+                    await store_reader.read_brokers(self._context.store, self.on_brokers_changed)
+                )
             except NotControllerError:
                 return
             except MetadataStoreError as error:
@@ -153,48 +156,53 @@ class Controller:
 
     async def refresh_brokers(self) -> None:
         """Read the registered brokers now, before a request is rejected because too few of them are known."""
-        await self._take_brokers(await store_reader.read_brokers(self._context.store))
+        await self._update_brokers(await store_reader.read_brokers(self._context.store))
 
-    async def _take_brokers(self, now: dict[int, BrokerImage]) -> None:
-        async with self._context.turn():
+    async def _update_brokers(self, now: dict[int, BrokerImage]) -> None:
+        async with self._context.exclusive():
             before = self._context.image.brokers
             stayed = {i: b for i, b in now.items() if i in before and before[i].epoch == b.epoch}
             if len(stayed) == len(before) == len(now):
                 return
             log.info("brokers: %s", sorted(now))
-            self._context.forget_brokers_but(stayed)
+            self._context.retain_brokers(stayed)
             if len(stayed) < len(before):
-                await self._with_brokers(stayed)
+                await self._apply_brokers(stayed)
             if len(now) > len(stayed):
-                await self._with_brokers(now)
-        await self.moves.go_on()
+                await self._apply_brokers(now)
+        await self.reassignments.complete_finished()
 
-    async def _with_brokers(self, brokers: dict[int, BrokerImage]) -> None:
+    async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
         """These brokers are alive: nobody else leads or is in sync from now on."""
         image = replace(self._context.image, brokers=MappingProxyType(brokers))
         done = await self._elect(image, Reason.BROKERS, all_partitions(image))
         await self._context.publish(
-            lambda view: with_states(
-                replace(view, brokers=MappingProxyType(brokers), leaving=frozenset(self._context.leaving)), done
+            lambda current: with_states(
+                replace(
+                    current, brokers=MappingProxyType(brokers), shutting_down=frozenset(self._context.shutting_down)
+                ),
+                done,
             )
         )
         if self._context.channels is not None:
-            self._context.channels.follow(brokers.values())
+            self._context.channels.update_brokers(brokers.values())
 
     async def controlled_shutdown(self, broker_id: int, epoch: int) -> list[TopicPartition]:
         """Take a broker's leaderships away; those that nobody else can take over are returned (KIP-49, KIP-380)."""
-        async with self._context.turn():
+        async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None:
                 raise BrokerIdNotRegisteredError
             if -1 < epoch < broker.epoch:
                 raise StaleBrokerEpochError
-            self._context.leaving[broker_id] = broker.epoch
-            image = replace(self._context.image, leaving=frozenset(self._context.leaving))
+            self._context.shutting_down[broker_id] = broker.epoch
+            image = replace(self._context.image, shutting_down=frozenset(self._context.shutting_down))
             mine = [(tp, p) for tp, p in all_partitions(image) if broker_id in p.isr]
             done = await self._elect(image, Reason.SHUTDOWN, mine)
-            await self._context.publish(lambda view: with_states(replace(view, leaving=image.leaving), done))
-        await self._context.settle()
+            await self._context.publish(
+                lambda current: with_states(replace(current, shutting_down=image.shutting_down), done)
+            )
+        await self._context.wait_propagated()
         left = all_partitions(self._context.image)
         return [tp for tp, p in left if p.leader == broker_id and len(p.replicas) > 1]
 
@@ -204,16 +212,16 @@ class Controller:
         self, reason: Reason, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionImage]:
         """Elect leaders anew (of all partitions where none are given); the new states of those that changed."""
-        async with self._context.turn():
+        async with self._context.exclusive():
             image = self._context.image
-            wanted = None if partitions is None else set(partitions)
-            chosen = [(tp, p) for tp, p in all_partitions(image) if wanted is None or tp in wanted]
+            selected = None if partitions is None else set(partitions)
+            chosen = [(tp, p) for tp, p in all_partitions(image) if selected is None or tp in selected]
             done = await self._elect(image, reason, chosen)
-            await self._context.publish(lambda view: with_states(view, done))
-        await self._context.settle()
+            await self._context.publish(lambda current: with_states(current, done))
+        await self._context.wait_propagated()
         return done
 
-    def _elected(
+    def _decide(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
     ) -> dict[TopicPartition, PartitionImage]:
         """What is to be written. Where nobody in sync is there, the topic's options say whether another may lead."""
@@ -223,16 +231,16 @@ class Controller:
             who = self._context.candidates(image, tp)
             after = decide(p, who)
             nobody = (after or p).leader == NO_LEADER and reason is Reason.BROKERS
-            if nobody and self._unclean_allowed(image.topics[tp.topic].options):
+            if nobody and self._unclean_allowed(image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, who)
             if after is not None:
                 changed[tp] = after
         return changed
 
-    async def replicas_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+    async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """The disk under these replicas of a broker has failed: others lead, and they are in sync no more."""
-        async with self._context.turn():
-            broken = self._context.broken.setdefault(broker_id, set())
+        async with self._context.exclusive():
+            broken = self._context.offline_replicas.setdefault(broker_id, set())
             new = set(partitions) - broken
             if not new:
                 return
@@ -245,12 +253,12 @@ class Controller:
             except KafkaError:
                 broken -= new  # it is told again, and news then
                 raise
-            await self._context.publish(lambda view: with_states(view, done))
+            await self._context.publish(lambda current: with_states(current, done))
 
-    def look_at_disks(self, broker_id: int) -> None:
+    def check_log_dirs(self, broker_id: int) -> None:
         """A broker says that a disk of its own has failed: told all its duties again, it answers which it cannot do."""
         if self._context.channels is not None:
-            self._context.channels.tell_anew(broker_id)
+            self._context.channels.resend_all(broker_id)
 
     async def _elect(
         self, image: ClusterImage, reason: Reason, partitions: Iterable[tuple[TopicPartition, PartitionImage]]
@@ -259,17 +267,19 @@ class Controller:
         done: dict[TopicPartition, PartitionImage] = {}
         todo = list(partitions)
         while todo:
-            wanted = self._elected(image, reason, todo)
-            written = await self._context.write(wanted)
+            changes = self._decide(image, reason, todo)
+            written = await self._context.write(changes)
             done.update(written)
             todo = [
-                (tp, now) for tp in wanted.keys() - written.keys() if (now := await self._reread(image, tp)) is not None
+                (tp, now)
+                for tp in changes.keys() - written.keys()
+                if (now := await self._read_state(image, tp)) is not None
             ]
             done.update(todo)
-            self._context.in_doubt -= wanted.keys()
+            self._context.uncertain -= changes.keys()
         return done
 
-    async def _reread(self, image: ClusterImage, tp: TopicPartition) -> PartitionImage | None:
+    async def _read_state(self, image: ClusterImage, tp: TopicPartition) -> PartitionImage | None:
         node = await self._context.store.get(znodes.partition_state(*tp))
         p = image.partition(tp)
         return (
@@ -280,16 +290,16 @@ class Controller:
 
     async def set_features(self, levels: Mapping[str, int]) -> None:
         """Set checked levels of features; a feature at level 0 is off."""
-        async with self._context.turn() as office:
+        async with self._context.exclusive() as term:
             image = self._context.image
             changed = {name: level for name, level in {**image.features, **levels}.items() if level}
             write = await put(self._context.store, znodes.FEATURE, znodes.feature_value(changed))
-            await partition_states.guarded(self._context.store, office, [write])
+            await partition_states.write_fenced(self._context.store, term, [write])
             await self._context.publish(
-                lambda view: replace(view, features=changed, features_epoch=view.features_epoch + 1)
+                lambda current: replace(current, features=changed, features_epoch=current.features_epoch + 1)
             )
 
 
-def _renewed(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
+def _with_new_epochs(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
     """A new epoch for what this broker led before its start: so this run's batches are told from older ones."""
     return {tp: replace(p, leader_epoch=p.leader_epoch + 1) for tp, p in all_partitions(image) if p.leader == broker_id}

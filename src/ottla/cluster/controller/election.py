@@ -41,7 +41,7 @@ class ControllerTerm(NamedTuple):
     epoch_version: int
     """Of the node that the epoch is in."""
 
-    def guard(self) -> Check:
+    def fencing_check(self) -> Check:
         """What every write of this term begins with."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
@@ -52,22 +52,22 @@ class ControllerElection:
     def __init__(
         self,
         store: MetadataStore,
-        view: MetadataCache,
+        metadata_cache: MetadataCache,
         broker_id: int,
         begin: Callable[[ControllerTerm], Awaitable[None]],
         end: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
-        self._view = view
+        self._cache = metadata_cache
         self._broker_id = broker_id
-        self._begin = begin
-        self._end = end
+        self._start_term = begin
+        self._end_term = end
         self._decided = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Take part; returns when it is known who the controller is, and if it is this broker, when it has begun."""
-        self._task = asyncio.get_running_loop().create_task(self._take_part())
+        self._task = asyncio.get_running_loop().create_task(self._run())
         decided = asyncio.ensure_future(self._decided.wait())
         await asyncio.wait([decided, self._task], return_when=asyncio.FIRST_COMPLETED)
         decided.cancel()
@@ -80,10 +80,10 @@ class ControllerElection:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _take_part(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
-                await self._round()
+                await self._run_term()
             except (MetadataStoreError, NotControllerError) as error:
                 log.warning("the controller cannot be elected now: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -93,51 +93,51 @@ class ControllerElection:
                 log.exception("the election of the controller failed")
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _round(self) -> None:
+    async def _run_term(self) -> None:
         """One term, of this broker or of another, from its begin to its end."""
-        gone = asyncio.Event()
-        node = await self._store.get(znodes.CONTROLLER, gone.set)
-        office = await self._stand() if node is None else None
-        if node is None and office is None:
+        deleted = asyncio.Event()
+        node = await self._store.get(znodes.CONTROLLER, deleted.set)
+        term = await self._try_elect() if node is None else None
+        if node is None and term is None:
             pass  # another was faster: the next round is its term
-        elif office is not None:
-            await self._serve(office)
-        elif node is not None and _winner(node) == self._broker_id:
-            await self._take_away()
+        elif term is not None:
+            await self._lead(term)
+        elif node is not None and _owner(node) == self._broker_id:
+            await self._delete_stale_znode()
         elif node is not None:
-            await self._show(_winner(node))
+            await self._publish(_owner(node))
             self._decided.set()
-            await gone.wait()
+            await deleted.wait()
 
-    async def _serve(self, office: ControllerTerm) -> None:
+    async def _lead(self, term: ControllerTerm) -> None:
         """A term of this broker."""
         node = await self._store.get(znodes.CONTROLLER)
-        if node is None or _winner(node) != self._broker_id:
+        if node is None or _owner(node) != self._broker_id:
             return  # the session has ended already
-        log.info("this broker is the controller, in epoch %d", office.epoch)
+        log.info("this broker is the controller, in epoch %d", term.epoch)
         try:
-            await self._begin(office)
+            await self._start_term(term)
             self._decided.set()
-            await self._until_gone(node.created)
+            await self._wait_deleted(node.created)
         finally:
             log.info("this broker is not the controller any more")
-            await self._end()
+            await self._end_term()
 
-    async def _take_away(self) -> None:
+    async def _delete_stale_znode(self) -> None:
         """Remove a node of this broker that no term goes with: it could not begin, or the node's making was in doubt.
 
-        Left there, it would keep all others from office for as long as the session lives.
+        Left there, it would keep all others from term for as long as the session lives.
         """
         epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
         node = await self._store.get(znodes.CONTROLLER)
-        if epoch is None or node is None or _winner(node) != self._broker_id:
+        if epoch is None or node is None or _owner(node) != self._broker_id:
             return
         try:
             await self._store.multi([Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER)])
         except (BadVersionError, NoNodeError):
             pass  # it went by itself
 
-    async def _until_gone(self, created: int) -> None:
+    async def _wait_deleted(self, created: int) -> None:
         """Wait until our node is gone. It outlives lost connections, and a ZooKeeper that is away for a while."""
         while True:
             news = asyncio.Event()
@@ -150,34 +150,34 @@ class ControllerElection:
                 return
             await news.wait()
 
-    async def _stand(self) -> ControllerTerm | None:
+    async def _try_elect(self) -> ControllerTerm | None:
         """Make the node and raise the epoch; None where another was faster."""
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        office = _next_office(node)
+        term = _next_term(node)
         value = znodes.dump(
             {"version": 2, "brokerid": self._broker_id, "timestamp": znodes.now(), "kraftControllerEpoch": -1}
         )
         raised = (
-            Create(znodes.CONTROLLER_EPOCH, b"%d" % office.epoch)
+            Create(znodes.CONTROLLER_EPOCH, b"%d" % term.epoch)
             if node is None
-            else Set(znodes.CONTROLLER_EPOCH, b"%d" % office.epoch, node.version)
+            else Set(znodes.CONTROLLER_EPOCH, b"%d" % term.epoch, node.version)
         )
         try:
             await self._store.multi([Create(znodes.CONTROLLER, value, ephemeral=True), raised])
         except (NodeExistsError, BadVersionError):
             return None
-        return office
+        return term
 
-    async def _show(self, controller_id: int) -> None:
-        await self._view.change(
+    async def _publish(self, controller_id: int) -> None:
+        await self._cache.update(
             lambda image: image if image.controller_id == controller_id else replace(image, controller_id=controller_id)
         )
 
 
-def _winner(node: Node) -> int:
+def _owner(node: Node) -> int:
     """The broker that made the node."""
     return int(znodes.load(node.value)["brokerid"])
 
 
-def _next_office(node: Node | None) -> ControllerTerm:
+def _next_term(node: Node | None) -> ControllerTerm:
     return ControllerTerm(1, 0) if node is None else ControllerTerm(int(node.value) + 1, node.version + 1)

@@ -55,7 +55,7 @@ def new_partition(replicas: tuple[int, ...], alive: Collection[int]) -> Partitio
     return PartitionImage(there[0] if there else NO_LEADER, 0, replicas, there or replicas)
 
 
-def after_brokers(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def on_broker_change(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     """Leave out of the ISR who is gone, and have another lead if the leader is. The last in sync is kept in mind."""
     isr = tuple(r for r in p.isr if r in who.alive) or p.isr
     leader = p.leader if p.leader in who.alive else _first(p, [r for r in isr if r in who.alive])
@@ -64,7 +64,7 @@ def after_brokers(p: PartitionImage, who: Candidates) -> PartitionImage | None:
 
 def unclean(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     """As `after_brokers`, but any replica may lead where nobody in sync is there: what only those had is lost."""
-    clean = after_brokers(p, who)
+    clean = on_broker_change(p, who)
     if (clean or p).leader != NO_LEADER:
         return clean
     leader = _first(p, [r for r in p.replicas if r in who.alive])
@@ -77,7 +77,7 @@ def preferred(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     return next_state(p, first, p.isr) if first in who.alive and first in p.isr else None
 
 
-def before_shutdown(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def on_controlled_shutdown(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     """Leave out who is leaving, and have another lead. Who is the last in sync, or the only replica, stays."""
     if len(p.replicas) == 1:
         return None
@@ -105,10 +105,10 @@ def _first(p: PartitionImage, among: Collection[int]) -> int:
 
 DECISIONS: MappingProxyType[Reason, Decision] = MappingProxyType(
     {
-        Reason.BROKERS: after_brokers,
+        Reason.BROKERS: on_broker_change,
         Reason.UNCLEAN: unclean,
         Reason.PREFERRED: preferred,
-        Reason.SHUTDOWN: before_shutdown,
+        Reason.SHUTDOWN: on_controlled_shutdown,
         Reason.REASSIGNED: reassigned,
     }
 )

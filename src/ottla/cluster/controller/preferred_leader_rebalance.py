@@ -1,6 +1,6 @@
 """Leaderships back to where they belong: `auto.leader.rebalance.enable`.
 
-After failures a few brokers lead most partitions. Soon after it took office, and then every
+After failures a few brokers lead most partitions. Soon after it took term, and then every
 `leader.imbalance.check.interval.seconds`, the controller has the preferred replicas of those brokers lead again that
 lead less of their partitions than `leader.imbalance.per.broker.percentage` allows.
 """
@@ -20,9 +20,9 @@ from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
 
-WHOLE: Final = 100
-FIRST_SECONDS: Final = 5.0
-"""How long after it took office a controller looks for the first time; Kafka's, too."""
+PERCENT: Final = 100
+INITIAL_DELAY_SECONDS: Final = 5.0
+"""How long after it took term a controller looks for the first time; Kafka's, too."""
 
 
 class PreferredLeaderRebalance:
@@ -36,18 +36,18 @@ class PreferredLeaderRebalance:
 
     def start(self) -> None:
         """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._look_often())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
         """Look no more."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _look_often(self) -> None:
-        await asyncio.sleep(min(FIRST_SECONDS, self._interval_seconds))
+    async def _run(self) -> None:
+        await asyncio.sleep(min(INITIAL_DELAY_SECONDS, self._interval_seconds))
         while True:
             try:
-                strayed = unbalanced(self._controller.image, self._percentage)
+                strayed = imbalanced_partitions(self._controller.image, self._percentage)
                 if strayed:
                     await self._controller.elect(Reason.PREFERRED, strayed)
             except KafkaError as error:
@@ -57,15 +57,15 @@ class PreferredLeaderRebalance:
             await asyncio.sleep(self._interval_seconds)
 
 
-def unbalanced(image: ClusterImage, percentage: int) -> list[TopicPartition]:
+def imbalanced_partitions(image: ClusterImage, percentage: int) -> list[TopicPartition]:
     """The partitions that are to go back to their preferred replica."""
     preferred: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, topic in image.topics.items():
         for index, p in enumerate(topic.partitions):
             preferred.setdefault(p.replicas[0], []).append((TopicPartition(name, index), p))
-    found: list[TopicPartition] = []
+    imbalanced: list[TopicPartition] = []
     for broker, partitions in preferred.items():
         strayed = [(tp, p) for tp, p in partitions if p.leader != broker]
-        if broker in image.brokers and WHOLE * len(strayed) > percentage * len(partitions):
-            found += [tp for tp, p in strayed if broker in p.isr and not reassignment_rules.is_moving(p)]
-    return found
+        if broker in image.brokers and PERCENT * len(strayed) > percentage * len(partitions):
+            imbalanced += [tp for tp, p in strayed if broker in p.isr and not reassignment_rules.is_reassigning(p)]
+    return imbalanced

@@ -15,7 +15,7 @@ from ottla.cluster.store import znodes
 from ottla.errors import InvalidReplicaAssignmentError
 
 
-def checked(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
+def validate(p: PartitionImage, target: Sequence[int], alive: Collection[int]) -> tuple[int, ...]:
     """The target, if a partition may be there: InvalidReplicaAssignmentError otherwise.
 
     Who has to fetch all of it first has to be alive. One that has it may be away: the move ends when it is back.
@@ -34,7 +34,7 @@ def checked(p: PartitionImage, target: Sequence[int], alive: Collection[int]) ->
     return tuple(target)
 
 
-def is_moving(p: PartitionImage) -> bool:
+def is_reassigning(p: PartitionImage) -> bool:
     """Whether a reassignment is under way."""
     return bool(p.adding or p.removing)
 
@@ -49,7 +49,7 @@ def origin_of(p: PartitionImage) -> tuple[int, ...]:
     return tuple(r for r in p.replicas if r not in p.adding)
 
 
-def begun(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> PartitionImage | None:
+def start(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> PartitionImage | None:
     """On the way to `target`, also from another way; None where it is there already.
 
     InvalidReplicaAssignmentError where all that are in sync are on the way of an earlier target: they would be deleted.
@@ -71,18 +71,18 @@ def begun(p: PartitionImage, target: tuple[int, ...], who: Candidates) -> Partit
     return replace(placed, leader=leader, isr=isr, leader_epoch=p.leader_epoch + 1)
 
 
-def cancelled(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def cancel(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     """Back where it was; None while nobody there could lead."""
-    return _settled(replace(p, removing=p.adding, adding=p.removing), origin_of(p), who)
+    return _finish(replace(p, removing=p.adding, adding=p.removing), origin_of(p), who)
 
 
-def finished(p: PartitionImage, who: Candidates) -> PartitionImage | None:
+def complete(p: PartitionImage, who: Candidates) -> PartitionImage | None:
     """At the target; None until all of that is in sync and one of it can lead."""
     target = target_of(p)
-    return _settled(p, target, who) if is_moving(p) and set(target) <= set(p.isr) else None
+    return _finish(p, target, who) if is_reassigning(p) and set(target) <= set(p.isr) else None
 
 
-def _settled(p: PartitionImage, replicas: tuple[int, ...], who: Candidates) -> PartitionImage | None:
+def _finish(p: PartitionImage, replicas: tuple[int, ...], who: Candidates) -> PartitionImage | None:
     led = reassigned(p, who) or p
     if led.leader not in replicas and led.leader >= 0:
         return None
@@ -99,6 +99,6 @@ def layout(topic: TopicImage, changed: Mapping[int, PartitionImage]) -> tuple[Pa
 
 def topic_value(topic: TopicImage) -> bytes:
     """The topic's node: its partitions' replicas, and those that come and go."""
-    moving = [(i, p) for i, p in enumerate(topic.partitions) if is_moving(p)]
+    moving = [(i, p) for i, p in enumerate(topic.partitions) if is_reassigning(p)]
     adding, removing = {i: p.adding for i, p in moving}, {i: p.removing for i, p in moving}
     return znodes.topic_value(topic.id, [p.replicas for p in topic.partitions], adding, removing)

@@ -28,7 +28,7 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
         raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
 
 
-def place(
+def assign_replicas(
     partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
 ) -> list[tuple[int, ...]]:
     """Spread replicas over the brokers (with their racks): leaders in turn, followers after them, growing apart.
@@ -41,27 +41,27 @@ def place(
         raise InvalidReplicationFactorError(
             f"replication factor {replication_factor} cannot be had: {len(racks)} broker(s) are available"
         )
-    ordered = _alternating(racks)
+    ordered = _alternate_racks(racks)
     n = len(ordered)
     placed = []
     for p in range(partitions):
         lead, shift = (first + p) % n, p // n
         others = [ordered[(lead + 1 + (shift + r) % (n - 1)) % n] for r in range(n - 1)]
-        placed.append(_apart([ordered[lead], *others], replication_factor, racks))
+        placed.append(_spread_over_racks([ordered[lead], *others], replication_factor, racks))
     return placed
 
 
-def more_places(
+def assign_more_partitions(
     existing: Sequence[Sequence[int]], partitions: int, racks: Mapping[int, str | None]
 ) -> list[tuple[int, ...]]:
     """Where the partitions of a topic go that is to have `partitions` of them, after those that it has."""
-    ordered = _alternating(racks)
+    ordered = _alternate_racks(racks)
     leader = existing[0][0]
     first = ordered.index(leader) if leader in ordered else 0
-    return place(partitions, len(existing[0]), racks, first)[len(existing) :]
+    return assign_replicas(partitions, len(existing[0]), racks, first)[len(existing) :]
 
 
-def _alternating(racks: Mapping[int, str | None]) -> list[int]:
+def _alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
     """The brokers, one of each rack in turn."""
     by_rack: dict[str | None, list[int]] = {}
     for broker in sorted(racks):
@@ -70,7 +70,7 @@ def _alternating(racks: Mapping[int, str | None]) -> list[int]:
     return [broker for row in rows for broker in row if broker is not None]
 
 
-def _apart(candidates: Sequence[int], count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+def _spread_over_racks(candidates: Sequence[int], count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
     """The first of the candidates, but one in each rack before a second in any."""
     chosen: list[int] = []
     left = list(candidates)
@@ -82,9 +82,11 @@ def _apart(candidates: Sequence[int], count: int, racks: Mapping[int, str | None
     return tuple(chosen)
 
 
-def given(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0) -> list[tuple[int, ...]]:
+def validate_assignment(
+    assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first: int = 0
+) -> list[tuple[int, ...]]:
     """Check an assignment that a client chose: partitions count on from `first`, replicas are known and differ."""
-    known = set(brokers)
+    broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:
         raise InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if sorted(assignment) != list(range(first, first + len(assignment))):
@@ -95,6 +97,6 @@ def given(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int], first
     for p, replicas in assignment.items():
         if len(set(replicas)) < len(replicas):
             raise InvalidReplicaAssignmentError(f"partition {p} names a broker twice")
-        if not set(replicas) <= known:
+        if not set(replicas) <= broker_ids:
             raise InvalidReplicaAssignmentError(f"partition {p} names a broker that is not there")
     return [tuple(assignment[p]) for p in sorted(assignment)]

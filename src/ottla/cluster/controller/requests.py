@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage
-from ottla.cluster.image.image_delta import Stopped
+from ottla.cluster.image.image_delta import StoppedReplica
 from ottla.model import TopicPartition
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -37,9 +37,9 @@ def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerI
     """What replicas of this broker have to do from now on."""
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     leaders: set[int] = set()
-    for topic, index, now, was in image_delta.changed(before, after):
-        if to.id in now.replicas and (was is None or _duty(was) != _duty(now)):
-            by_topic.setdefault(topic.name, []).append(_duty_state(index, now, after, is_new=was is None))
+    for topic, index, now, was in image_delta.changed_partitions(before, after):
+        if to.id in now.replicas and (was is None or _assignment(was) != _assignment(now)):
+            by_topic.setdefault(topic.name, []).append(_leader_and_isr_state(index, now, after, is_new=was is None))
             leaders.add(now.leader)
     if not by_topic and before is not None:
         return None
@@ -47,7 +47,7 @@ def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerI
         controller_id=after.controller_id,
         controller_epoch=after.controller_epoch,
         broker_epoch=to.epoch,
-        type=image_delta.CHANGES,
+        type=image_delta.INCREMENTAL,
         topic_states=[
             LeaderAndIsrTopicState(topic_name=name, topic_id=after.topics[name].id, partition_states=states)
             for name, states in by_topic.items()
@@ -59,22 +59,22 @@ def leader_and_isr(before: ClusterImage | None, after: ClusterImage, to: BrokerI
 def update_metadata(before: ClusterImage | None, after: ClusterImage, to: BrokerImage) -> UpdateMetadataRequest | None:
     """What clients are to be told from now on."""
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-    gone = {topic.name: topic for topic in image_delta.gone(before, after)}
-    for topic, index, now, _ in image_delta.changed(before, after):
+    deleted_topics = {topic.name: topic for topic in image_delta.deleted_topics(before, after)}
+    for topic, index, now, _ in image_delta.changed_partitions(before, after):
         by_topic.setdefault(topic.name, []).append(_state(index, now, after))
-    for topic in gone.values():
+    for topic in deleted_topics.values():
         by_topic[topic.name] = [_deleted(index, p, after) for index, p in enumerate(topic.partitions)]
     same_brokers = before is not None and before.brokers == after.brokers
     if not by_topic and same_brokers and before is not None and before.controller_epoch == after.controller_epoch:
         return None
     return UpdateMetadataRequest(
         controller_id=after.controller_id,
-        type=image_delta.EVERYTHING if before is None else image_delta.CHANGES,
+        type=image_delta.FULL if before is None else image_delta.INCREMENTAL,
         controller_epoch=after.controller_epoch,
         broker_epoch=to.epoch,
         topic_states=[
             UpdateMetadataTopicState(
-                topic_name=name, topic_id=(gone.get(name) or after.topics[name]).id, partition_states=states
+                topic_name=name, topic_id=(deleted_topics.get(name) or after.topics[name]).id, partition_states=states
             )
             for name, states in by_topic.items()
         ],
@@ -82,7 +82,9 @@ def update_metadata(before: ClusterImage | None, after: ClusterImage, to: Broker
     )
 
 
-def stop_replica(ended: Mapping[TopicPartition, Stopped], image: ClusterImage, to: BrokerImage) -> StopReplicaRequest:
+def stop_replica(
+    ended: Mapping[TopicPartition, StoppedReplica], image: ClusterImage, to: BrokerImage
+) -> StopReplicaRequest:
     """The replicas that this broker is to end (see `image_delta.stopped`)."""
     by_topic: dict[str, list[StopReplicaPartitionState]] = {}
     for tp, how in ended.items():
@@ -98,12 +100,14 @@ def stop_replica(ended: Mapping[TopicPartition, Stopped], image: ClusterImage, t
     )
 
 
-def _duty(p: PartitionImage) -> tuple[object, ...]:
+def _assignment(p: PartitionImage) -> tuple[object, ...]:
     """What a replica's work depends on."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 
-def _duty_state(index: int, p: PartitionImage, image: ClusterImage, *, is_new: bool) -> LeaderAndIsrPartitionState:
+def _leader_and_isr_state(
+    index: int, p: PartitionImage, image: ClusterImage, *, is_new: bool
+) -> LeaderAndIsrPartitionState:
     return LeaderAndIsrPartitionState(
         partition_index=index,
         controller_epoch=image.controller_epoch,

@@ -22,12 +22,12 @@ class TopicLifecycle:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._undeleted: dict[str, set[int]] = {}
+        self._remaining_brokers: dict[str, set[int]] = {}
         """By topic that is being deleted, the brokers that have logs of it yet."""
 
-    def begin(self, image: ClusterImage) -> None:
+    def start_term(self, image: ClusterImage) -> None:
         """A term begins: deletions go on."""
-        self._undeleted = {name: _holders(topic) for name, topic in image.deleting.items()}
+        self._remaining_brokers = {name: _replica_brokers(topic) for name, topic in image.deleting.items()}
 
     async def create(
         self,
@@ -37,7 +37,7 @@ class TopicLifecycle:
         topic_id: uuid.UUID | None = None,
     ) -> TopicImage:
         """Create a topic with checked name, replicas and options."""
-        async with self._context.turn() as office:
+        async with self._context.exclusive() as term:
             image = self._context.image
             if name in image.topics or name in image.deleting:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.")
@@ -50,19 +50,19 @@ class TopicLifecycle:
                 Create(znodes.topic(name), znodes.topic_value(topic.id, assignment)),
                 Create(znodes.partitions(name)),
                 config,
-                *partition_states.creations(office, name, 0, partitions),
+                *partition_states.creations(term, name, 0, partitions),
             ]
             try:
-                await partition_states.guarded_in_turn(self._context.store, office, writes)
+                await partition_states.write_fenced_in_batches(self._context.store, term, writes)
             except NodeExistsError:
                 raise TopicAlreadyExistsError(f"Topic '{name}' already exists.") from None
-            await self._context.publish(lambda view: view.with_topics({**view.topics, name: topic}))
-        await self._context.settle()
+            await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
+        await self._context.wait_propagated()
         return topic
 
     async def add_partitions(self, name: str, added: Sequence[Sequence[int]], count: int) -> None:
         """Give a topic more partitions, so that it has `count`; an error where another was faster with that."""
-        async with self._context.turn() as office:
+        async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             old = len(topic.partitions)
             if not added or old + len(added) != count:
@@ -71,52 +71,52 @@ class TopicLifecycle:
             whole = replace(topic, partitions=topic.partitions + new)
             writes = [
                 Set(znodes.topic(name), reassignment_rules.topic_value(whole)),
-                *partition_states.creations(office, name, old, new),
+                *partition_states.creations(term, name, old, new),
             ]
-            await partition_states.guarded_in_turn(self._context.store, office, writes)
-            await self._context.publish(lambda view: view.with_topics({**view.topics, name: whole}))
-        await self._context.settle()
+            await partition_states.write_fenced_in_batches(self._context.store, term, writes)
+            await self._context.publish(lambda current: current.with_topics({**current.topics, name: whole}))
+        await self._context.wait_propagated()
 
-    async def take(self, name: str) -> None:
+    async def read_topic(self, name: str) -> None:
         """Follow a topic, or more partitions of one, that another has written into the tree."""
-        async with self._context.turn():
-            found = await store_reader.read_topic(self._context.store, name)
-            known = self._context.image.topics.get(name)
-            if found is None or name in self._context.image.deleting:
+        async with self._context.exclusive():
+            stored = await store_reader.read_topic(self._context.store, name)
+            existing = self._context.image.topics.get(name)
+            if stored is None or name in self._context.image.deleting:
                 return
-            if known is not None and len(known.partitions) >= len(found.partitions) and found.id == known.id:
+            if existing is not None and len(existing.partitions) >= len(stored.partitions) and stored.id == existing.id:
                 return
-            options = await store_reader.read_entity(self._context.store, znodes.config_topic(name))
-            topic = await self.completed(found, options, self._context.image.brokers.keys())
-            if known is not None:
+            options = await store_reader.read_entity_configs(self._context.store, znodes.config_topic(name))
+            topic = await self.complete_stored_topic(stored, options, self._context.image.brokers.keys())
+            if existing is not None:
                 # those that are led already stay as they are: their states are this controller's own
-                topic = replace(topic, partitions=known.partitions + topic.partitions[len(known.partitions) :])
-            await self._context.publish(lambda view: view.with_topics({**view.topics, name: topic}))
+                topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
+            await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
     async def delete(self, name: str) -> None:
         """Delete a topic: it is not served any more, and its nodes go when all its logs are gone."""
-        async with self._context.turn() as office:
+        async with self._context.exclusive() as term:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:
-                await partition_states.guarded(self._context.store, office, [Create(znodes.delete_topic(name))])
-            self._undeleted[name] = _holders(topic)
+                await partition_states.write_fenced(self._context.store, term, [Create(znodes.delete_topic(name))])
+            self._remaining_brokers[name] = _replica_brokers(topic)
             await self._context.publish(
-                lambda view: replace(
-                    view.with_topics({n: t for n, t in view.topics.items() if n != name}),
-                    deleting=MappingProxyType({**view.deleting, name: topic}),
+                lambda current: replace(
+                    current.with_topics({n: t for n, t in current.topics.items() if n != name}),
+                    deleting=MappingProxyType({**current.deleting, name: topic}),
                 )
             )
-        await self._context.settle()
+        await self._context.wait_propagated()
 
-    async def replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+    async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """A broker has deleted these replicas; a topic that nobody has any more is gone."""
-        async with self._context.turn():
-            for name in {tp.topic for tp in partitions} & self._undeleted.keys():
-                self._undeleted[name].discard(broker_id)
-                if not self._undeleted[name]:
-                    await self._forget(name)
+        async with self._context.exclusive():
+            for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
+                self._remaining_brokers[name].discard(broker_id)
+                if not self._remaining_brokers[name]:
+                    await self._delete_znodes(name)
 
-    async def _forget(self, name: str) -> None:
+    async def _delete_znodes(self, name: str) -> None:
         """Remove the nodes of a deleted topic."""
         topic = self._context.image.deleting[name]
         paths: list[str] = []
@@ -126,35 +126,35 @@ class TopicLifecycle:
         # an earlier attempt may have come half way
         there = await store_reader.get_all(self._context.store, paths)
         writes = [Delete(path) for path, node in zip(paths, there, strict=True) if node is not None]
-        await partition_states.guarded_in_turn(self._context.store, self._context.office, writes)
-        del self._undeleted[name]
+        await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
+        del self._remaining_brokers[name]
         left = {n: t for n, t in self._context.image.deleting.items() if n != name}
-        await self._context.publish(lambda view: replace(view, deleting=MappingProxyType(left)))
+        await self._context.publish(lambda current: replace(current, deleting=MappingProxyType(left)))
 
-    async def completed(
-        self, found: store_reader.StoredTopic, options: Mapping[str, str], alive: Collection[int]
+    async def complete_stored_topic(
+        self, stored: store_reader.StoredTopic, options: Mapping[str, str], alive: Collection[int]
     ) -> TopicImage:
         """A topic from the tree; what tools of older versions leave out, id and states, is made."""
-        name, office, topic_id = found.name, self._context.office, found.id
+        name, term, topic_id = stored.name, self._context.term, stored.id
         writes: list[Operation] = []
         if topic_id is None:
             # older tools write a topic without an id, also one that had it: its logs carry that id
-            known = self._context.image.topics.get(name)
-            topic_id = uuid.uuid4() if known is None else known.id
-            value = znodes.topic_value(topic_id, found.replicas, found.adding, found.removing)
-            writes.append(Set(znodes.topic(name), value, found.version))
-        if not found.has_parent:
+            current = self._context.image.topics.get(name)
+            topic_id = uuid.uuid4() if current is None else current.id
+            value = znodes.topic_value(topic_id, stored.replicas, stored.adding, stored.removing)
+            writes.append(Set(znodes.topic(name), value, stored.version))
+        if not stored.has_parent:
             writes.append(Create(znodes.partitions(name)))
         partitions = []
-        for index, (p, replicas) in enumerate(zip(found.partitions, found.replicas, strict=True)):
+        for index, (p, replicas) in enumerate(zip(stored.partitions, stored.replicas, strict=True)):
             if p is None:
                 p = leader_election.new_partition(replicas, alive)
-                writes += partition_states.creations(office, name, index, [p])
+                writes += partition_states.creations(term, name, index, [p])
             partitions.append(p)
         if writes:
-            await partition_states.guarded_in_turn(self._context.store, office, writes)
+            await partition_states.write_fenced_in_batches(self._context.store, term, writes)
         return TopicImage(name, topic_id, tuple(partitions), options)
 
 
-def _holders(topic: TopicImage) -> set[int]:
+def _replica_brokers(topic: TopicImage) -> set[int]:
     return {broker for p in topic.partitions for broker in p.replicas}

@@ -91,7 +91,7 @@ class ZNodeChangeHandlers:
             if name not in self._watched:
                 self._watched.add(name)
                 await self._store.get(znodes.topic(name), partial(self._topic_changed, name))
-                await self._controller.topics.take(name)
+                await self._controller.topics.read_topic(name)
 
     def _topic_changed(self, name: str) -> None:
         self._watched.discard(name)
@@ -134,11 +134,11 @@ class ZNodeChangeHandlers:
         if node is None:
             self._reassigning = {}
             return
-        requested = store_reader.requested(znodes.REASSIGN, node.value)
+        requested = store_reader.parse_request(znodes.REASSIGN, node.value)
         for tp, item in requested.items():
             if self._reassigning.get(tp) != item:
                 await self._reassign(tp, item, node.value)
-        await self._controller.moves.go_on()
+        await self._controller.reassignments.complete_finished()
         self._reassigning = {tp: item for tp, item in requested.items() if self._is_in_progress(tp, item)}
         if not self._reassigning:
             await self._change(Delete(znodes.REASSIGN, node.version))
@@ -150,13 +150,13 @@ class ZNodeChangeHandlers:
         partition = self._cache.image.partition(tp)
         return (
             partition is not None
-            and reassignment_rules.is_moving(partition)
+            and reassignment_rules.is_reassigning(partition)
             and item.get("replicas") == [*reassignment_rules.target_of(partition)]
         )
 
     async def _reassign(self, tp: TopicPartition, item: Item, request: bytes) -> None:
         try:
-            await self._controller.moves.carry_out(tp, item, request)
+            await self._controller.reassignments.apply_request(tp, item, request)
         except (NotControllerError, MetadataStoreError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
@@ -166,7 +166,7 @@ class ZNodeChangeHandlers:
         node = await self._store.get(znodes.PREFERRED_ELECTION, self._listener.notify)
         if node is not None:
             await self._controller.elect(
-                Reason.PREFERRED, store_reader.requested(znodes.PREFERRED_ELECTION, node.value)
+                Reason.PREFERRED, store_reader.parse_request(znodes.PREFERRED_ELECTION, node.value)
             )
             await self._remove(znodes.PREFERRED_ELECTION)
 
@@ -176,7 +176,7 @@ class ZNodeChangeHandlers:
             node = await self._store.get(path)
             broker = None if node is None else znodes.broker_of_event(node.value)
             if broker is not None:
-                self._controller.look_at_disks(broker)
+                self._controller.check_log_dirs(broker)
             await self._remove(path)
 
     async def _elect_leaders(self) -> None:
@@ -197,13 +197,13 @@ class ZNodeChangeHandlers:
 
 def _leaderless_with_new_configs(before: ClusterImage, after: ClusterImage) -> set[TopicPartition]:
     """Return the partitions without a leader whose configs have changed (`unclean.leader.election.enable`)."""
-    defaults_changed = before.options is not after.options
+    defaults_changed = before.configs is not after.configs
     if not defaults_changed and before.topics is after.topics:
         return set()
     changed = [
         topic
         for name, topic in after.topics.items()
-        if (old := before.topics.get(name)) is not None and (defaults_changed or topic.options != old.options)
+        if (old := before.topics.get(name)) is not None and (defaults_changed or topic.configs != old.configs)
     ]
     return {TopicPartition(t.name, i) for t in changed for i, p in enumerate(t.partitions) if p.leader == NO_LEADER}
 

@@ -37,7 +37,7 @@ class TopicImage:
     name: str
     id: UUID
     partitions: tuple[PartitionImage, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_internal(self) -> bool:
@@ -81,9 +81,9 @@ class ClusterImage:
     """Grows with every change of a feature."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
     """Topics that are being deleted, as the controller knows them: not served, but on disks yet."""
-    leaving: frozenset[int] = frozenset()
+    shutting_down: frozenset[int] = frozenset()
     """Brokers in their controlled shutdown, as the controller knows them."""
-    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What is set on brokers, clients, users, addresses, groups and client metrics, by the paths of `entities`."""
 
     @property

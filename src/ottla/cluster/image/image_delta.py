@@ -9,29 +9,29 @@ from typing import Final, NamedTuple
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.model import TopicPartition
 
-CHANGES: Final = 1
-EVERYTHING: Final = 2
+INCREMENTAL: Final = 1
+FULL: Final = 2
 """Types of requests: what has changed, or all that there is."""
 DELETED: Final = -2
 """The leader of partitions whose topic is being deleted; and the epoch of replicas that go with it."""
 PROTOCOL_NUMBERS: Final = MappingProxyType({"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3})
 
 
-class Stopped(NamedTuple):
+class StoppedReplica(NamedTuple):
     """How a replica ends: in which leader epoch, and whether its log is to be deleted."""
 
     leader_epoch: int
     delete: bool
 
 
-Changed = Iterator[tuple[TopicImage, int, PartitionImage, PartitionImage | None]]
+ChangedPartitions = Iterator[tuple[TopicImage, int, PartitionImage, PartitionImage | None]]
 
 
-def changed(before: ClusterImage | None, after: ClusterImage) -> Changed:
+def changed_partitions(before: ClusterImage | None, after: ClusterImage) -> ChangedPartitions:
     """(topic, index, state now, state before) of every partition whose state is another now."""
-    known = {} if before is None else before.topics
+    old_topics = {} if before is None else before.topics
     for name, topic in after.topics.items():
-        was = known.get(name)
+        was = old_topics.get(name)
         if was is topic:
             continue
         old = was.partitions if was is not None and was.id == topic.id else ()
@@ -41,26 +41,28 @@ def changed(before: ClusterImage | None, after: ClusterImage) -> Changed:
                 yield topic, index, now, earlier
 
 
-def gone(before: ClusterImage | None, after: ClusterImage) -> Iterator[TopicImage]:
+def deleted_topics(before: ClusterImage | None, after: ClusterImage) -> Iterator[TopicImage]:
     """The topics that are not there any more."""
     for name, topic in () if before is None else before.topics.items():
         if name not in after.topics:
             yield topic
 
 
-def stopped(before: ClusterImage | None, after: ClusterImage, broker_id: int) -> dict[TopicPartition, Stopped]:
+def stopped_replicas(
+    before: ClusterImage | None, after: ClusterImage, broker_id: int
+) -> dict[TopicPartition, StoppedReplica]:
     """The replicas that a broker holds no longer, and deletes; those that rest, as it is about to stop."""
-    known = {} if before is None else before.deleting
-    found: dict[TopicPartition, Stopped] = {}
+    deleting_before = {} if before is None else before.deleting
+    replicas: dict[TopicPartition, StoppedReplica] = {}
     for name, topic in after.deleting.items():
         for index, p in enumerate(topic.partitions):
-            if name not in known and broker_id in p.replicas:
-                found[TopicPartition(name, index)] = Stopped(DELETED, True)
-    for topic, index, now, was in changed(before, after):
+            if name not in deleting_before and broker_id in p.replicas:
+                replicas[TopicPartition(name, index)] = StoppedReplica(DELETED, True)
+    for topic, index, now, was in changed_partitions(before, after):
         if was is None or broker_id not in was.replicas:
             continue
         if broker_id not in now.replicas:
-            found[TopicPartition(topic.name, index)] = Stopped(now.leader_epoch, True)
-        elif broker_id in after.leaving and broker_id in was.isr and broker_id not in now.isr:
-            found[TopicPartition(topic.name, index)] = Stopped(now.leader_epoch, False)
-    return found
+            replicas[TopicPartition(topic.name, index)] = StoppedReplica(now.leader_epoch, True)
+        elif broker_id in after.shutting_down and broker_id in was.isr and broker_id not in now.isr:
+            replicas[TopicPartition(topic.name, index)] = StoppedReplica(now.leader_epoch, False)
+    return replicas

@@ -14,7 +14,7 @@ from ottla.cluster.image.cluster_image import ClusterImage
 
 log = logging.getLogger("ottla.cluster")
 
-OnChange = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
+ImageListener = Callable[[ClusterImage, ClusterImage], Awaitable[None]]
 """Told of every new image, with the one before it, in order."""
 
 
@@ -25,19 +25,19 @@ class MetadataCache:
         self.image = image or ClusterImage(cluster_id="")
         self.number = 0
         """How many images there were before this one."""
-        self._listeners: list[OnChange] = []
+        self._listeners: list[ImageListener] = []
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    def on_change(self, listener: OnChange) -> None:
+    def on_change(self, listener: ImageListener) -> None:
         """Tell `listener` of every change from now on."""
         self._listeners.append(listener)
 
-    async def change(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
+    async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
         """Take what `decide` makes of the image; returns when all listeners have followed, also if nobody waits."""
-        await asyncio.shield(self._change(decide))
+        await asyncio.shield(self._update(decide))
 
-    async def _change(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
+    async def _update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
         async with self._lock:
             before = self.image
             after = decide(before)
@@ -54,7 +54,7 @@ class MetadataCache:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def until(self, condition: Callable[[ClusterImage], bool], seconds: float) -> bool:
+    async def wait_for(self, condition: Callable[[ClusterImage], bool], seconds: float) -> bool:
         """Wait until the image meets a condition; False when the time is over."""
         try:
             async with asyncio.timeout(seconds):

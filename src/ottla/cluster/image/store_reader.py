@@ -26,7 +26,7 @@ from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")
 
-AT_ONCE = 500
+MAX_CONCURRENT = 500
 """Reads on their way to the store at the same time."""
 
 
@@ -48,13 +48,13 @@ class StoredTopic:
 
 async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> dict[int, BrokerImage]:
     """The live brokers. One that cannot be read is left out, and named."""
-    found: dict[int, BrokerImage] = {}
+    brokers: dict[int, BrokerImage] = {}
     for name in await store.children(znodes.BROKER_IDS, watch):
-        with _left_out("broker", name):
+        with _skip_unreadable("broker", name):
             broker = await read_broker(store, int(name)) if name.isdecimal() else None
             if broker is not None:
-                found[broker.id] = broker
-    return found
+                brokers[broker.id] = broker
+    return brokers
 
 
 async def read_broker(store: MetadataStore, broker_id: int) -> BrokerImage | None:
@@ -72,22 +72,22 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
     nodes = await get_all(store, [znodes.topic(name) for name in names])
     layouts: dict[str, tuple[Node, TopicLayout]] = {}
     for name, node in zip(names, nodes, strict=True):
-        with _left_out("topic", name):
+        with _skip_unreadable("topic", name):
             if node is not None:
                 layouts[name] = node, znodes.topic_layout(name, node.value)
     states = iter(
         await get_all(store, [path for name, (_, layout) in layouts.items() for path in _states(name, layout)])
     )
-    found: dict[str, StoredTopic] = {}
+    topics: dict[str, StoredTopic] = {}
     for name, (node, layout) in layouts.items():
         own = [next(states) for _ in layout.replicas]
-        with _left_out("topic", name):
-            found[name] = await _found(store, name, node, layout, own)
-    return found
+        with _skip_unreadable("topic", name):
+            topics[name] = await _stored_topic(store, name, node, layout, own)
+    return topics
 
 
 @contextmanager
-def _left_out(what: str, name: str) -> Iterator[None]:
+def _skip_unreadable(what: str, name: str) -> Iterator[None]:
     """What a person has written must not keep the others from being known and served."""
     try:
         yield
@@ -101,14 +101,14 @@ async def read_topic(store: MetadataStore, name: str) -> StoredTopic | None:
     if node is None:
         return None
     layout = znodes.topic_layout(name, node.value)
-    return await _found(store, name, node, layout, await get_all(store, _states(name, layout)))
+    return await _stored_topic(store, name, node, layout, await get_all(store, _states(name, layout)))
 
 
 def _states(name: str, layout: TopicLayout) -> list[str]:
     return [znodes.partition_state(name, index) for index in range(len(layout.replicas))]
 
 
-async def _found(
+async def _stored_topic(
     store: MetadataStore, name: str, node: Node, layout: TopicLayout, states: Sequence[Node | None]
 ) -> StoredTopic:
     has_parent = any(states) or await store.get(znodes.partitions(name)) is not None
@@ -127,7 +127,7 @@ Item = dict[str, Any]
 """What a request in the tree says of one partition."""
 
 
-def requested(path: str, raw: bytes) -> dict[TopicPartition, Item]:
+def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
     """The partitions that a request in the tree names; none of what is no request, which is told."""
     try:
         items: list[Item] = znodes.load(raw)["partitions"]
@@ -139,24 +139,24 @@ def requested(path: str, raw: bytes) -> dict[TopicPartition, Item]:
 
 async def get_all(store: MetadataStore, paths: Sequence[str]) -> list[Node | None]:
     """Many nodes; the questions do not wait for one another."""
-    found: list[Node | None] = []
-    for begin in range(0, len(paths), AT_ONCE):
-        found += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + AT_ONCE]))
-    return found
+    nodes: list[Node | None] = []
+    for begin in range(0, len(paths), MAX_CONCURRENT):
+        nodes += await asyncio.gather(*(store.get(path) for path in paths[begin : begin + MAX_CONCURRENT]))
+    return nodes
 
 
 async def read_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
     """What is set on everything but topics, by the paths of `entities`."""
-    found: dict[str, Mapping[str, str]] = {}
+    configs_by_path: dict[str, Mapping[str, str]] = {}
     for kind in config_entities.TYPES:
         for name in await store.children(znodes.config_entity(kind)):
             nested = f"{kind}/{name}{config_entities.NESTED}"
             below = await store.children(znodes.config_entity(nested))
             for path in (f"{kind}/{name}", *(f"{nested}/{client}" for client in below)):
-                options = await read_entity(store, znodes.config_entity(path))
+                options = await read_entity_configs(store, znodes.config_entity(path))
                 if options:
-                    found[path] = options
-    return found
+                    configs_by_path[path] = options
+    return configs_by_path
 
 
 async def read_topic_configs(store: MetadataStore) -> dict[str, Mapping[str, str]]:
@@ -166,7 +166,7 @@ async def read_topic_configs(store: MetadataStore) -> dict[str, Mapping[str, str
     return {name: configs_of(node, znodes.config_topic(name)) for name, node in zip(names, nodes, strict=True)}
 
 
-async def read_entity(store: MetadataStore, path: str) -> Mapping[str, str]:
+async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, str]:
     """The options in one node below `/config`."""
     return configs_of(await store.get(path), path)
 
@@ -188,8 +188,8 @@ def partition_image(
 ) -> PartitionImage:
     """A partition from its state and what its topic's node says of it. UnreadableNodeError for what is no state."""
     try:
-        found = znodes.load(state.value)
-        leader, epoch, isr = int(found["leader"]), int(found["leader_epoch"]), tuple(map(int, found["isr"]))
+        fields = znodes.load(state.value)
+        leader, epoch, isr = int(fields["leader"]), int(fields["leader_epoch"]), tuple(map(int, fields["isr"]))
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableNodeError(f"{state.value[:200]!r} is no state of a partition: {error}") from None
     return PartitionImage(leader, epoch, replicas, isr, state.version, adding, removing)
@@ -231,13 +231,13 @@ def broker_value(broker: BrokerImage) -> bytes:
     return znodes.dump(value)
 
 
-async def stored_cluster_id(store: MetadataStore) -> str | None:
+async def read_cluster_id(store: MetadataStore) -> str | None:
     """The id of the cluster; None before its first start."""
     node = await store.get(znodes.CLUSTER_ID)
     return None if node is None else str(znodes.load(node.value)["id"])
 
 
-async def make_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
+async def create_persistent_nodes(store: MetadataStore, paths: Sequence[str] = znodes.PERSISTENT) -> None:
     """Make the nodes that exist in every cluster, or others; parents come before their children."""
     nodes = await get_all(store, paths)
     missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
@@ -246,4 +246,4 @@ async def make_persistent_nodes(store: MetadataStore, paths: Sequence[str] = zno
     try:
         await store.multi([Create(path) for path in missing])
     except NodeExistsError:
-        await make_persistent_nodes(store, paths)  # another broker starts, too
+        await create_persistent_nodes(store, paths)  # another broker starts, too

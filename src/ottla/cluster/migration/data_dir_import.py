@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.cluster.image.store_reader import make_persistent_nodes
+from ottla.cluster.image.store_reader import create_persistent_nodes
 from ottla.cluster.migration import kraft
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, Operation, Set
@@ -57,29 +57,29 @@ async def adopt(store: MetadataStore, log_dirs: Sequence[LogDir], broker_id: int
     logs = {tp: path for log_dir in log_dirs for tp, path in log_dir.partitions()}
     if not logs:
         return 0
-    found = (log_dir.path / kraft.DIRECTORY for log_dir in log_dirs)
-    metadata = next((path for path in found if path.is_dir()), None)
+    candidates = (log_dir.path / kraft.DIRECTORY for log_dir in log_dirs)
+    metadata = next((path for path in candidates if path.is_dir()), None)
     operations: list[Operation] = []
     if metadata is not None:
-        known = kraft.read(metadata)
-        topics = _of_controller(known)
-        for path, options in _parents(known.options):
+        metadata_records = kraft.read(metadata)
+        topics = _of_controller(metadata_records)
+        for path, options in _parents(metadata_records.options):
             operations.append(Create(znodes.config_entity(path), znodes.config_value(options)))
-        if known.next_producer_id:
-            block = znodes.producer_ids_value(broker_id, known.next_producer_id)
+        if metadata_records.next_producer_id:
+            block = znodes.producer_ids_value(broker_id, metadata_records.next_producer_id)
             operations.append(Set(znodes.PRODUCER_ID_BLOCK, block))
-        operations += _access_rules(known.acls.values())
+        operations += _access_rules(metadata_records.acls.values())
     else:
         topics = _of_directories(logs, broker_id)
     for name, topic in topics.items():
         operations += _operations(name, topic)
-    await make_persistent_nodes(store)
+    await create_persistent_nodes(store)
     await store.multi(operations)
     log.warning("%d topics of Apache Kafka are taken over, from %s", len(topics), metadata or "the names of their logs")
     return len(topics)
 
 
-def _of_controller(known: kraft.Metadata) -> dict[str, _Topic]:
+def _of_controller(metadata: kraft.Metadata) -> dict[str, _Topic]:
     return {
         topic.name: _Topic(
             topic.id,
@@ -87,9 +87,9 @@ def _of_controller(known: kraft.Metadata) -> dict[str, _Topic]:
                 _Partition(p.leader, p.leader_epoch, tuple(p.replicas), _in_sync(p))
                 for _, p in sorted(topic.partitions.items())
             ],
-            known.topic_options.get(topic.name, {}),
+            metadata.topic_options.get(topic.name, {}),
         )
-        for topic in known.topics.values()
+        for topic in metadata.topics.values()
     }
 
 
@@ -124,16 +124,16 @@ def _latest_epoch(path: Path | None) -> int:
 
 
 def _operations(name: str, topic: _Topic) -> list[Operation]:
-    found: list[Operation] = [
+    operations: list[Operation] = [
         Create(znodes.topic(name), znodes.topic_value(topic.id, [p.replicas for p in topic.partitions])),
         Create(znodes.partitions(name)),
     ]
     if topic.options:
-        found.append(Create(znodes.config_topic(name), znodes.config_value(topic.options)))
+        operations.append(Create(znodes.config_topic(name), znodes.config_value(topic.options)))
     for index, p in enumerate(topic.partitions):
         state = znodes.state_value(0, p.leader, p.leader_epoch, p.isr)
-        found += [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), state)]
-    return found
+        operations += [Create(znodes.partition(name, index)), Create(znodes.partition_state(name, index), state)]
+    return operations
 
 
 def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
@@ -159,10 +159,10 @@ def _access_rules(acls: Iterable[ACL]) -> list[Operation]:
 
 def _parents(options: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
     """Entities in the order in which they can be made, with the nodes above those of a user's clients."""
-    found = {path: set_ for path, set_ in options.items() if set_}
-    for path in list(found):
+    configured = {path: set_ for path, set_ in options.items() if set_}
+    for path in list(configured):
         user, nested, _ = path.partition(config_entities.NESTED + "/")
         if nested:
-            found.setdefault(user, {})
-            found.setdefault(user + config_entities.NESTED, {})
-    return sorted(found.items())
+            configured.setdefault(user, {})
+            configured.setdefault(user + config_entities.NESTED, {})
+    return sorted(configured.items())

@@ -55,9 +55,9 @@ class Metadata:
 
     @replay.register
     def _(self, record: m.RemoveTopicRecord) -> None:
-        gone = self.topics.pop(record.topic_id, None)
-        if gone is not None:
-            self.topic_options.pop(gone.name, None)
+        removed = self.topics.pop(record.topic_id, None)
+        if removed is not None:
+            self.topic_options.pop(removed.name, None)
 
     @replay.register
     def _(self, record: m.PartitionRecord) -> None:
@@ -65,18 +65,18 @@ class Metadata:
 
     @replay.register
     def _(self, record: m.PartitionChangeRecord) -> None:
-        known = self.topics[record.topic_id].partitions[record.partition_id]
+        partition = self.topics[record.topic_id].partitions[record.partition_id]
         if record.isr is not None:
-            known.isr = record.isr
+            partition.isr = record.isr
         if record.replicas is not None:
-            known.replicas = record.replicas
+            partition.replicas = record.replicas
         if record.eligible_leader_replicas is not None:
-            known.eligible_leader_replicas = record.eligible_leader_replicas
+            partition.eligible_leader_replicas = record.eligible_leader_replicas
         if record.last_known_elr is not None:
-            known.last_known_elr = record.last_known_elr
+            partition.last_known_elr = record.last_known_elr
         if record.leader != NOT_TOLD:
-            known.leader = record.leader
-            known.leader_epoch += 1
+            partition.leader = record.leader
+            partition.leader_epoch += 1
 
     @replay.register
     def _(self, record: m.ConfigRecord) -> None:
@@ -102,8 +102,13 @@ class Metadata:
 
     @replay.register
     def _(self, record: m.UserScramCredentialRecord) -> None:
-        kept = config_entities.scram_value(record.salt, record.stored_key, record.server_key, record.iterations)
-        _set(self.options, config_entities.entity(config_entities.USERS, record.name), SCRAM[record.mechanism], kept)
+        credential = config_entities.scram_value(record.salt, record.stored_key, record.server_key, record.iterations)
+        _set(
+            self.options,
+            config_entities.entity(config_entities.USERS, record.name),
+            SCRAM[record.mechanism],
+            credential,
+        )
 
     @replay.register
     def _(self, record: m.RemoveUserScramCredentialRecord) -> None:
@@ -127,7 +132,7 @@ class Metadata:
 
 def read(directory: Path) -> Metadata:
     """The newest snapshot in the directory, and what the log holds after it. StartupError where it is damaged."""
-    found = Metadata()
+    metadata = Metadata()
     held: list[Data] | None = None  # of a transaction that is not ended yet
     try:
         for record in _records(directory):
@@ -135,15 +140,15 @@ def read(directory: Path) -> Metadata:
                 held = []
             elif isinstance(record, (m.EndTransactionRecord, m.AbortTransactionRecord)):
                 for waiting in (held or ()) if isinstance(record, m.EndTransactionRecord) else ():
-                    found.replay(waiting)
+                    metadata.replay(waiting)
                 held = None
             elif held is not None:
                 held.append(record)
             else:
-                found.replay(record)
+                metadata.replay(record)
     except (KafkaError, OSError, KeyError, IndexError, ValueError) as error:
         raise StartupError(f"log.dirs: {directory}: Apache Kafka's metadata cannot be read: {error}") from error
-    return found
+    return metadata
 
 
 def _records(directory: Path) -> Iterator[Data]:
@@ -165,9 +170,9 @@ def _records_in(path: Path, start: int) -> Iterator[Data]:
             continue
         for record in records(data, begin, end):
             if record.offset >= start and record.value is not None:
-                found = _decoded(record.value)
-                if found is not None:
-                    yield found
+                message = _decoded(record.value)
+                if message is not None:
+                    yield message
 
 
 def _decoded(value: bytes) -> Data | None:

@@ -66,7 +66,7 @@ def name_of(path: str) -> str | None:
 def of_type(options: Mapping[str, Mapping[str, str]], kind: str) -> dict[str | None, Mapping[str, str]]:
     """The options of all entities of a type, by name; those of a user's clients are not among them."""
     prefix = f"{kind}/"
-    return {name_of(p): found for p, found in options.items() if p.startswith(prefix) and NESTED + "/" not in p}
+    return {name_of(p): configs for p, configs in options.items() if p.startswith(prefix) and NESTED + "/" not in p}
 
 
 def quota_path(parts: Mapping[str, str | None]) -> str | None:

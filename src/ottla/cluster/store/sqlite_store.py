@@ -176,8 +176,8 @@ class SqliteMetadataStore:
             case Create(path, value, ephemeral, sequence):
                 self._create(path + self._next_number(path) if sequence else path, value, ephemeral)
             case Set(path, value, version):
-                found = self._check(path, version)
-                self._execute("UPDATE nodes SET value = ?, version = ? WHERE path = ?", value, found.version + 1, path)
+                row = self._check(path, version)
+                self._execute("UPDATE nodes SET value = ?, version = ? WHERE path = ?", value, row.version + 1, path)
             case Delete(path, version):
                 self._check(path, version)
                 if self._execute("SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", path):
@@ -201,18 +201,18 @@ class SqliteMetadataStore:
 
     def _count(self, what: str) -> int:
         """How often this was counted before."""
-        found = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
-        number = int(str(found[0][0])) if found else 0
+        row = self._execute("SELECT next FROM sequences WHERE parent = ?", what)
+        number = int(str(row[0][0])) if row else 0
         self._execute("INSERT OR REPLACE INTO sequences VALUES (?, ?)", what, number + 1)
         return number
 
     def _check(self, path: str, version: int) -> Node:
-        found = self._get(path)
-        if found is None:
+        row = self._get(path)
+        if row is None:
             raise NoNodeError(path)
-        if version not in (ANY_VERSION, found.version):
-            raise BadVersionError(f"{path}: version {found.version}, not {version}")
-        return found
+        if version not in (ANY_VERSION, row.version):
+            raise BadVersionError(f"{path}: version {row.version}, not {version}")
+        return row
 
 
 def _protect(path: Path) -> None:

@@ -29,9 +29,9 @@ def read_tree(connect: str) -> dict[str, bytes]:
     with _client(connect) as client:
         if not client.exists("/"):
             raise ConfigurationError(f"{connect}: there is no such chroot; give that of zookeeper.connect")
-        found: dict[str, bytes] = {}
-        _read(client, "/", found)
-        return found
+        values: dict[str, bytes] = {}
+        _read(client, "/", values)
+        return values
 
 
 def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
@@ -46,7 +46,7 @@ def write_tree(connect: str, nodes: Mapping[str, bytes]) -> int:
     return len(nodes)
 
 
-def _read(client: KazooClient, path: str, found: dict[str, bytes]) -> None:
+def _read(client: KazooClient, path: str, values: dict[str, bytes]) -> None:
     from kazoo.exceptions import NoNodeError
 
     for name in sorted(client.get_children(path)):
@@ -56,10 +56,10 @@ def _read(client: KazooClient, path: str, found: dict[str, bytes]) -> None:
         try:
             value, stat = client.get(child)
             if not stat.ephemeralOwner:
-                found[child] = value
-                _read(client, child, found)
+                values[child] = value
+                _read(client, child, values)
         except NoNodeError:
-            found.pop(child, None)  # deleted while it was read
+            values.pop(child, None)  # deleted while it was read
 
 
 @contextmanager

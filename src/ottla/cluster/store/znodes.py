@@ -389,16 +389,16 @@ def changed_acls(raw: bytes) -> ResourcePattern | None:
             kind, name, how = (str(value[key]) for key in ("resourceType", "name", "patternType"))
         else:
             (kind, _, name), how = raw.decode().partition(":"), ACLResourcePatternType.LITERAL.name
-        found = ResourcePattern(_KINDS[kind.upper().replace("_", "")], name, ACLResourcePatternType[how.upper()])
+        pattern = ResourcePattern(_KINDS[kind.upper().replace("_", "")], name, ACLResourcePatternType[how.upper()])
     except (ValueError, KeyError, RecursionError):
         return None
-    return found if has_place(name) and found.pattern_type in ACLS else None
+    return pattern if has_place(name) and pattern.pattern_type in ACLS else None
 
 
 def feature_value(levels: Mapping[str, int]) -> bytes:
     """`/feature`."""
-    found = {name: {"max_version_level": level} for name, level in levels.items()}
-    return dump({"version": 2, "status": 1, "features": found})
+    features = {name: {"max_version_level": level} for name, level in levels.items()}
+    return dump({"version": 2, "status": 1, "features": features})
 
 
 def feature_levels(raw: bytes) -> dict[str, int]:

@@ -126,8 +126,8 @@ class ZooKeeperMetadataStore:
     @property
     def session(self) -> Session | None:
         """The same with its password; None before there is one."""
-        told = None if self._client is None else self._client.client_id
-        return None if told is None else Session(*told)
+        client_id = None if self._client is None else self._client.client_id
+        return None if client_id is None else Session(*client_id)
 
     async def end_session(self, session: Session) -> None:
         """End a session that nobody uses any more; one that has ended already does no harm."""
@@ -228,9 +228,9 @@ class ZooKeeperMetadataStore:
         """A read, repeated while the connection is lost."""
         while True:
             client = self._connected()
-            told = None if watch is None else _OnTheLoop(self._call_soon, watch)
+            watcher = None if watch is None else _OnTheLoop(self._call_soon, watch)
             try:
-                return await self._ask(lambda: getattr(client, call)(path, watch=told))  # noqa: B023 - called at once
+                return await self._ask(lambda: getattr(client, call)(path, watch=watcher))  # noqa: B023 - called at once
             except ConnectionLostError:
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -310,8 +310,12 @@ class ZooKeeperMetadataStore:
         for operation in operations:
             match operation:
                 case Create(path, value, ephemeral, False):
-                    found = await self._owned(path)
-                    return found is not None and found[0] == value and (not ephemeral or found[1] == self._session_id)
+                    own_node = await self._owned(path)
+                    return (
+                        own_node is not None
+                        and own_node[0] == value
+                        and (not ephemeral or own_node[1] == self._session_id)
+                    )
                 case Set(path, value, version) if version != ANY_VERSION:
                     node = await self.get(path)
                     return node is not None and node[:2] == (value, version + 1)

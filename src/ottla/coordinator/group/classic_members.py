@@ -74,8 +74,8 @@ class ClassicMembers:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None
         name, metadata = member.classic.protocols[0]
-        for given, known in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
-            if given is not None and given != known:
+        for requested, expected in ((request.protocol_type, CONSUMER), (request.protocol_name, name)):
+            if requested is not None and requested != expected:
                 raise InconsistentGroupProtocolError
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._has_to_join(group, member)

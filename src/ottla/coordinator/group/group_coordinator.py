@@ -149,10 +149,10 @@ class GroupCoordinator:
         if share_records.is_known(key):
             self.share.replay(key, value)
             return
-        found = records.read_key(key)
-        if found is None:
+        decoded_key = records.read_key(key)
+        if decoded_key is None:
             return
-        group_id, _ = found
+        group_id, _ = decoded_key
         if value is None:
             group = self.by_id.get(group_id)
             if isinstance(group, ClassicGroup):

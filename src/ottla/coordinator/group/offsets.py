@@ -66,12 +66,14 @@ class Offsets:
             raise OffsetMetadataTooLargeError
         return metadata or ""
 
-    def delete(self, group_id: str, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Record | None]]:
+    def delete(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, Record | None]]:
         """OffsetDelete: per partition the record that takes its offset back; None where the group reads the topic."""
         group = self._existing(group_id)
         group.check_offset_delete()
         subscribed = group.subscribed()
-        return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in wanted)
+        return ((tp, None if subscribed(tp.topic) else records.offset_record(group_id, tp, None)) for tp in partitions)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
         """Whether the group has committed an offset of this partition."""
@@ -96,10 +98,10 @@ class Offsets:
         offsets = self.by_group.get(group.id, {})
         subscribed = group.subscribed()
         pending = set(self.pending.of_group(group.id))
-        kept = pending.union(tp for tp in offsets if subscribed(tp.topic))
-        gone = [tp for tp, committed in offsets.items() if tp not in kept and self._expired(group, committed)]
-        result.records += [records.offset_record(group.id, tp, None) for tp in gone]
-        if group.is_empty and not pending and len(gone) == len(offsets):
+        retained = pending.union(tp for tp in offsets if subscribed(tp.topic))
+        expired = [tp for tp, committed in offsets.items() if tp not in retained and self._expired(group, committed)]
+        result.records += [records.offset_record(group.id, tp, None) for tp in expired]
+        if group.is_empty and not pending and len(expired) == len(offsets):
             result.records += tombstones(group)
         return result
 
@@ -119,9 +121,9 @@ class Offsets:
     def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[Record]]]:
         """Per group, what takes back the offsets of deleted topics."""
         for group_id, offsets in self.by_group.items():
-            gone = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
-            if gone:
-                yield group_id, gone
+            tombstones_ = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
+            if tombstones_:
+                yield group_id, tombstones_
 
     def replay(self, group_id: str, tp: TopicPartition, committed: Committed | None) -> None:
         """Take over a record that is in the log."""

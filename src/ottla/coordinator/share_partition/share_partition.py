@@ -152,10 +152,10 @@ class SharePartition:
 
     def forget_before(self, offset: int) -> list[int]:
         """The log begins later than it did: what lay before is gone."""
-        gone = list(range(self.start, min(offset, self.end)))
-        for one in gone:
+        deleted = list(range(self.start, min(offset, self.end)))
+        for one in deleted:
             self._end(one, RecordState.ARCHIVED)
-        moved = self._moved(gone)
+        moved = self._moved(deleted)
         if offset > self.end:
             self.start = self.end = offset
         return moved
@@ -175,15 +175,15 @@ class SharePartition:
 
     def runs(self, offsets: Iterable[int]) -> list[Run]:
         """Records by runs of the same state and number of deliveries, as they are told and kept."""
-        found: list[Run] = []
+        collected: list[Run] = []
         for offset in sorted(offsets):
             slot = self.slots[offset]
-            last = found[-1] if found else None
+            last = collected[-1] if collected else None
             if last is not None and (last.last + 1, last.state, last.delivered) == (offset, slot.state, slot.delivered):
-                found[-1] = last._replace(last=offset)
+                collected[-1] = last._replace(last=offset)
             else:
-                found.append(Run(offset, offset, slot.state, slot.delivered))
-        return found
+                collected.append(Run(offset, offset, slot.state, slot.delivered))
+        return collected
 
     def stored_runs(self) -> list[Run]:
         """What is to be found after a restart: nobody has anything, and a delivery that had no end does not count."""
@@ -210,13 +210,13 @@ class SharePartition:
         size = said.last - said.first + 1
         if size < 1 or said.last >= self.end or len(said.types) not in (1, size):
             raise InvalidRequestError("an acknowledgement does not fit the records that were acquired")
-        found = {}
+        types = {}
         for n, offset in enumerate(range(max(said.first, self.start), said.last + 1), max(0, self.start - said.first)):
             slot = self.slots[offset]
             if slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
                 raise InvalidRecordStateError("the member does not have the record (any more)")
-            found[offset] = _type(said.types[0] if len(said.types) == 1 else said.types[n])
-        return found
+            types[offset] = _type(said.types[0] if len(said.types) == 1 else said.types[n])
+        return types
 
     def _end(self, offset: int, state: RecordState) -> None:
         slot = self.slots[offset]

@@ -60,9 +60,9 @@ def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | 
     if number not in (s.SNAPSHOT_KEY, s.UPDATE_KEY):
         return None
     decoded = decode_versioned(s.SharePartitionKey, b"\x00\x00" + bytes(key[2:]))
-    found = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
+    share_key = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
     if value is None:
-        return found, None
+        return share_key, None
     is_snapshot = number == s.SNAPSHOT_KEY
     state = decode_versioned(s.ShareSnapshotValue if is_snapshot else s.ShareUpdateValue, value)
     assert isinstance(state, (s.ShareSnapshotValue, s.ShareUpdateValue))
@@ -70,7 +70,7 @@ def read(key: bytes, value: bytes | None) -> tuple[ShareKey, Progress | None] | 
         Run(batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count)
         for batch in state.state_batches
     ]
-    return found, Progress(state.snapshot_epoch, state.start_offset, runs, is_snapshot)
+    return share_key, Progress(state.snapshot_epoch, state.start_offset, runs, is_snapshot)
 
 
 def _batches(runs: list[Run]) -> list[s.StateBatch]:

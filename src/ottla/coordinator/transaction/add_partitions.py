@@ -68,7 +68,7 @@ def _transaction(item: PartitionsToAdd) -> AddPartitionsToTxnTransaction:
         producer_id=item.producer.id,
         producer_epoch=item.producer.epoch,
         verify_only=item.verify_only,
-        topics=[AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()],
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
     )
 
 

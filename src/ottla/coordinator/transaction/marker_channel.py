@@ -28,7 +28,7 @@ VERSION: Final = 1
 PURPOSE: Final = "markers"
 
 
-class Wanted(NamedTuple):
+class MarkerBatch(NamedTuple):
     """Markers of one transaction that one broker is to write."""
 
     ending: Ending
@@ -51,7 +51,7 @@ class TransactionMarkerChannel:
         self._sender = sender
         self._image = image
         self._timeout = timeout
-        self._batcher: RequestBatcher[Wanted, Results] = RequestBatcher(self._send)
+        self._batcher: RequestBatcher[MarkerBatch, Results] = RequestBatcher(self._send)
 
     async def write(self, ending: Ending, partitions: Collection[TopicPartition]) -> Results:
         """Write a marker to each partition; returns when they are safe."""
@@ -60,7 +60,7 @@ class TransactionMarkerChannel:
             by_leader.setdefault(self._leader(tp), []).append(tp)
         if by_leader.keys() == {self._broker_id}:
             return await self._local.write(ending, partitions)
-        parts = [self._write(leader, Wanted(ending, led)) for leader, led in by_leader.items()]
+        parts = [self._write(leader, MarkerBatch(ending, led)) for leader, led in by_leader.items()]
         results: Results = {}
         for part in await asyncio.gather(*parts):
             results |= part
@@ -68,38 +68,36 @@ class TransactionMarkerChannel:
 
     def _leader(self, tp: TopicPartition) -> int:
         """The leader; this broker for a partition that nobody knows, as it has the error for that."""
-        known = self._image().partition(tp)
-        return self._broker_id if known is None else known.leader
+        partition = self._image().partition(tp)
+        return self._broker_id if partition is None else partition.leader
 
-    async def _write(self, leader: int, wanted: Wanted) -> Results:
+    async def _write(self, leader: int, item: MarkerBatch) -> Results:
         if leader == self._broker_id:
-            return await self._local.write(*wanted)
+            return await self._local.write(*item)
         if leader == NO_LEADER:
-            return dict.fromkeys(wanted.partitions, LeaderNotAvailableError())
+            return dict.fromkeys(item.partitions, LeaderNotAvailableError())
         try:
-            return await self._batcher.submit(leader, wanted)
+            return await self._batcher.submit(leader, item)
         except KafkaError as error:
-            return dict.fromkeys(wanted.partitions, error)
+            return dict.fromkeys(item.partitions, error)
 
-    async def _send(self, broker_id: int, questions: list[Wanted]) -> list[Results]:
-        request = WriteTxnMarkersRequest(markers=[_marker(wanted) for wanted in questions])
+    async def _send(self, broker_id: int, items: list[MarkerBatch]) -> list[Results]:
+        request = WriteTxnMarkersRequest(markers=[_marker(item) for item in items])
         response = await self._sender.send(broker_id, request, VERSION, timeout=self._timeout, purpose=PURPOSE)
         codes = _codes(response)
-        return [
-            {tp: _error(codes.get((wanted.ending.producer.id, tp))) for tp in wanted.partitions} for wanted in questions
-        ]
+        return [{tp: _error(codes.get((item.ending.producer.id, tp))) for tp in item.partitions} for item in items]
 
 
-def _marker(wanted: Wanted) -> WritableTxnMarker:
-    ending = wanted.ending
+def _marker(item: MarkerBatch) -> WritableTxnMarker:
+    ending = item.ending
     topics: dict[str, list[int]] = {}
-    for tp in wanted.partitions:
+    for tp in item.partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     return WritableTxnMarker(
         producer_id=ending.producer.id,
         producer_epoch=ending.producer.epoch,
         transaction_result=ending.commit,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=found) for name, found in topics.items()],
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
         coordinator_epoch=ending.coordinator_epoch,
         transaction_version=ending.version,
     )

@@ -42,7 +42,7 @@ class BrokerResource:
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
         _check_name(name, context)
-        return context.broker.image.options.get(self.path(name), {})
+        return context.broker.image.configs.get(self.path(name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         checked: dict[str, str] = {}
@@ -66,7 +66,7 @@ class BrokerResource:
         return checked
 
     async def set(self, name: str, options: Mapping[str, str], context: RequestContext) -> None:
-        is_again = options == context.broker.image.options.get(self.path(name))
+        is_again = options == context.broker.image.configs.get(self.path(name))
         await context.broker.config_store.set(self.path(name), options)
         if is_again:
             context.broker.renew_certificates()  # who sets what is set already says that the file is another one

@@ -57,7 +57,7 @@ class ClientMetricsResource:
 
 def subscriptions(context: RequestContext) -> dict[str, Mapping[str, str]]:
     """All subscriptions by name."""
-    found = config_entities.of_type(context.broker.image.options, config_entities.CLIENT_METRICS)
+    found = config_entities.of_type(context.broker.image.configs, config_entities.CLIENT_METRICS)
     return {name or "": options for name, options in found.items()}
 
 

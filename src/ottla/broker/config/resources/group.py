@@ -31,7 +31,7 @@ class GroupResource:
         """Groups with options of their own."""
         return sorted(
             config_entities.name_of(path) or ""
-            for path, options in context.broker.image.options.items()
+            for path, options in context.broker.image.configs.items()
             if path.startswith(f"{config_entities.GROUPS}/") and options
         )
 
@@ -47,7 +47,7 @@ class GroupResource:
         """What is set now."""
         if not name:
             raise InvalidRequestError("Group name must not be empty.")
-        return context.broker.image.options.get(config_entities.entity(config_entities.GROUPS, name), {})
+        return context.broker.image.configs.get(config_entities.entity(config_entities.GROUPS, name), {})
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         """The options, if they lie within the broker's bounds."""

@@ -29,10 +29,10 @@ class TopicResource:
         return context.broker.image.topics
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
-        return topic_entries(context.broker.dynamic_config, _topic(name, context).options)
+        return topic_entries(context.broker.dynamic_config, _topic(name, context).configs)
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:
-        return _topic(name, context).options
+        return _topic(name, context).configs
 
     def check(self, name: str, options: Mapping[str, str | None], context: RequestContext) -> dict[str, str]:
         return topic_creation.check_options(options)

@@ -240,10 +240,10 @@ class ClassicGroup:
     def member_of(self, member_id: str, instance_id: str | None) -> Member:
         """The member that a request speaks for."""
         if instance_id is not None:
-            known = self.static.get(instance_id)
-            if known is None:
+            owner = self.static.get(instance_id)
+            if owner is None:
                 raise UnknownMemberIdError
-            if known != member_id:
+            if owner != member_id:
                 raise FencedInstanceIdError
         member = self.members.get(member_id)
         if member is None:

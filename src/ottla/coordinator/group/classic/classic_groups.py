@@ -297,10 +297,10 @@ class ClassicGroups:
             return
         member = group.members.get(member_id)
         if group.state is ClassicGroupState.PREPARING:
-            known, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
+            joins_again, size = member is not None and member.awaiting_join is not None, len(group.awaiting_join)
         else:
-            known, size = member is not None, len(group.members)
-        if known or size < self._config.group_max_size:
+            joins_again, size = member is not None, len(group.members)
+        if joins_again or size < self._config.group_max_size:
             return
         if member is not None:
             group.remove(member_id)
@@ -313,8 +313,11 @@ class ClassicGroups:
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
         group.check_generation(request.generation_id)
-        for given, known in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
-            if given is not None and given != known:
+        for requested, expected in (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol),
+        ):
+            if requested is not None and requested != expected:
                 raise InconsistentGroupProtocolError
         now = self._clock.monotonic()
         if group.state is ClassicGroupState.EMPTY:

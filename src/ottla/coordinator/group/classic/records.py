@@ -72,8 +72,8 @@ def read_key(key: bytes) -> tuple[str, TopicPartition | None] | None:
     """Group and partition of an offset's key, group and None of a group's key, None of a key that is not known."""
     version = version_of(key)
     if version in (0, OFFSET_KEY_VERSION):
-        found = decode_versioned(OffsetCommitKey, key)
-        return found.group, TopicPartition(found.topic, found.partition)
+        decoded = decode_versioned(OffsetCommitKey, key)
+        return decoded.group, TopicPartition(decoded.topic, decoded.partition)
     if version == GROUP_KEY_VERSION:
         return decode_versioned(GroupMetadataKey, key).group, None
     return None

@@ -32,8 +32,8 @@ def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
 def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
     """An assignment as a classic member reads it, in the version that it subscribed with."""
     topics = [
-        TopicPartitions(topic=image.names[topic_id], partitions=found)
-        for topic_id, found in by_topic(partitions)
+        TopicPartitions(topic=image.names[topic_id], partitions=indexes)
+        for topic_id, indexes in by_topic(partitions)
         if topic_id in image.names
     ]
     newest = ConsumerProtocolAssignment.VERSIONS.stop - 1

@@ -18,8 +18,8 @@ def ids_of(names: Iterable[str], image: ClusterImage) -> frozenset[UUID]:
 
 def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
     """Numbers of partitions by topic id."""
-    found = (image.topics[name] for name in names if name in image.topics)
-    return {topic.id: len(topic.partitions) for topic in found}
+    topics = (image.topics[name] for name in names if name in image.topics)
+    return {topic.id: len(topic.partitions) for topic in topics}
 
 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
@@ -29,11 +29,11 @@ def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
     is assigned once more, which changes nothing where the topics are the same.
     """
     digest = hashlib.blake2b(digest_size=8)
-    found = sorted(name for name in names if name in image.topics)
-    for name in found:
+    existing = sorted(name for name in names if name in image.topics)
+    for name in existing:
         topic = image.topics[name]
         digest.update(repr((name, topic.id.hex, len(topic.partitions), _racks(topic, image))).encode())
-    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+    return int.from_bytes(digest.digest(), "big", signed=True) if existing else 0
 
 
 def named(topics: Iterable[TopicPartitions], image: ClusterImage) -> Assignment:

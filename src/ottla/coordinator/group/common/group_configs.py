@@ -39,7 +39,7 @@ class GroupConfigs:
         kind = self._kind
         own = (
             self._image()
-            .options.get(config_entities.entity(config_entities.GROUPS, group_id), {})
+            .configs.get(config_entities.entity(config_entities.GROUPS, group_id), {})
             .get(f"{kind}.{name}")
         )
         if own is None:

@@ -47,8 +47,8 @@ class RecordTable:
 
     def group_of(self, key: bytes) -> str:
         """The group that a record is about."""
-        found: str = self._decoded(key).group_id
-        return found
+        group_id: str = self._decoded(key).group_id
+        return group_id
 
     def replay(self, group: object, key: bytes, value: bytes | None) -> Replayed:
         """Have a record change its group."""

@@ -132,12 +132,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """The member that a request speaks for."""
         if instance_id is not None:
-            known = self.static.get(instance_id)
-            if known is None:
+            owner = self.static.get(instance_id)
+            if owner is None:
                 raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
-            if known != member_id:
+            if owner != member_id:
                 raise FencedInstanceIdError(
-                    f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
+                    f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}."
                 )
         return self.member(member_id)
 

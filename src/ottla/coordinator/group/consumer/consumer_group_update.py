@@ -85,35 +85,35 @@ class ConsumerGroupUpdate:
 
     def forget_regexes(self) -> None:
         """Drop regular expressions that nobody subscribes with any more."""
-        wanted = {m.regex for m in self.group.members.values()}
-        for expression in sorted(self.group.regexes.keys() - wanted):
+        subscribed = {m.regex for m in self.group.members.values()}
+        for expression in sorted(self.group.regexes.keys() - subscribed):
             self._write(records.regex_record(self.group.id, expression, None))
             del self.group.regexes[expression]
             self.live.evaluated_topics.pop(expression, None)
 
     def is_outdated(self, sight: Sight, max_age_ms: int) -> bool:
         """Whether a member's expression was resolved too long ago, or to topics that the member may not see."""
-        found = self.group.regexes.get(sight.expression)
-        if found is None:
+        resolved = self.group.regexes.get(sight.expression)
+        if resolved is None:
             return False
-        return self._now_ms - found.timestamp_ms >= max_age_ms or not all(map(sight.sees, found.topics))
+        return self._now_ms - resolved.timestamp_ms >= max_age_ms or not all(map(sight.sees, resolved.topics))
 
     def bump(self) -> None:
         """The group begins a new epoch, for which a target has to be made."""
         if self.group.has_topics_record:
             self._write(records.topics_tombstone(self.group.id))
             self.group.has_topics_record = False
-        epoch, found = self.group.epoch + 1, self._hash()
-        self._write(records.epoch_record(self.group.id, epoch, found))
-        self.group.epoch, self.group.metadata_hash = epoch, found
+        epoch, hash_ = self.group.epoch + 1, self._hash()
+        self._write(records.epoch_record(self.group.id, epoch, hash_))
+        self.group.epoch, self.group.metadata_hash = epoch, hash_
 
     def assign(self, assignor: Assignor) -> None:
         """Make the target of the present epoch."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
         specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}
-        found = assignor(specs, sizes_of(group.topics(), self._image))
-        for member_id, target in found.items():
+        assignment = assignor(specs, sizes_of(group.topics(), self._image))
+        for member_id, target in assignment.items():
             if self.group.targets.get(member_id) != target:
                 self._set_target(member_id, target)
         self._write(records.target_epoch_record(group.id, self.group.epoch, self._now_ms))
@@ -137,21 +137,21 @@ class ConsumerGroupUpdate:
         topics = regex.matching(expression, self._image.topics)
         if old is not None and old.topics == topics and self._now_ms - old.timestamp_ms < max_age_ms:
             return
-        found = ResolvedRegex(topics, 0, self._now_ms)
-        self._write(records.regex_record(self.group.id, expression, found))
-        self.group.regexes[expression] = found
+        resolved = ResolvedRegex(topics, 0, self._now_ms)
+        self._write(records.regex_record(self.group.id, expression, resolved))
+        self.group.regexes[expression] = resolved
 
     def _resolve_seen(self, sight: Sight, max_age_ms: int) -> None:
         old = self.group.regexes.get(sight.expression)
         matching = regex.matching(sight.expression, self._image.topics)
         mark = _mark(matching)
         if old is not None and old.version == mark and self._now_ms - old.timestamp_ms < max_age_ms:
-            found = replace(old, topics=frozenset(filter(sight.sees, old.topics)))
+            resolved = replace(old, topics=frozenset(filter(sight.sees, old.topics)))
         else:
-            found = ResolvedRegex(frozenset(filter(sight.sees, matching)), mark, self._now_ms)
-        if found != old:
-            self._write(records.regex_record(self.group.id, sight.expression, found))
-            self.group.regexes[sight.expression] = found
+            resolved = ResolvedRegex(frozenset(filter(sight.sees, matching)), mark, self._now_ms)
+        if resolved != old:
+            self._write(records.regex_record(self.group.id, sight.expression, resolved))
+            self.group.regexes[sight.expression] = resolved
 
     def _set_target(self, member_id: str, target: Assignment) -> None:
         self._write(records.target_record(self.group.id, member_id, target))

@@ -138,14 +138,14 @@ class ConsumerGroups(ModernGroups):
         self, draft: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
         """A static member that joins: a new one, or one that takes the place of the one before."""
-        known = draft.group.static.get(instance_id)
-        if known is None or known == member_id:
+        owner = draft.group.static.get(instance_id)
+        if owner is None or owner == member_id:
             return draft.group.members.get(member_id) or ConsumerMember(member_id)
-        old = draft.group.members[known]
+        old = draft.group.members[owner]
         if not classic and old.classic is None and old.epoch != LEFT_FOR_A_WHILE:
             raise UnreleasedInstanceIdError(
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
-                f"instance id is owned by {known} member."
+                f"instance id is owned by {owner} member."
             )
         return draft.replace(old, member_id)
 
@@ -187,8 +187,8 @@ class ConsumerGroups(ModernGroups):
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
         """The assignor that most members ask for; the first one that is configured where none does."""
         offered = self._config.group_consumer_assignors
-        asked = [member.assignor for member in group.members.values() if member.assignor in offered]
-        name = max(offered, key=asked.count)
+        votes = [member.assignor for member in group.members.values() if member.assignor in offered]
+        name = max(offered, key=votes.count)
         return name, ASSIGNORS[name]
 
     def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult) -> None:
@@ -300,8 +300,10 @@ class ConsumerGroups(ModernGroups):
     def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         timers = group.timers.get(member.id)
         if timers is None:
-            told = self.configs.session_timeout_ms(group.id)
-            timers = self.touch(group.id, member.id, member.classic.session_timeout_ms if member.classic else told)
+            timeout_ms = self.configs.session_timeout_ms(group.id)
+            timers = self.touch(
+                group.id, member.id, member.classic.session_timeout_ms if member.classic else timeout_ms
+            )
         gives_up = member.state is MemberState.UNREVOKED and member.classic is None
         timers.rebalance = self._clock.monotonic() + member.rebalance_timeout_ms / 1000 if gives_up else NEVER
 

@@ -31,12 +31,12 @@ def topics_tombstone(group_id: str) -> Record:
     return _of_group(c.PARTITION_METADATA_KEY, group_id, None)
 
 
-def regex_record(group_id: str, regex: str, found: ResolvedRegex | None) -> Record:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> Record:
     """The topics that a regular expression stands for; None when nobody subscribes to it any more."""
     value = None
-    if found is not None:
+    if resolved is not None:
         value = c.ConsumerGroupRegularExpressionValue(
-            topics=sorted(found.topics), version=found.version, timestamp=found.timestamp_ms
+            topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
         )
     return record(c.REGEX_KEY, c.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 

@@ -24,18 +24,20 @@ def _apply_regex(
     if value is None:
         group.regexes.pop(key.regular_expression, None)
     else:
-        found = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
-        group.regexes[key.regular_expression] = found
+        resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        group.regexes[key.regular_expression] = resolved
 
 
 def _apply_member(group: ConsumerGroup, key: Any, value: c.ConsumerGroupMemberMetadataValue | None) -> None:
     if value is None:
         group.remove(key.member_id)
         return
-    told = value.classic_member_metadata
+    metadata = value.classic_member_metadata
     classic = None
-    if told is not None:
-        classic = Classic(told.session_timeout_ms, tuple((p.name, p.metadata) for p in told.supported_protocols))
+    if metadata is not None:
+        classic = Classic(
+            metadata.session_timeout_ms, tuple((p.name, p.metadata) for p in metadata.supported_protocols)
+        )
     group.put(
         replace(
             group.members.get(key.member_id) or ConsumerMember(key.member_id),

@@ -129,8 +129,8 @@ class GroupMigration:
     def _assigned(self, member: Member) -> Assignment:
         if not member.assignment:
             return frozenset()
-        found = decode_versioned(ConsumerProtocolAssignment, member.assignment)
-        return named(found.assigned_partitions, self._image())
+        assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)
+        return named(assignment.assigned_partitions, self._image())
 
     def _records(self, group: ConsumerGroup) -> list[Record]:
         members = group.members.values()

@@ -52,14 +52,14 @@ def _next(
     owners: Mapping[TopicIdPartition, str],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    kept = member.assigned & target
-    revoking = member.assigned - kept
+    retained = member.assigned & target
+    revoking = member.assigned - retained
     if revoking and (owned is None or owned & revoking):
-        return _moved(member, epoch, MemberState.UNREVOKED, kept, revoking)
-    wanted = target - kept
-    free = frozenset(p for p in wanted if owners.get(p, member.id) == member.id)
-    state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
-    return _moved(member, target_epoch, state, kept | free, NOTHING)
+        return _moved(member, epoch, MemberState.UNREVOKED, retained, revoking)
+    missing = target - retained
+    free = frozenset(p for p in missing if owners.get(p, member.id) == member.id)
+    state = MemberState.STABLE if free == missing else MemberState.UNRELEASED
+    return _moved(member, target_epoch, state, retained | free, NOTHING)
 
 
 def _moved(

@@ -19,7 +19,7 @@ def assign(topics: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, int]
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in topics}
     turn = 0
     for topic_id in sorted(partitions, key=lambda t: t.int):
-        readers = sorted(m for m, wanted in topics.items() if topic_id in wanted)
+        readers = sorted(m for m, topic_ids in topics.items() if topic_id in topic_ids)
         if not readers or not partitions[topic_id]:
             continue
         for n in range(max(len(readers), partitions[topic_id])):

@@ -60,8 +60,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
 
 def group_tombstones(group: ShareGroup) -> list[Record]:
     """A group is gone, with all its members."""
-    gone = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
-    return [*gone, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
+    members = [one for member_id in group.members for one in member_tombstones(group.id, member_id)]
+    return [*members, _of_group(s.TARGET_METADATA_KEY, group.id, None), _of_group(s.METADATA_KEY, group.id, None)]
 
 
 def _apply_member(group: ShareGroup, key: Any, value: s.ShareGroupMemberMetadataValue | None) -> None:

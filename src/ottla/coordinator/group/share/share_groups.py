@@ -67,9 +67,9 @@ class ShareGroups(ModernGroups):
         silent = {member_id for member_id, until in group.deadlines.items() if until <= now}
         for member_id in silent:
             del group.deadlines[member_id]
-        gone = silent & group.members.keys()
-        if gone:
-            result.records += self._removed(group, gone)
+        expired = silent & group.members.keys()
+        if expired:
+            result.records += self._removed(group, expired)
         return result
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -117,10 +117,10 @@ class ShareGroups(ModernGroups):
         changed = before is None or before.topics != after.topics
         if changed or image.topics is not group.evaluated_topics or group.epoch > group.target_epoch:
             names = frozenset().union(*(member.topics for member in members.values()))
-            found = metadata_hash(names, image)
-            if changed or found != group.metadata_hash:
+            new_hash = metadata_hash(names, image)
+            if changed or new_hash != group.metadata_hash:
                 epoch += 1
-                written.append(records.epoch_record(group.id, epoch, found))
+                written.append(records.epoch_record(group.id, epoch, new_hash))
             if epoch > group.target_epoch:
                 topics = {member.id: ids_of(member.topics, image) for member in members.values()}
                 targets = assign(topics, sizes_of(names, image))
@@ -158,11 +158,13 @@ class ShareGroups(ModernGroups):
         result.records += self._removed(group, {group.member(request.member_id).id})
         return m.ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEFT)
 
-    def _removed(self, group: ShareGroup, gone: set[str]) -> list[Record]:
-        others = [member.topics for member in group.members.values() if member.id not in gone]
-        found = metadata_hash(frozenset().union(*others), self._image())
-        tombstones = [record for member_id in sorted(gone) for record in records.member_tombstones(group.id, member_id)]
-        return [*tombstones, records.epoch_record(group.id, group.epoch + 1, found)]
+    def _removed(self, group: ShareGroup, removed: set[str]) -> list[Record]:
+        others = [member.topics for member in group.members.values() if member.id not in removed]
+        new_hash = metadata_hash(frozenset().union(*others), self._image())
+        tombstones = [
+            record for member_id in sorted(removed) for record in records.member_tombstones(group.id, member_id)
+        ]
+        return [*tombstones, records.epoch_record(group.id, group.epoch + 1, new_hash)]
 
     def _touch(self, group: ShareGroup, member_id: str) -> None:
         group.deadlines[member_id] = self._clock.monotonic() + self.configs.session_timeout_ms(group.id) / 1000

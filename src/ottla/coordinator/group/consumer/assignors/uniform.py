@@ -47,7 +47,7 @@ def _same_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, in
 
 def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> Shares:
     readers = {t: [m for m, spec in members.items() if t in spec.topics] for t in partitions}
-    owners = _kept(members, partitions)
+    owners = _retained(members, partitions)
     sizes = dict.fromkeys(members, 0)
     for owner in owners.values():
         sizes[owner] += 1
@@ -111,7 +111,7 @@ def _level(topic_id: UUID, count: int, owners: dict[TopicIdPartition, str], leas
     return moved
 
 
-def _kept(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[TopicIdPartition, str]:
+def _retained(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[TopicIdPartition, str]:
     return {
         partition: member_id
         for member_id, spec in members.items()
